@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.bench-installed
+WORKERS ?= 2
+
+.PHONY: demo test check bench format clean system-deps
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
+	touch $@
+
+# The main job: train the first example and show what came of it.
+demo: $(STAMP)
+	$(BIN)/python examples/mnist_pytorch/train.py --epochs 8
+
+# Everything CI asks for: format, lint, types, tests.
+test: check
+	$(BIN)/python -m pytest -n $(WORKERS) tests
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Ratios to a bare PyTorch loop, and to peers where they can be installed.
+bench: $(STAMP) $(BENCH_STAMP)
+	$(BIN)/python -m bench
+
+$(BENCH_STAMP): $(STAMP)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	touch $@
+
+# Debian packages that some tests need; nothing is needed by the tests of today beyond gcc for torch.compile.
+system-deps:
+	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,64 @@
+"""Every exception of ours, in one tree, all of them ordinary `Exception`s."""
+
+from __future__ import annotations
+
+
+class DeterminedError(Exception):
+    """Base of what this library raises on its own account."""
+
+
+class InvalidExperimentException(DeterminedError):
+    """A training program that cannot work as written: the message says which part, and what to change."""
+
+
+class InvalidModelException(InvalidExperimentException):
+    """A model that cannot be trained as it was given."""
+
+
+class InvalidConfigurationException(InvalidExperimentException):
+    """A configuration with a value that cannot be used."""
+
+    def __init__(self, config: object = None, message: str = "") -> None:
+        self.config = config
+        super().__init__(message or str(config))
+
+
+class InvalidDataTypeException(InvalidExperimentException):
+    """Data of a type that the library cannot handle."""
+
+
+class InternalException(DeterminedError):
+    """A member that was used before the moment it becomes meaningful."""
+
+
+class InvalidCheckpointException(DeterminedError):
+    """A checkpoint that cannot be read: the message names the checkpoint and the reason."""
+
+
+class CheckpointNotFound(DeterminedError):
+    """No checkpoint is stored under that name."""
+
+
+class CheckFailedError(DeterminedError):
+    """A condition of the API that a program did not keep."""
+
+
+class NoDirectStorageAccess(DeterminedError):
+    """Checkpoint storage that this machine has no credentials for."""
+
+
+class DistributedError(DeterminedError):
+    """Ranks that should act together did not: the message names the rank that is missing."""
+
+
+class MissingExtraError(DeterminedError, ImportError):
+    """A feature whose optional package is not installed: the message names the extra."""
+
+
+class InvalidHP(DeterminedError):
+    """Raise it in a trial whose hyperparameters make no sense: the trial ends, the search goes on."""
+
+    def __init__(self, msg: str = "these hyperparameters were refused by the trial") -> None:
+        if not isinstance(msg, str):
+            raise TypeError(f"InvalidHP takes a message of type str, got {type(msg).__name__}: {msg!r}")
+        super().__init__(msg)
