@@ -1,0 +1,96 @@
+"""Import another directory's modules without leaving traces in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from determined.errors import InvalidExperimentException
+
+
+@contextlib.contextmanager
+def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Inside the block modules of `path` win over local ones of the same name; afterwards all is as it was.
+
+    The modules stay alive through the objects taken from them; only `sys.modules` forgets them. Nothing is written to
+    the directory, the working directory stays, and blocks may be nested.
+    """
+    directory = Path(path).resolve()
+    if not directory.is_dir():
+        raise FileNotFoundError(f"import_from_path: {str(path)!r} is not a directory")
+    offered = _top_level_names(directory)
+    hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in offered}
+    before = dict(sys.modules)
+    old_path, old_bytecode = list(sys.path), sys.dont_write_bytecode
+    for name in hidden:
+        del sys.modules[name]
+    sys.path.insert(0, str(directory))
+    sys.dont_write_bytecode = True
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        for name, module in list(sys.modules.items()):
+            if before.get(name) is not module and _lies_in(module, directory):
+                del sys.modules[name]
+        sys.modules.update(hidden)
+        sys.path[:] = old_path
+        sys.dont_write_bytecode = old_bytecode
+        sys.path_importer_cache.pop(str(directory), None)
+
+
+def import_class(spec: str) -> type[Any]:
+    """The class that `module.path:Class` or `module.path:Outer.Inner` names, imported the ordinary way."""
+    module_name, colon, attributes = spec.partition(":")
+    if not colon or not module_name or not attributes:
+        raise InvalidExperimentException(
+            f"{spec!r} does not name a trial class: write module:Class, for example model_def:{spec or 'MyTrial'}"
+        )
+    found: Any = importlib.import_module(module_name)
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise InvalidExperimentException(f"{spec!r}: {attribute!r} is not found in {found!r}")
+        found = getattr(found, attribute)
+    if not isinstance(found, type):
+        raise InvalidExperimentException(f"{spec!r} names {found!r}, which is not a class")
+    return found
+
+
+def _top_level_names(directory: Path) -> set[str]:
+    """The names that `import` could find in the directory, `__main__` and the standard library apart."""
+    names = set()
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            names.add(entry.name)
+        elif entry.suffix in {".py", ".pyc", ".so", ".pyd"}:
+            names.add(entry.name.partition(".")[0])
+    # A folder called `torch` beside the code must not take the running torch away, unless it is a package itself.
+    plain = {
+        name
+        for name in names
+        if (directory / name).is_dir() and not (directory / name / "__init__.py").exists()
+    }
+    kept = {name for name in plain if name in sys.modules and not _is_namespace(sys.modules[name])}
+    return names - kept - {"__main__"} - set(sys.builtin_module_names)
+
+
+def _is_namespace(module: ModuleType) -> bool:
+    return getattr(module, "__file__", None) is None and hasattr(module, "__path__")
+
+
+def _lies_in(module: ModuleType, directory: Path) -> bool:
+    places = [getattr(module, "__file__", None), *_package_paths(module)]
+    return any(place and Path(place).resolve().is_relative_to(directory) for place in places)
+
+
+def _package_paths(module: ModuleType) -> list[str]:
+    try:
+        return list(getattr(module, "__path__", None) or [])
+    except TypeError:  # modules that compute their attributes may answer with anything
+        return []

@@ -1,0 +1,36 @@
+"""A training length or period: so many batches, records or epochs, or a bare number without a unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from determined.errors import InvalidConfigurationException
+
+LengthUnit = Literal["batches", "records", "epochs"]
+
+
+@dataclass(frozen=True)
+class Length:
+    """`unit` is None for a bare number."""
+
+    value: int
+    unit: LengthUnit | None = None
+
+
+def parse_length(value: Any, where: str = "length") -> Length:
+    """Read `{batches: N}`, `{records: N}`, `{epochs: N}` or a bare int, N at least 0; `where` names it in errors."""
+    if _is_count(value):
+        return Length(value)
+    if isinstance(value, dict) and len(value) == 1:
+        (unit, count), *_ = value.items()
+        if unit in get_args(LengthUnit) and _is_count(count):
+            return Length(count, unit)
+    raise InvalidConfigurationException(
+        message=f"{where}: expected exactly one of batches, records, epochs with a whole number of at least 0, "
+        f"for example {{batches: 100}}, got {value!r}"
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

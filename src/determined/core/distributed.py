@@ -1,0 +1,291 @@
+"""`DistributedContext`: which rank this process is, and how the ranks of a job talk to each other."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from determined import optional
+from determined.core.object_group import ObjectGroup
+from determined.core.rendezvous import LOOPBACK, find_store
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+
+class _DefaultPort(int):
+    """A port nobody asked for: it is shown in the signature and never opened."""
+
+
+_PUB_PORT = _DefaultPort(12360)
+_PULL_PORT = _DefaultPort(12376)
+
+
+class DistributedContext:
+    """The ranks of one job, and collectives over Python objects among them.
+
+    Meant for control and small values; tensors belong to `torch.distributed`. Objects are pickled and travel over a
+    gloo group that is made at the first collective: beside the default process group when there is one, else through
+    the launcher's store, else through the chief's `pub_port`. All ranks must make the same calls in the same order.
+    `pull_port`, `port_offset` and `force_tcp` belong to an older transport and are accepted without effect.
+    """
+
+    def __init__(
+        self,
+        *,
+        rank: int | None = None,
+        size: int | None = None,
+        local_rank: int | None = None,
+        local_size: int | None = None,
+        cross_rank: int | None = None,
+        cross_size: int | None = None,
+        chief_ip: str | None = None,
+        pub_port: int = _PUB_PORT,
+        pull_port: int = _PULL_PORT,
+        port_offset: int = 0,
+        force_tcp: bool = False,
+    ) -> None:
+        numbers = {
+            "rank": rank,
+            "size": size,
+            "local_rank": local_rank,
+            "local_size": local_size,
+            "cross_rank": cross_rank,
+            "cross_size": cross_size,
+        }
+        self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size = _checked(
+            numbers
+        )
+        if self.local_size == self.size:
+            chief_ip = LOOPBACK
+        elif chief_ip is None:
+            raise AssertionError(
+                f"chief_ip is required: {self.local_size} of {self.size} ranks are on this node, so the others need the "
+                "chief's address"
+            )
+        self._chief_ip = chief_ip
+        self._port = None if isinstance(pub_port, _DefaultPort) else pub_port
+        self._world: ObjectGroup | None = None
+        self._node: ObjectGroup | None = None
+        if self.size > 1:
+            self._world = ObjectGroup(
+                name="world",
+                rank=self.rank,
+                members=range(self.size),
+                on_one_node=self.local_size == self.size,
+                find_store=self._find_store,
+            )
+        if self.local_size == self.size:
+            self._node = self._world
+        elif self.local_size > 1:
+            first = self.rank - self.local_rank
+            self._node = ObjectGroup(
+                name=f"node-{self.cross_rank}",
+                rank=self.local_rank,
+                members=range(first, first + self.local_size),
+                on_one_node=True,
+                find_store=self._find_store,
+            )
+
+    @classmethod
+    def from_torch_distributed(cls, chief_ip: str | None = None) -> DistributedContext:
+        """The ranks that torchrun (or a launcher like it) put into the environment."""
+        return cls._from_env(
+            "torchrun",
+            ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"],
+            chief_ip,
+        )
+
+    @classmethod
+    def from_deepspeed(cls, chief_ip: str | None = None) -> DistributedContext:
+        """The ranks that DeepSpeed's launcher put into the environment."""
+        return cls._from_env(
+            "the deepspeed launcher",
+            ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"],
+            chief_ip,
+        )
+
+    @classmethod
+    def from_horovod(cls, hvd: Any, chief_ip: str | None = None) -> DistributedContext:
+        """The ranks that an initialised `horovod.torch` (or anything shaped like it) tells."""
+        if hasattr(hvd, "cross_rank") and hasattr(hvd, "cross_size"):
+            cross_rank, cross_size = hvd.cross_rank(), hvd.cross_size()
+        else:
+            cross_rank, cross_size = _read_env("horovodrun", ["HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"])
+        return cls(
+            rank=hvd.rank(),
+            size=hvd.size(),
+            local_rank=hvd.local_rank(),
+            local_size=hvd.local_size(),
+            cross_rank=cross_rank,
+            cross_size=cross_size,
+            chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP"),
+            pub_port=_port_from_env(),
+        )
+
+    @classmethod
+    def from_tf_config(cls) -> tuple[DistributedContext, Any]:
+        """The ranks in $TF_CONFIG, and the `tf.distribute.Strategy` that fits them."""
+        rank, addresses = _read_tf_config(os.environ)
+        tf = optional.require("tensorflow", extra="tensorflow", purpose="DistributedContext.from_tf_config")
+        strategy: Any
+        if len(addresses) > 1:
+            strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        elif len(tf.config.list_physical_devices("GPU")) > 1:
+            strategy = tf.distribute.MirroredStrategy()
+        else:
+            strategy = tf.distribute.get_strategy()
+        context = cls(
+            rank=rank,
+            size=len(addresses),
+            local_rank=0,
+            local_size=1,
+            cross_rank=rank,
+            cross_size=len(addresses),
+            chief_ip=addresses[0].rpartition(":")[0],
+            pub_port=_port_from_env(),
+        )
+        return context, strategy
+
+    @classmethod
+    def _from_env(cls, launcher: str, names: list[str], chief_ip: str | None) -> DistributedContext:
+        rank, size, local_rank, local_size, cross_rank, cross_size = _read_env(launcher, names)
+        return cls(
+            rank=rank,
+            size=size,
+            local_rank=local_rank,
+            local_size=local_size,
+            cross_rank=cross_rank,
+            cross_size=cross_size,
+            chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP"),
+            pub_port=_port_from_env(),
+        )
+
+    def get_rank(self) -> int:
+        return self.rank
+
+    def get_local_rank(self) -> int:
+        return self.local_rank
+
+    def get_size(self) -> int:
+        return self.size
+
+    def get_num_agents(self) -> int:
+        return self.cross_size
+
+    def allgather(self, stuff: Any) -> list[Any]:
+        """Everybody's object, in rank order, on every rank."""
+        return [stuff] if self._world is None else self._world.allgather(stuff)
+
+    def gather(self, stuff: Any) -> list[Any] | None:
+        """Everybody's object, in rank order, on the chief; None elsewhere. No rank goes on before all came."""
+        return [stuff] if self._world is None else self._world.gather(stuff)
+
+    def broadcast(self, stuff: Any) -> Any:
+        """The chief's object on every rank."""
+        return stuff if self._world is None else self._world.broadcast(stuff)
+
+    def allgather_local(self, stuff: Any) -> list[Any]:
+        """Like `allgather`, among the ranks of this node."""
+        return [stuff] if self._node is None else self._node.allgather(stuff)
+
+    def gather_local(self, stuff: Any) -> list[Any] | None:
+        """Like `gather`, among the ranks of this node, for its local chief."""
+        return [stuff] if self._node is None else self._node.gather(stuff)
+
+    def broadcast_local(self, stuff: Any = None) -> Any:
+        """Like `broadcast`, among the ranks of this node, from its local chief."""
+        return stuff if self._node is None else self._node.broadcast(stuff)
+
+    def close(self) -> None:
+        """Free what the collectives hold; calling it again does nothing."""
+        for group in (self._node, self._world):
+            if group is not None:
+                group.close()
+
+    def _find_store(self, timeout: timedelta) -> Store:
+        return find_store(self.rank, self.size, chief_ip=self._chief_ip, port=self._port, timeout=timeout)
+
+
+class DummyDistributedContext(DistributedContext):
+    """A job of one rank."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class MissingRanksError(KeyError, RuntimeError):
+    """The environment does not tell the ranks: the message names the variables."""
+
+    def __str__(self) -> str:  # a KeyError would show its message in quotes
+        return RuntimeError.__str__(self)
+
+
+def _checked(numbers: Mapping[str, int | None]) -> tuple[int, int, int, int, int, int]:
+    """The six rank numbers, once they are known to make sense together."""
+    missing = [name for name, value in numbers.items() if value is None]
+    if len(missing) == len(numbers):
+        return 0, 1, 0, 1, 0, 1
+    if missing:
+        raise ValueError(f"give all of {', '.join(numbers)} or none of them: {', '.join(missing)} missing")
+    values: list[int] = []
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an int, got {value!r}")
+        values.append(value)
+    for position in (0, 2, 4):
+        rank, size = values[position], values[position + 1]
+        names = list(numbers)[position : position + 2]
+        if not 0 <= rank < size:
+            raise ValueError(f"{names[0]} must be at least 0 and below {names[1]}, got {rank} of {size}")
+    if values[3] > values[1] or values[2] > values[0]:
+        raise ValueError(
+            f"a node cannot hold more ranks than the job: rank {values[2]} of {values[3]} on its node, "
+            f"{values[0]} of {values[1]} in all"
+        )
+    return values[0], values[1], values[2], values[3], values[4], values[5]
+
+
+def _read_env(launcher: str, names: list[str]) -> list[int]:
+    missing = [name for name in names if name not in os.environ]
+    if missing:
+        raise MissingRanksError(
+            f"the environment variables {', '.join(missing)} are not set: start the script with {launcher}"
+        )
+    numbers = []
+    for name in names:
+        try:
+            numbers.append(int(os.environ[name]))
+        except ValueError:
+            raise ValueError(
+                f"the environment variable {name} is {os.environ[name]!r}: expected a whole number"
+            ) from None
+    return numbers
+
+
+def _port_from_env() -> int:
+    given = os.environ.get("INTER_TRAIN_PROCESS_COMM_PORT_1")
+    if given is None:
+        return _PUB_PORT
+    if not given.isdecimal() or not 0 < int(given) < 65536:
+        raise ValueError(f"INTER_TRAIN_PROCESS_COMM_PORT_1 is {given!r}: expected a port number")
+    return int(given)
+
+
+def _read_tf_config(env: Mapping[str, str]) -> tuple[int, list[str]]:
+    """This worker's index and all workers' addresses; one worker when the variable is not set."""
+    text = env.get("TF_CONFIG")
+    if text is None:
+        return 0, [LOOPBACK + ":0"]
+    try:
+        config = json.loads(text)
+        task_type, index = config["task"]["type"], int(config["task"]["index"])
+        addresses = [str(address) for address in config["cluster"]["worker"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"TF_CONFIG cannot be read ({type(error).__name__}: {error}): {text!r}") from error
+    if task_type != "worker":
+        raise ValueError(f"TF_CONFIG names a task of type {task_type!r}: only 'worker' is supported")
+    return index, addresses

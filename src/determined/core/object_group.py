@@ -1,0 +1,239 @@
+"""Python objects exchanged over one gloo process group that is made by hand, on first use."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from determined.core import rendezvous
+from determined.errors import DistributedError
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed import ProcessGroupGloo, Store
+
+Operation = Literal["allgather", "gather", "broadcast"]
+
+_OPERATIONS: tuple[Operation, ...] = ("allgather", "gather", "broadcast")
+_HEADER = struct.Struct("<BBxxI")  # operation, whether the payload is an error, length of the payload
+_LARGEST_PAYLOAD = 2**32 - 1
+_FIRST_CAPACITY = 4096
+# One large object must not make all later small ones as slow: beyond this a second collective carries the payload.
+_LARGEST_CAPACITY = 64 * 1024
+_WAIT_FOR_SURVIVORS = timedelta(seconds=5)
+
+# Groups take their names from this count, so that equal groups of all ranks meet. Counted per rank, because the ranks
+# of a test may be threads of one process.
+_groups_made: Counter[tuple[str, int]] = Counter()
+
+
+class ObjectGroup:
+    """The ranks of a job, or of one node, that exchange objects in step."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        rank: int,
+        members: Sequence[int],
+        on_one_node: bool,
+        find_store: Callable[[timedelta], Store],
+    ) -> None:
+        self._name = name
+        self._rank = rank  # within the group
+        self._members = list(members)  # what the world calls them
+        self._on_one_node = on_one_node
+        self._find_store = find_store
+        self._capacity = _FIRST_CAPACITY
+        self._sequence = 0
+        self._group: ProcessGroupGloo | None = None
+        self._store: Store | None = None
+        self._failure: str | None = None
+        self._closed = False
+
+    def allgather(self, obj: Any) -> list[Any]:
+        """Everybody's object, in rank order, on every rank."""
+        return [pickle.loads(payload) for payload in self._exchange("allgather", obj)]
+
+    def gather(self, obj: Any) -> list[Any] | None:
+        """Everybody's object on the first rank, None on the others."""
+        payloads = self._exchange("gather", obj)
+        return [pickle.loads(payload) for payload in payloads] if self._rank == 0 else None
+
+    def broadcast(self, obj: Any) -> Any:
+        """The first rank's object on every rank."""
+        return pickle.loads(self._exchange("broadcast", obj if self._rank == 0 else None)[0])
+
+    def close(self) -> None:
+        self._closed = True
+        self._group = self._store = None
+
+    def _exchange(self, operation: Operation, obj: Any) -> list[bytes]:
+        """One all_gather of every rank's frame, and a second collective when a payload does not fit."""
+        if self._closed:
+            raise RuntimeError(f"{operation} was called after this distributed context had been closed")
+        if self._failure is not None:
+            raise DistributedError(f"{operation} cannot work, an earlier collective failed: {self._failure}")
+        own_error: Exception | None = None
+        try:
+            payload = pickle.dumps(obj)
+            if len(payload) > _LARGEST_PAYLOAD:
+                raise ValueError(
+                    f"{operation} takes objects of up to 4 GiB when pickled, got {len(payload)} bytes"
+                )
+        except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
+            own_error = error
+            payload = f"{type(error).__name__}: {error}".encode()[:1000]
+        self._sequence += 1
+        try:
+            headers, payloads = self._transfer(operation, payload, own_error is not None)
+        except RuntimeError as error:
+            self._failure = self._describe_failure(operation, error)
+            self._group = None
+            raise DistributedError(self._failure) from error
+        if own_error is not None:
+            raise own_error
+        self._check(operation, headers, payloads)
+        return payloads
+
+    def _transfer(
+        self, operation: Operation, payload: bytes, is_error: bool
+    ) -> tuple[list[tuple[int, int, int]], list[bytes]]:
+        import torch
+
+        size = len(self._members)
+        header = _HEADER.pack(_OPERATIONS.index(operation), is_error, len(payload))
+        room = self._capacity - _HEADER.size
+        frame = header + payload[:room]
+        sent = torch.frombuffer(bytearray(frame.ljust(self._capacity, b"\0")), dtype=torch.uint8)
+        received = [torch.empty(self._capacity, dtype=torch.uint8) for _ in range(size)]
+        self._all_gather(received, sent)
+        frames = [bytes(tensor.numpy()) for tensor in received]
+        headers = [_HEADER.unpack_from(frame) for frame in frames]
+        lengths = [length for _, _, length in headers]
+        payloads = [
+            frame[_HEADER.size : _HEADER.size + length] for frame, length in zip(frames, lengths, strict=True)
+        ]
+        longest = max(lengths)
+        # All ranks have seen all headers, so that they agree on what follows.
+        if longest > room and len({kind for kind, _, _ in headers}) == 1:
+            if operation == "broadcast":
+                payloads[0] = self._broadcast_bytes(payload, lengths[0])
+            else:
+                payloads = self._gather_bytes(payload, lengths)
+            self._capacity = max(
+                self._capacity, min(_LARGEST_CAPACITY, _power_of_two(longest + _HEADER.size))
+            )
+        return headers, payloads
+
+    def _gather_bytes(self, payload: bytes, lengths: list[int]) -> list[bytes]:
+        import torch
+
+        longest = max(lengths)
+        sent = torch.frombuffer(bytearray(payload.ljust(longest, b"\0")), dtype=torch.uint8)
+        received = [torch.empty(longest, dtype=torch.uint8) for _ in lengths]
+        self._all_gather(received, sent)
+        return [bytes(tensor[:length].numpy()) for tensor, length in zip(received, lengths, strict=True)]
+
+    def _broadcast_bytes(self, payload: bytes, length: int) -> bytes:
+        import torch
+
+        buffer = bytearray(payload) if self._rank == 0 else bytearray(length)
+        tensor = torch.frombuffer(buffer, dtype=torch.uint8)
+        self._connected().broadcast([tensor]).wait()
+        return bytes(tensor.numpy())
+
+    def _all_gather(self, received: list[torch.Tensor], sent: torch.Tensor) -> None:
+        self._connected().allgather([received], [sent]).wait()
+
+    def _check(
+        self, operation: Operation, headers: list[tuple[int, int, int]], payloads: list[bytes]
+    ) -> None:
+        called = [_OPERATIONS[kind] for kind, _, _ in headers]
+        if len(set(called)) > 1:
+            self._failure = (
+                "the ranks are out of step: "
+                + ", ".join(
+                    f"rank {rank} called {name}" for rank, name in zip(self._members, called, strict=True)
+                )
+                + ". Every rank must make the same calls in the same order"
+            )
+            raise DistributedError(self._failure)
+        for rank, (_, is_error, _), payload in zip(self._members, headers, payloads, strict=True):
+            if is_error:
+                raise DistributedError(
+                    f"rank {rank} could not send what it gave to {operation}: {payload.decode(errors='replace')}"
+                )
+
+    def _connected(self) -> ProcessGroupGloo:
+        if self._group is None:
+            from torch.distributed import PrefixStore, ProcessGroupGloo
+
+            timeout = rendezvous.collective_timeout()
+            key = (self._name, self._members[self._rank])
+            _groups_made[key] += 1
+            self._store = PrefixStore(
+                f"determined/{self._name}/{_groups_made[key]}", self._find_store(timeout)
+            )
+            self._store.set_timeout(timeout)
+            size = len(self._members)
+            if self._on_one_node:
+                options = ProcessGroupGloo._Options()
+                options._timeout = timeout
+                options._devices = [ProcessGroupGloo.create_device(hostname=rendezvous.LOOPBACK)]
+                options._threads = 2
+                self._group = ProcessGroupGloo(self._store, self._rank, size, options)
+            else:  # this constructor honours GLOO_SOCKET_IFNAME
+                self._group = ProcessGroupGloo(self._store, self._rank, size, timeout)
+        return self._group
+
+    def _describe_failure(self, operation: Operation, error: RuntimeError) -> str:
+        """Ask the store which ranks noticed the failure too: the others are the ones that are missing."""
+        me = self._members[self._rank]
+        words = str(error).strip().partition("\n")[0]
+        missing = self._missing_ranks()
+        if missing is None:
+            lost = "the store does not answer either: the chief (rank 0) or its launcher is gone"
+        elif missing:
+            lost = f"{_ranks(missing)} did not answer within {_WAIT_FOR_SURVIVORS.seconds} s: dead, stopped or busy"
+        else:
+            lost = "all ranks are alive and noticed it: look for the first error among them"
+        return f"{operation} number {self._sequence} failed on rank {me}; {lost}. The transport said: {words}"
+
+    def _missing_ranks(self) -> list[int] | None:
+        """The ranks that left no note in the store within some seconds; None when the store is out of reach."""
+        store = self._store
+        if store is None:
+            return None
+        answer: list[list[int]] = []
+
+        def ask() -> None:
+            keys = {rank: f"failed/{self._sequence}/{rank}" for rank in self._members}
+            try:
+                store.set(keys[self._members[self._rank]], b"1")
+                try:
+                    store.wait(list(keys.values()), _WAIT_FOR_SURVIVORS)
+                    answer.append([])
+                except RuntimeError:
+                    answer.append([rank for rank, key in keys.items() if not store.check([key])])
+            except RuntimeError:
+                return  # no answer: the caller says so
+
+        # A store whose host is frozen never answers, and its client has no time-out for that: hence the thread.
+        asking = threading.Thread(target=ask, name="determined-missing-ranks", daemon=True)
+        asking.start()
+        asking.join(2 * _WAIT_FOR_SURVIVORS.total_seconds())
+        return answer[0] if answer else None
+
+
+def _power_of_two(at_least: int) -> int:
+    return 1 << (at_least - 1).bit_length()
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))

@@ -1,0 +1,79 @@
+"""Where the ranks of a job meet: the torch store that their groups are built on, and how long they wait."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from determined.errors import DistributedError
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+LOOPBACK = "127.0.0.1"
+
+
+def collective_timeout() -> timedelta:
+    """The default process group's time-out when there is one, else $DET_COLLECTIVE_TIMEOUT seconds, else torch's."""
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        from torch.distributed.distributed_c10d import _get_default_group
+
+        group = _get_default_group()
+        for device in group._device_types:
+            timeout = group._get_backend(device).options._timeout
+            if isinstance(timeout, timedelta):
+                return timeout
+    given = os.environ.get("DET_COLLECTIVE_TIMEOUT")
+    if given is None:
+        return dist.constants.default_pg_timeout
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"DET_COLLECTIVE_TIMEOUT is {given!r}: expected a number of seconds above 0")
+    return timedelta(seconds=seconds)
+
+
+def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, timeout: timedelta) -> Store:
+    """The store of the default process group, else of the launcher, else one at the port that the user named."""
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        from torch.distributed.distributed_c10d import _get_default_store
+
+        return _get_default_store()
+    try:
+        if port is not None:
+            return _store_at(rank, chief_ip or LOOPBACK, port, timeout)
+        if os.environ.get("MASTER_ADDR") and os.environ.get("MASTER_PORT"):
+            store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=timeout))
+            return store
+    except RuntimeError as error:
+        raise DistributedError(f"rank {rank} of {size} did not find the other ranks: {error}") from error
+    raise RuntimeError(
+        f"rank {rank} of {size} does not know where to meet the others. Start the ranks with torchrun or "
+        "`python -m determined.launch.torch_distributed`, or call torch.distributed.init_process_group first, or give "
+        "DistributedContext a free port of the chief as pub_port"
+    )
+
+
+def _store_at(rank: int, host: str, port: int, timeout: timedelta) -> Store:
+    from torch.distributed import TCPStore
+
+    if rank != 0:
+        return TCPStore(host, port, is_master=False, timeout=timeout, wait_for_workers=False)
+    # Left to itself the store would listen on every interface; it takes a socket that is bound to the chief's address.
+    with socket.create_server((host, port)) as listener:
+        return TCPStore(
+            host,
+            port,
+            is_master=True,
+            timeout=timeout,
+            wait_for_workers=False,
+            master_listen_fd=listener.detach(),
+        )

@@ -1,0 +1,227 @@
+"""What a process is told about itself: by the environment of a trial, or by the run that it opened."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from determined.errors import InvalidConfigurationException
+
+TRIAL = "TRIAL"
+
+
+@dataclass(frozen=True)
+class TrialInfo:
+    """The trial that this process works for; the underscored fields are read by much user code."""
+
+    trial_id: int
+    experiment_id: int
+    trial_seed: int
+    hparams: dict[str, Any]
+    _config: dict[str, Any] = field(default_factory=dict)
+    _steps_completed: int = 0
+    _trial_run_id: int = 0
+    _debug: bool = False
+    _inter_node_network_interface: str | None = None
+
+
+@dataclass(frozen=True)
+class RendezvousInfo:
+    """The nodes of a run, by rank: their addresses, their slots, and which of them this is."""
+
+    container_addrs: list[str]
+    container_rank: int
+    container_slot_counts: list[int]
+
+
+@dataclass(frozen=True)
+class ResourcesInfo:
+    """The devices given to this process."""
+
+    gpu_uuids: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ClusterInfo:
+    """Everything a process may know about the run it belongs to."""
+
+    master_url: str
+    cluster_id: str
+    agent_id: str
+    slot_ids: list[int]
+    task_id: str
+    allocation_id: str
+    session_token: str = field(repr=False)
+    task_type: str
+    master_cert_name: str | None = None
+    master_cert_file: str | None = None
+    _latest_checkpoint: str | None = None
+    _trial_info: TrialInfo | None = None
+    _rendezvous_info: RendezvousInfo = field(default_factory=lambda: RendezvousInfo(["127.0.0.1"], 0, [1]))
+    _resources_info: ResourcesInfo = field(default_factory=ResourcesInfo)
+
+    @property
+    def trial(self) -> TrialInfo:
+        if self._trial_info is None or self.task_type != TRIAL:
+            raise RuntimeError(
+                f"this is a task of type {self.task_type}: only a {TRIAL} has trial information"
+            )
+        return self._trial_info
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        return self._latest_checkpoint if self.task_type == TRIAL else None
+
+    @property
+    def user_data(self) -> dict[str, Any]:
+        """The `data` block of the experiment configuration."""
+        if self.task_type != TRIAL or self._trial_info is None:
+            return {}
+        data = self._trial_info._config.get("data") or {}
+        assert isinstance(data, dict)
+        return data
+
+    @property
+    def container_addrs(self) -> list[str]:
+        return self._rendezvous_info.container_addrs
+
+    @property
+    def container_slot_counts(self) -> list[int]:
+        return self._rendezvous_info.container_slot_counts
+
+    @property
+    def container_rank(self) -> int:
+        return self._rendezvous_info.container_rank
+
+    @property
+    def gpu_uuids(self) -> list[str]:
+        return self._resources_info.gpu_uuids
+
+
+def get_cluster_info() -> ClusterInfo | None:
+    """This process's information: the environment's trial, else the run opened here, else None (asked anew each time)."""
+    described = from_env(os.environ)
+    if described is not None:
+        return described
+    return _open_runs[-1] if _open_runs else None
+
+
+# The runs that core.init() opened in this process and that are not closed yet, oldest first.
+_open_runs: list[ClusterInfo] = []
+
+
+def enter_run(info: ClusterInfo) -> None:
+    """From now on `get_cluster_info()` answers with this run."""
+    _open_runs.append(info)
+
+
+def leave_run(info: ClusterInfo) -> None:
+    """The run is over; the one around it, if any, is visible again. Unknown runs are ignored."""
+    for position, known in enumerate(_open_runs):
+        if known is info:
+            del _open_runs[position]
+            return
+
+
+def from_env(env: Mapping[str, str]) -> ClusterInfo | None:
+    """Read an info from variables; None unless they describe a trial."""
+    if env.get("DET_TASK_TYPE") != TRIAL:
+        return None
+    config = _json(env, "DET_EXPERIMENT_CONFIG", dict, {})
+    slot_ids = _json(env, "DET_SLOT_IDS", list, [])
+    trial = TrialInfo(
+        trial_id=_int(env, "DET_TRIAL_ID"),
+        experiment_id=_int(env, "DET_EXPERIMENT_ID"),
+        trial_seed=_int(env, "DET_TRIAL_SEED"),
+        hparams=_json(env, "DET_HPARAMS", dict, {}),
+        _config=config,
+        _steps_completed=_int(env, "DET_STEPS_COMPLETED", 0),
+        _trial_run_id=_int(env, "DET_TRIAL_RUN_ID", 0),
+        _debug=bool(config.get("debug")),
+        _inter_node_network_interface=env.get("DET_INTER_NODE_NETWORK_INTERFACE") or None,
+    )
+    return ClusterInfo(
+        master_url=env.get("DET_MASTER", "local"),
+        cluster_id=env.get("DET_CLUSTER_ID", ""),
+        agent_id=env.get("DET_AGENT_ID", ""),
+        slot_ids=slot_ids,
+        task_id=env.get("DET_TASK_ID", ""),
+        allocation_id=env.get("DET_ALLOCATION_ID", ""),
+        session_token=env.get("DET_SESSION_TOKEN", ""),
+        task_type=TRIAL,
+        master_cert_name=env.get("DET_MASTER_CERT_NAME"),
+        master_cert_file=env.get("DET_MASTER_CERT_FILE"),
+        _latest_checkpoint=env.get("DET_LATEST_CHECKPOINT") or None,
+        _trial_info=trial,
+        _rendezvous_info=RendezvousInfo(
+            container_addrs=_json(env, "DET_CONTAINER_ADDRS", list, ["127.0.0.1"]),
+            container_rank=_int(env, "DET_CONTAINER_RANK", 0),
+            container_slot_counts=_json(env, "DET_CONTAINER_SLOT_COUNTS", list, [max(1, len(slot_ids))]),
+        ),
+        _resources_info=ResourcesInfo(gpu_uuids=_json(env, "DET_GPU_UUIDS", list, [])),
+    )
+
+
+def to_env(info: ClusterInfo) -> dict[str, str]:
+    """The variables from which `from_env` reads the same trial's info again."""
+    trial = info.trial
+    env = {
+        "DET_TASK_TYPE": info.task_type,
+        "DET_MASTER": info.master_url,
+        "DET_CLUSTER_ID": info.cluster_id,
+        "DET_AGENT_ID": info.agent_id,
+        "DET_SLOT_IDS": json.dumps(info.slot_ids),
+        "DET_TASK_ID": info.task_id,
+        "DET_ALLOCATION_ID": info.allocation_id,
+        "DET_SESSION_TOKEN": info.session_token,
+        "DET_TRIAL_ID": str(trial.trial_id),
+        "DET_EXPERIMENT_ID": str(trial.experiment_id),
+        "DET_TRIAL_SEED": str(trial.trial_seed),
+        "DET_TRIAL_RUN_ID": str(trial._trial_run_id),
+        "DET_STEPS_COMPLETED": str(trial._steps_completed),
+        "DET_HPARAMS": json.dumps(trial.hparams),
+        "DET_EXPERIMENT_CONFIG": json.dumps(trial._config),
+        "DET_CONTAINER_ADDRS": json.dumps(info.container_addrs),
+        "DET_CONTAINER_RANK": str(info.container_rank),
+        "DET_CONTAINER_SLOT_COUNTS": json.dumps(info.container_slot_counts),
+        "DET_GPU_UUIDS": json.dumps(info.gpu_uuids),
+    }
+    optional = {
+        "DET_LATEST_CHECKPOINT": info.latest_checkpoint,
+        "DET_MASTER_CERT_NAME": info.master_cert_name,
+        "DET_MASTER_CERT_FILE": info.master_cert_file,
+        "DET_INTER_NODE_NETWORK_INTERFACE": trial._inter_node_network_interface,
+    }
+    return env | {name: value for name, value in optional.items() if value is not None}
+
+
+def _int(env: Mapping[str, str], name: str, default: int | None = None) -> int:
+    text = env.get(name)
+    if text is None and default is not None:
+        return default
+    try:
+        return int(text or "")
+    except ValueError:
+        said = "is not set" if text is None else f"is {text!r}"
+        raise InvalidConfigurationException(
+            message=f"the environment describes a trial, but {name} {said}: expected a whole number"
+        ) from None
+
+
+def _json(env: Mapping[str, str], name: str, kind: type, default: Any) -> Any:
+    text = env.get(name)
+    if text is None:
+        return default
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        # The text itself may hold secrets, so only the parser's complaint is shown.
+        raise InvalidConfigurationException(message=f"the variable {name} is not JSON: {error}") from None
+    if not isinstance(value, kind):
+        raise InvalidConfigurationException(
+            message=f"the variable {name} holds a JSON {type(value).__name__}, expected a {kind.__name__}"
+        )
+    return value

@@ -1,0 +1,36 @@
+"""Where data lie on this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+
+
+def data_dir() -> Path:
+    """The user's data directory of this library, created for the owner only; the environment is read at each call."""
+    path = _base() / "determined"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def new_run_dir() -> Path:
+    """A fresh directory for one run; its name is never a UUID, so no run can be taken for a checkpoint."""
+    name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{secrets.token_hex(3)}"
+    path = data_dir() / "runs" / name
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(mode=0o700)
+    return path
+
+
+def _base() -> Path:
+    home = os.environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(home):  # the XDG standard: a relative path is to be ignored
+        return Path(home)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    return Path.home() / ".local" / "share"

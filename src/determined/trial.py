@@ -1,0 +1,223 @@
+"""What every framework's trial shares: the facts a trial may ask for, and the base of trial classes."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from determined.config.hyperparameters import sample_hyperparameters
+from determined.core.distributed import DistributedContext, DummyDistributedContext
+from determined.errors import InternalException, InvalidExperimentException
+from determined.info import ClusterInfo
+
+logger = logging.getLogger("determined.trial")
+
+# They speak about a cluster, or about how a trial is run there: a context for debugging has no use for them.
+_IGNORED_BY_FROM_CONFIG = ("bind_mounts", "checkpoint_storage", "environment", "resources", "optimizations")
+
+
+@dataclass(frozen=True)
+class EnvContext:
+    """What older user code reads as `context.env`."""
+
+    experiment_config: dict[str, Any]
+    hparams: dict[str, Any]
+    latest_checkpoint: str | None = None
+    steps_completed: int = 0
+    use_gpu: bool = False
+    container_gpus: list[str] = field(default_factory=list)
+    slot_ids: list[int] = field(default_factory=list)
+    slots_per_trial: int = 1
+    debug: bool = False
+    det_trial_id: str = "0"
+    det_experiment_id: str = "0"
+    det_agent_id: str = ""
+    det_cluster_id: str = ""
+    trial_seed: int = 0
+    trial_run_id: int = 0
+    allocation_id: str = ""
+    managed_training: bool = False
+    test_mode: bool = False
+    on_cluster: bool = False
+    master_url: str = "local"
+
+
+class TrialContext:
+    """The facts of a trial; a framework's context adds what that framework needs."""
+
+    def __init__(
+        self,
+        *,
+        distributed: DistributedContext,
+        hparams: dict[str, Any] | None,
+        exp_conf: dict[str, Any] | None,
+        trial_seed: int | None,
+        trial_id: int = 0,
+        experiment_id: int = 0,
+        steps_completed: int = 0,
+        tensorboard_path: Path | None,
+        slots_per_trial: int = 1,
+        managed: bool,
+        info: ClusterInfo | None = None,
+    ) -> None:
+        self.distributed = distributed
+        self._hparams = hparams
+        self._exp_conf = exp_conf
+        self._trial_seed = trial_seed
+        self._trial_id = trial_id
+        self._experiment_id = experiment_id
+        self._steps_completed = steps_completed
+        self._tensorboard_path = tensorboard_path
+        self._slots_per_trial = slots_per_trial
+        self._managed = managed
+        self._info = info
+        self._stop_requested = False
+        self._per_slot_batch_size = per_slot_batch_size(
+            (hparams or {}).get("global_batch_size"), distributed.size
+        )
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> TrialContext:
+        """A context for debugging by hand; hyperparameters that are not constants are drawn at random."""
+        exp_conf = {name: value for name, value in config.items() if name not in _IGNORED_BY_FROM_CONFIG}
+        return cls(
+            distributed=DummyDistributedContext(),
+            hparams=sample_hyperparameters(exp_conf.get("hyperparameters") or {}, random.Random()),
+            exp_conf=exp_conf,
+            trial_seed=(exp_conf.get("reproducibility") or {}).get("experiment_seed") or 0,
+            tensorboard_path=None,
+            managed=False,
+        )
+
+    @property
+    def env(self) -> EnvContext:
+        info = self._info
+        return EnvContext(
+            experiment_config=self._exp_conf or {},
+            hparams=self._hparams or {},
+            latest_checkpoint=info.latest_checkpoint if info else None,
+            steps_completed=self._steps_completed,
+            use_gpu=bool(info and info.slot_ids),
+            container_gpus=list(info.gpu_uuids) if info else [],
+            slot_ids=list(info.slot_ids) if info else [],
+            slots_per_trial=self._slots_per_trial,
+            debug=bool((self._exp_conf or {}).get("debug")),
+            det_trial_id=str(self._trial_id),
+            det_experiment_id=str(self._experiment_id),
+            det_agent_id=info.agent_id if info else "",
+            det_cluster_id=info.cluster_id if info else "",
+            trial_seed=self._trial_seed or 0,
+            trial_run_id=info.trial._trial_run_id if info else 0,
+            allocation_id=info.allocation_id if info else "",
+            managed_training=self._managed,
+            on_cluster=info is not None and info.master_url != "local",
+            master_url=info.master_url if info else "local",
+        )
+
+    def get_experiment_config(self) -> dict[str, Any]:
+        if self._exp_conf is None:
+            raise ValueError("this run has no experiment configuration: pass exp_conf to init()")
+        return self._exp_conf
+
+    def get_data_config(self) -> dict[str, Any]:
+        """The `data` block of the experiment configuration."""
+        data: dict[str, Any] = self.get_experiment_config().get("data") or {}
+        return data
+
+    def get_experiment_id(self) -> int:
+        return self._experiment_id
+
+    def get_trial_id(self) -> int:
+        return self._trial_id
+
+    def get_trial_seed(self) -> int:
+        if self._trial_seed is None:
+            raise InternalException("this context has no trial seed")
+        return self._trial_seed
+
+    def get_hparams(self) -> dict[str, Any]:
+        """The very dict that was given, not a copy."""
+        if self._hparams is None:
+            raise ValueError("this run has no hyperparameters: pass hparams to init()")
+        return self._hparams
+
+    def get_hparam(self, name: str) -> Any:
+        hparams = self.get_hparams()
+        if name not in hparams:
+            raise ValueError(
+                f"no hyperparameter is called {name!r}; there are: {', '.join(map(str, hparams)) or 'none'}"
+            )
+        if name == "global_batch_size":
+            logger.warning(
+                "global_batch_size was read by get_hparam(): use get_per_slot_batch_size() for data loaders, or "
+                "get_global_batch_size(), which count the ranks"
+            )
+        return hparams[name]
+
+    def get_global_batch_size(self) -> int:
+        """Records in one batch over all ranks, rounded down to what the ranks share evenly."""
+        return self.get_per_slot_batch_size() * self.distributed.size
+
+    def get_per_slot_batch_size(self) -> int:
+        """Records in one batch of one rank."""
+        if self._per_slot_batch_size is None:
+            raise ValueError("no batch size: the hyperparameters hold no global_batch_size")
+        return self._per_slot_batch_size
+
+    def get_stop_requested(self) -> bool:
+        return self._stop_requested
+
+    def set_stop_requested(self, stop_requested: bool) -> None:
+        """Ask training to end at the next boundary, with a checkpoint."""
+        if not isinstance(stop_requested, bool):
+            raise AssertionError(f"set_stop_requested takes a bool, got {stop_requested!r}")
+        logger.info("stop requested: %s", stop_requested)
+        self._stop_requested = stop_requested
+
+    def get_initial_batch(self) -> int:
+        """Batches that were done before this process began."""
+        return self._steps_completed
+
+    def get_tensorboard_path(self) -> Path:
+        if self._tensorboard_path is None:
+            raise InternalException("this context belongs to no run, so it has no TensorBoard directory")
+        return self._tensorboard_path
+
+
+class LegacyTrial:
+    """Base of all trial classes."""
+
+    trial_context_class: ClassVar[type[TrialContext] | None] = None
+    trial_controller_class: ClassVar[type[Any] | None] = None
+
+    def __init__(self, context: TrialContext) -> None:
+        self.context = context
+
+
+def per_slot_batch_size(global_batch_size: Any, ranks: int) -> int | None:
+    """Each rank's share; None when there is no global size (missing, or 0)."""
+    if isinstance(global_batch_size, bool) or not isinstance(global_batch_size, (int, type(None))):
+        raise InvalidExperimentException(
+            f"the hyperparameter global_batch_size must be a whole number, got {global_batch_size!r} "
+            f"({type(global_batch_size).__name__})"
+        )
+    if not global_batch_size:
+        return None
+    if global_batch_size < ranks:
+        raise InvalidExperimentException(
+            f"the hyperparameter global_batch_size is {global_batch_size}: too small for {ranks} "
+            f"{'rank' if ranks == 1 else 'ranks'}, each needs at least one record of a batch"
+        )
+    share = global_batch_size // ranks
+    if share * ranks != global_batch_size:
+        logger.warning(
+            "global_batch_size %d cannot be shared evenly by %d ranks: %d records each, %d in all",
+            global_batch_size,
+            ranks,
+            share,
+            share * ranks,
+        )
+    return share
