@@ -1,0 +1,43 @@
+"""Train the generative adversarial network by hand."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+import data
+from model_def import GANTrial
+
+import determined as det
+from determined import pytorch
+from determined.config.load import load_yaml
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--batches", type=int, default=1000, help="how long to train (default: %(default)s)")
+    length.add_argument("--epochs", type=int, help="the same in epochs")
+    parser.add_argument("--data", metavar="SOURCE", help="digits, fashion-mnist, or a directory of IDX files")
+    args = parser.parse_args()
+
+    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    config = load_yaml(Path(__file__).with_name("const.yaml"))
+    if args.data:
+        config["data"] = data.from_option(args.data)
+
+    with pytorch.init(hparams=config["hyperparameters"], exp_conf=config) as context:
+        trainer = pytorch.Trainer(GANTrial(context), context)
+        trainer.fit(
+            max_length=pytorch.Epoch(args.epochs) if args.epochs else pytorch.Batch(args.batches),
+            validation_period=pytorch.Epoch(1),
+            reporting_period=pytorch.Batch(20),
+            checkpoint_policy="none",  # one checkpoint, at the end
+        )
+        if context.distributed.rank == 0:
+            print(f"Metrics and TensorBoard files: {context.get_tensorboard_path().parent}")
+
+
+if __name__ == "__main__":
+    main()

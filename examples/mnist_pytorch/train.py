@@ -1,0 +1,116 @@
+"""Train on images of handwritten digits with the Trainer."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+import data
+import torch
+from model import build_model
+from torch.nn import functional as F
+
+import determined as det
+from determined import pytorch
+from determined.config.load import load_yaml
+from determined.paths import data_dir
+
+
+class MNistTrial(pytorch.PyTorchTrial):
+    def __init__(self, context: pytorch.PyTorchTrialContext, hparams: dict[str, Any]) -> None:
+        self.context = context
+        self.summary = Summary()
+        self.train_set, self.validation_set = data.load(context.get_data_config())
+        layers = {name: hparams[name] for name in ("n_filters1", "n_filters2", "dropout1", "dropout2")}
+        self.model = context.wrap_model(build_model(self.train_set.shape, **layers))
+        self.optimizer = context.wrap_optimizer(
+            torch.optim.Adadelta(self.model.parameters(), lr=hparams["learning_rate"])
+        )
+
+    def build_training_data_loader(self) -> pytorch.DataLoader:
+        batch_size = self.context.get_per_slot_batch_size()
+        return pytorch.DataLoader(self.train_set, batch_size=batch_size, shuffle=True)
+
+    def build_validation_data_loader(self) -> pytorch.DataLoader:
+        return pytorch.DataLoader(self.validation_set, batch_size=self.context.get_per_slot_batch_size())
+
+    def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
+        return {"summary": self.summary}
+
+    def train_batch(
+        self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int
+    ) -> dict[str, torch.Tensor]:
+        images, labels = batch
+        loss = F.nll_loss(self.model(images), labels)
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        return {"loss": loss}
+
+    def evaluate_batch(self, batch: pytorch.TorchData) -> dict[str, torch.Tensor]:
+        images, labels = batch
+        output = self.model(images)
+        return {
+            "validation_loss": F.nll_loss(output, labels),
+            "accuracy": (output.argmax(dim=1) == labels).float().mean(),
+        }
+
+
+class Summary(pytorch.PyTorchCallback):
+    """Remembers what the closing lines tell."""
+
+    accuracy = float("nan")
+    checkpoint = ""
+
+    def on_validation_end(self, metrics: dict[str, Any]) -> None:
+        self.accuracy = float(metrics["accuracy"])
+
+    def on_checkpoint_upload_end(self, uuid: str) -> None:
+        self.checkpoint = uuid
+
+    def tell(self, context: pytorch.PyTorchTrialContext) -> None:
+        tensorboard = context.get_tensorboard_path()
+        print(
+            f"\nValidation accuracy: {self.accuracy:.1%}"
+            f"\nCheckpoint:          {data_dir() / self.checkpoint}"
+            f"\nMetrics:             {tensorboard.parent}"
+            f"\nTensorBoard files:   {tensorboard}"
+            "\n\nWhat to type next:"
+            f"\n  tensorboard --logdir {tensorboard}"
+            f"\n  python {__file__} --epochs 16 --resume {self.checkpoint}"
+            f"\n  python -m determined.launch.torch_distributed --nproc_per_node=2 -- python {__file__}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--epochs", type=int, default=8, help="how long to train (default: %(default)s)")
+    length.add_argument("--max-batches", type=int, metavar="N", help="stop after N batches instead")
+    parser.add_argument("--data", metavar="SOURCE", help="digits, fashion-mnist, or a directory of IDX files")
+    parser.add_argument("--resume", metavar="UUID", help="go on from this checkpoint")
+    args = parser.parse_args()
+
+    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    config = load_yaml(Path(__file__).with_name("const.yaml"))
+    if args.data:
+        config["data"] = data.from_option(args.data)
+    info = det.get_cluster_info()  # None unless an experiment started this process, with values of its own
+    hparams = info.trial.hparams if info else config["hyperparameters"]
+
+    with pytorch.init(hparams=hparams, exp_conf=config) as context:
+        trial = MNistTrial(context, hparams)
+        trainer = pytorch.Trainer(trial, context)
+        trainer.fit(
+            max_length=pytorch.Batch(args.max_batches) if args.max_batches else pytorch.Epoch(args.epochs),
+            validation_period=pytorch.Epoch(1),
+            checkpoint_policy="all",
+            latest_checkpoint=info.latest_checkpoint if info else args.resume,
+        )
+        if context.distributed.rank == 0:
+            trial.summary.tell(context)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What the tests of the examples share: their modules, and runs of their programs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
+    """Import a module of an example. All examples have a `data`, so none stays behind in `sys.modules`."""
+    before = dict(sys.modules)
+
+    def forget() -> None:
+        for name, module in list(sys.modules.items()):
+            if name not in before and str(EXAMPLES) in str(getattr(module, "__file__", "")):
+                del sys.modules[name]
+
+    def load_module(example: str, module: str) -> ModuleType:
+        forget()
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(EXAMPLES / example))
+            return importlib.import_module(module)
+
+    yield load_module
+    forget()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished program: what it printed, and the data directory that it wrote to."""
+
+    output: str
+    data_dir: Path
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        return [path.parent for path in self.data_dir.glob("*/state_dict.pth")]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Run]:
+    """Run a program in an example's directory as a user would, on one or several processes."""
+
+    def run_program(example: str, *arguments: str, processes: int = 1) -> Run:
+        command = [sys.executable, "train.py", *arguments]
+        if processes > 1:
+            launcher = "determined.launch.torch_distributed"
+            command = [sys.executable, "-m", launcher, f"--nproc_per_node={processes}", "--", *command]
+        env = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "XDG_DATA_HOME": str(tmp_path),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        done = subprocess.run(
+            command, cwd=EXAMPLES / example, env=env, text=True, capture_output=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return Run(done.stdout + done.stderr, tmp_path / "determined")
+
+    return run_program
