@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +73,21 @@ class Summary(pytorch.PyTorchCallback):
 
     def tell(self, context: pytorch.PyTorchTrialContext) -> None:
         tensorboard = context.get_tensorboard_path()
+        python, script = sys.executable, sys.argv[0]
+        launcher = "determined.launch.torch_distributed"
+        next_commands = [
+            [python, "-m", "tensorboard.main", "--logdir", str(tensorboard)],
+            [python, script, "--epochs", "16", "--resume", self.checkpoint],
+            [python, "-m", launcher, "--nproc_per_node=2", "--", python, script],
+        ]
         print(
             f"\nValidation accuracy: {self.accuracy:.1%}"
             f"\nCheckpoint:          {data_dir() / self.checkpoint}"
             f"\nMetrics:             {tensorboard.parent}"
             f"\nTensorBoard files:   {tensorboard}"
-            "\n\nWhat to type next:"
-            f"\n  tensorboard --logdir {tensorboard}"
-            f"\n  python {__file__} --epochs 16 --resume {self.checkpoint}"
-            f"\n  python -m determined.launch.torch_distributed --nproc_per_node=2 -- python {__file__}"
+            "\n\nWhat to type next, to see the curves, to train on, to train on two processes:",
+            *map(shlex.join, next_commands),
+            sep="\n  ",
         )
 
 

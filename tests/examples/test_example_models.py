@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import ModuleType
 
@@ -142,7 +143,10 @@ def test_detector_learns_one_image(load: Load) -> None:
     assert found["labels"][best.indices].tolist() == target["labels"].tolist()
 
 
-def test_torchvision_is_asked_for_by_name(load: Load) -> None:
+def test_torchvision_is_asked_for_by_name(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     build_model = load("fasterrcnn_coco_pytorch", "model_def").build_model
     with pytest.raises(ValueError, match="small or torchvision, got 'resnet'"):
         build_model("resnet", 2)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(ImportError, match="needs a torchvision that works with torch"):
+        build_model("torchvision", 2)
