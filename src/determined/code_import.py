@@ -18,8 +18,8 @@ from determined.errors import InvalidExperimentException
 def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
     """Inside the block modules of `path` win over local ones of the same name; afterwards all is as it was.
 
-    The modules stay alive through the objects taken from them; only `sys.modules` forgets them. Nothing is written to
-    the directory, the working directory stays, and blocks may be nested.
+    The modules stay alive through the objects taken from them; only `sys.modules` forgets them. Nothing is
+    written to the directory, the working directory stays, and blocks may be nested.
     """
     directory = Path(path).resolve()
     if not directory.is_dir():
@@ -50,7 +50,7 @@ def import_class(spec: str) -> type[Any]:
     module_name, colon, attributes = spec.partition(":")
     if not colon or not module_name or not attributes:
         raise InvalidExperimentException(
-            f"{spec!r} does not name a trial class: write module:Class, for example model_def:{spec or 'MyTrial'}"
+            f"{spec!r} does not name a trial class: write module:Class, for example model_def:MyTrial"
         )
     found: Any = importlib.import_module(module_name)
     for attribute in attributes.split("."):
@@ -70,7 +70,7 @@ def _top_level_names(directory: Path) -> set[str]:
             names.add(entry.name)
         elif entry.suffix in {".py", ".pyc", ".so", ".pyd"}:
             names.add(entry.name.partition(".")[0])
-    # A folder called `torch` beside the code must not take the running torch away, unless it is a package itself.
+    # A folder `data` beside the code must not take a loaded package `data` away, unless it is one itself.
     plain = {
         name
         for name in names

@@ -102,7 +102,7 @@ class ClusterInfo:
 
 
 def get_cluster_info() -> ClusterInfo | None:
-    """This process's information: the environment's trial, else the run opened here, else None (asked anew each time)."""
+    """The trial the environment describes, else the run opened here, else None; asked anew each time."""
     described = from_env(os.environ)
     if described is not None:
         return described

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def data_dir() -> Path:
-    """The user's data directory of this library, created for the owner only; the environment is read at each call."""
+    """The user's data directory, created for the owner only; the environment is read at each call."""
     path = _base() / "determined"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path

@@ -152,7 +152,7 @@ class TrialContext:
             )
         if name == "global_batch_size":
             logger.warning(
-                "global_batch_size was read by get_hparam(): use get_per_slot_batch_size() for data loaders, or "
+                "global_batch_size was read by get_hparam(): use get_per_slot_batch_size() for loaders, or "
                 "get_global_batch_size(), which count the ranks"
             )
         return hparams[name]

@@ -9,19 +9,21 @@
 
 What may be run:
 
-- a function at module level: called with `args` (they travel as JSON), its return value comes back as `value` (as JSON);
+- a function at module level: called with `args`, its return value comes back as `value` (both travel as
+  JSON);
 - a `Path`: a script, started with `args` as its command line;
 - a `str`: Python source, started by `python -c` with `args` as its command line.
 
 A script or a source gives a value back by `put_result(anything JSON can hold)`.
 
-Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR and a free
-MASTER_PORT, as from torchrun; `nodes=2` makes half of them believe to be on a second node. `env` is added on top; a
-value of None removes a variable. After `timeout` seconds all ranks and their children are killed and the test fails with
-their output. A rank that ends with another code than 0 fails the test as well, unless `check=False`.
+Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR
+and a free MASTER_PORT, as from torchrun; `nodes=2` makes half of them believe to be on a second node. `env`
+is added on top; a value of None removes a variable. After `timeout` seconds all ranks and their children
+are killed and the test fails with their output. A rank that ends with another code than 0 fails the test as
+well, unless `check=False`.
 
-`start_ranks` takes the same arguments (without `timeout` and `check`) and returns the running `Ranks`, for tests that
-send signals: `ranks.processes[1].pid`, then `ranks.wait(timeout)`.
+`start_ranks` takes the same arguments (without `timeout` and `check`) and returns the running `Ranks`, for
+tests that send signals: `ranks.processes[1].pid`, then `ranks.wait(timeout)`.
 """
 
 from __future__ import annotations

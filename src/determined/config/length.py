@@ -19,7 +19,7 @@ class Length:
 
 
 def parse_length(value: Any, where: str = "length") -> Length:
-    """Read `{batches: N}`, `{records: N}`, `{epochs: N}` or a bare int, N at least 0; `where` names it in errors."""
+    """Read `{batches: N}`, `{records: N}`, `{epochs: N}` or a bare int of at least 0; errors name `where`."""
     if _is_count(value):
         return Length(value)
     if isinstance(value, dict) and len(value) == 1:
@@ -27,7 +27,7 @@ def parse_length(value: Any, where: str = "length") -> Length:
         if unit in get_args(LengthUnit) and _is_count(count):
             return Length(count, unit)
     raise InvalidConfigurationException(
-        message=f"{where}: expected exactly one of batches, records, epochs with a whole number of at least 0, "
+        message=f"{where}: expected exactly one of batches, records, epochs with a whole number from 0 on, "
         f"for example {{batches: 100}}, got {value!r}"
     )
 

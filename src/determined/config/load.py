@@ -1,4 +1,4 @@
-"""Read YAML that may come from a stranger: no tags, no duplicate keys, and bounds on size, depth and aliases."""
+"""Read YAML that may come from a stranger: no tags, no duplicate keys, bounded size, depth and aliases."""
 
 from __future__ import annotations
 
@@ -67,12 +67,7 @@ def _check_events(name: str, text: str) -> None:
     """Refuse by the stream of events, before anything is built."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
-    from ruamel.yaml.events import (
-        AliasEvent,
-        CollectionEndEvent,
-        CollectionStartEvent,
-        NodeEvent,
-    )
+    from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
     depth = aliases = 0
     try:
@@ -82,7 +77,7 @@ def _check_events(name: str, text: str) -> None:
                 aliases += 1
                 if aliases > _MOST_ALIASES:
                     problem = f"more than {_MOST_ALIASES} aliases"
-            elif isinstance(event, NodeEvent) and getattr(event, "tag", None) not in (None, "!"):
+            elif getattr(event, "tag", None) not in (None, "!"):
                 problem = f"the tag {event.tag!r} is not allowed"
             if isinstance(event, CollectionStartEvent):
                 depth += 1

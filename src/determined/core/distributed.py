@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from determined import optional
 from determined.core.object_group import ObjectGroup
 from determined.core.rendezvous import LOOPBACK, find_store
+from determined.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 
 class _DefaultPort(int):
@@ -27,10 +28,11 @@ _PULL_PORT = _DefaultPort(12376)
 class DistributedContext:
     """The ranks of one job, and collectives over Python objects among them.
 
-    Meant for control and small values; tensors belong to `torch.distributed`. Objects are pickled and travel over a
-    gloo group that is made at the first collective: beside the default process group when there is one, else through
-    the launcher's store, else through the chief's `pub_port`. All ranks must make the same calls in the same order.
-    `pull_port`, `port_offset` and `force_tcp` belong to an older transport and are accepted without effect.
+    Meant for control and small values; tensors belong to `torch.distributed`. Objects are pickled and travel
+    over a gloo group that is made at the first collective: beside the default process group when there is
+    one, else through the chief's `pub_port` if it was given, else through the launcher's store. All ranks
+    must make the same calls in the same order. `pull_port`, `port_offset` and `force_tcp` belong to an
+    older transport and are accepted without effect.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class DistributedContext:
             chief_ip = LOOPBACK
         elif chief_ip is None:
             raise AssertionError(
-                f"chief_ip is required: {self.local_size} of {self.size} ranks are on this node, so the others need the "
-                "chief's address"
+                f"chief_ip is required: only {self.local_size} of {self.size} ranks are on this node, "
+                "the others need the chief's address"
             )
         self._chief_ip = chief_ip
         self._port = None if isinstance(pub_port, _DefaultPort) else pub_port
@@ -130,7 +132,12 @@ class DistributedContext:
     def from_tf_config(cls) -> tuple[DistributedContext, Any]:
         """The ranks in $TF_CONFIG, and the `tf.distribute.Strategy` that fits them."""
         rank, addresses = _read_tf_config(os.environ)
-        tf = optional.require("tensorflow", extra="tensorflow", purpose="DistributedContext.from_tf_config")
+        try:
+            tf: Any = importlib.import_module("tensorflow")
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "DistributedContext.from_tf_config needs: pip install tensorflow"
+            ) from error
         strategy: Any
         if len(addresses) > 1:
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -181,7 +188,7 @@ class DistributedContext:
         return [stuff] if self._world is None else self._world.allgather(stuff)
 
     def gather(self, stuff: Any) -> list[Any] | None:
-        """Everybody's object, in rank order, on the chief; None elsewhere. No rank goes on before all came."""
+        """Everybody's object, in rank order, on the chief; None elsewhere. All wait for all."""
         return [stuff] if self._world is None else self._world.gather(stuff)
 
     def broadcast(self, stuff: Any) -> Any:

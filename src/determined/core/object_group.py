@@ -15,7 +15,7 @@ from determined.errors import DistributedError
 
 if TYPE_CHECKING:
     import torch
-    from torch.distributed import ProcessGroupGloo, Store
+    from torch._C._distributed_c10d import Store
 
 Operation = Literal["allgather", "gather", "broadcast"]
 
@@ -23,12 +23,12 @@ _OPERATIONS: tuple[Operation, ...] = ("allgather", "gather", "broadcast")
 _HEADER = struct.Struct("<BBxxI")  # operation, whether the payload is an error, length of the payload
 _LARGEST_PAYLOAD = 2**32 - 1
 _FIRST_CAPACITY = 4096
-# One large object must not make all later small ones as slow: beyond this a second collective carries the payload.
+# One large object must not make all later small ones as slow: what is larger takes a second collective.
 _LARGEST_CAPACITY = 64 * 1024
 _WAIT_FOR_SURVIVORS = timedelta(seconds=5)
 
-# Groups take their names from this count, so that equal groups of all ranks meet. Counted per rank, because the ranks
-# of a test may be threads of one process.
+# Groups take their names from this count, so that equal groups of all ranks meet. Counted per rank, because
+# the ranks of a test may be threads of one process.
 _groups_made: Counter[tuple[str, int]] = Counter()
 
 
@@ -51,7 +51,7 @@ class ObjectGroup:
         self._find_store = find_store
         self._capacity = _FIRST_CAPACITY
         self._sequence = 0
-        self._group: ProcessGroupGloo | None = None
+        self._group: Any = None  # torch types its backends in part only
         self._store: Store | None = None
         self._failure: str | None = None
         self._closed = False
@@ -167,29 +167,30 @@ class ObjectGroup:
         for rank, (_, is_error, _), payload in zip(self._members, headers, payloads, strict=True):
             if is_error:
                 raise DistributedError(
-                    f"rank {rank} could not send what it gave to {operation}: {payload.decode(errors='replace')}"
+                    f"rank {rank} could not send what it gave to {operation}: "
+                    + payload.decode(errors="replace")
                 )
 
-    def _connected(self) -> ProcessGroupGloo:
+    def _connected(self) -> Any:
         if self._group is None:
-            from torch.distributed import PrefixStore, ProcessGroupGloo
+            from torch._C import _distributed_c10d as c10d
 
             timeout = rendezvous.collective_timeout()
             key = (self._name, self._members[self._rank])
             _groups_made[key] += 1
-            self._store = PrefixStore(
+            self._store = c10d.PrefixStore(
                 f"determined/{self._name}/{_groups_made[key]}", self._find_store(timeout)
             )
-            self._store.set_timeout(timeout)
             size = len(self._members)
+            gloo: Any = c10d.ProcessGroupGloo
             if self._on_one_node:
-                options = ProcessGroupGloo._Options()
+                options = gloo._Options()
                 options._timeout = timeout
-                options._devices = [ProcessGroupGloo.create_device(hostname=rendezvous.LOOPBACK)]
+                options._devices = [gloo.create_device(hostname=rendezvous.LOOPBACK)]
                 options._threads = 2
-                self._group = ProcessGroupGloo(self._store, self._rank, size, options)
+                self._group = gloo(self._store, self._rank, size, options)
             else:  # this constructor honours GLOO_SOCKET_IFNAME
-                self._group = ProcessGroupGloo(self._store, self._rank, size, timeout)
+                self._group = gloo(self._store, self._rank, size, timeout)
         return self._group
 
     def _describe_failure(self, operation: Operation, error: RuntimeError) -> str:
@@ -200,13 +201,14 @@ class ObjectGroup:
         if missing is None:
             lost = "the store does not answer either: the chief (rank 0) or its launcher is gone"
         elif missing:
-            lost = f"{_ranks(missing)} did not answer within {_WAIT_FOR_SURVIVORS.seconds} s: dead, stopped or busy"
+            waited = _WAIT_FOR_SURVIVORS.seconds
+            lost = f"{_ranks(missing)} did not answer within {waited} s: dead, stopped or busy"
         else:
             lost = "all ranks are alive and noticed it: look for the first error among them"
         return f"{operation} number {self._sequence} failed on rank {me}; {lost}. The transport said: {words}"
 
     def _missing_ranks(self) -> list[int] | None:
-        """The ranks that left no note in the store within some seconds; None when the store is out of reach."""
+        """The ranks that left no note in the store in time; None when the store is out of reach."""
         store = self._store
         if store is None:
             return None
@@ -215,7 +217,7 @@ class ObjectGroup:
         def ask() -> None:
             keys = {rank: f"failed/{self._sequence}/{rank}" for rank in self._members}
             try:
-                store.set(keys[self._members[self._rank]], b"1")
+                store.set(keys[self._members[self._rank]], "1")
                 try:
                     store.wait(list(keys.values()), _WAIT_FOR_SURVIVORS)
                     answer.append([])
@@ -224,7 +226,7 @@ class ObjectGroup:
             except RuntimeError:
                 return  # no answer: the caller says so
 
-        # A store whose host is frozen never answers, and its client has no time-out for that: hence the thread.
+        # A store whose host is frozen never answers, and its client has no time-out then: hence the thread.
         asking = threading.Thread(target=ask, name="determined-missing-ranks", daemon=True)
         asking.start()
         asking.join(2 * _WAIT_FOR_SURVIVORS.total_seconds())

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from determined.errors import DistributedError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 LOOPBACK = "127.0.0.1"
 
 
 def collective_timeout() -> timedelta:
-    """The default process group's time-out when there is one, else $DET_COLLECTIVE_TIMEOUT seconds, else torch's."""
+    """The default process group's time-out, else $DET_COLLECTIVE_TIMEOUT seconds, else torch's own."""
     import torch.distributed as dist
 
     if dist.is_initialized():
@@ -40,7 +40,7 @@ def collective_timeout() -> timedelta:
 
 
 def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, timeout: timedelta) -> Store:
-    """The store of the default process group, else of the launcher, else one at the port that the user named."""
+    """The store of the default process group, else at the port the user named, else of the launcher."""
     import torch.distributed as dist
 
     if dist.is_initialized():
@@ -51,23 +51,25 @@ def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, 
         if port is not None:
             return _store_at(rank, chief_ip or LOOPBACK, port, timeout)
         if os.environ.get("MASTER_ADDR") and os.environ.get("MASTER_PORT"):
-            store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=timeout))
+            from torch.distributed.rendezvous import rendezvous
+
+            store: Store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
             return store
     except RuntimeError as error:
         raise DistributedError(f"rank {rank} of {size} did not find the other ranks: {error}") from error
     raise RuntimeError(
         f"rank {rank} of {size} does not know where to meet the others. Start the ranks with torchrun or "
-        "`python -m determined.launch.torch_distributed`, or call torch.distributed.init_process_group first, or give "
-        "DistributedContext a free port of the chief as pub_port"
+        "`python -m determined.launch.torch_distributed`, or call torch.distributed.init_process_group, "
+        "or give DistributedContext a free port of the chief as pub_port"
     )
 
 
 def _store_at(rank: int, host: str, port: int, timeout: timedelta) -> Store:
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     if rank != 0:
         return TCPStore(host, port, is_master=False, timeout=timeout, wait_for_workers=False)
-    # Left to itself the store would listen on every interface; it takes a socket that is bound to the chief's address.
+    # Left to itself the store would listen on every interface; this socket is bound to the chief's address.
     with socket.create_server((host, port)) as listener:
         return TCPStore(
             host,

@@ -1,0 +1,13 @@
+"""Checkpoint files: one class per `checkpoint_storage.type`."""
+
+from determined.checkpoint_storage.base import CheckpointStorage, checkpoint_id
+from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.checkpoint_storage.directory import DirectoryStorage
+
+__all__ = [
+    "CheckpointStorage",
+    "DirectoryStorage",
+    "build_from_argument",
+    "build_from_config",
+    "checkpoint_id",
+]

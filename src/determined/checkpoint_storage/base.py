@@ -1,0 +1,75 @@
+"""What every checkpoint storage offers, and what a checkpoint may be called."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from determined.errors import CheckpointNotFound
+
+METADATA_FILE = "metadata.json"
+
+Selector = Callable[[str], bool]
+"""Takes a relative path, directories with a trailing slash; says whether it is wanted."""
+
+Resources = dict[str, int]
+"""Relative path to size in bytes; directories end in a slash and have size 0."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+
+
+def checkpoint_id(name: object) -> str:
+    """Check that a name can be a checkpoint's id: it is joined to paths, so nothing else may pass."""
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        shown = repr(name) if len(repr(name)) <= 200 else repr(name)[:200] + "..."
+        raise CheckpointNotFound(
+            f"{shown} cannot be the id of a checkpoint: expected 1 to 128 letters, digits, '-' or '_'"
+        )
+    return name
+
+
+class CheckpointStorage(Protocol):
+    """Where checkpoints lie. A checkpoint is visible under its id only when it is complete."""
+
+    def probe(self) -> None:
+        """Prove that a checkpoint could be written now, or raise an error that names the place."""
+        ...
+
+    def stage(self, storage_id: str) -> Path:
+        """A new empty directory to write a checkpoint into."""
+        ...
+
+    def staged(self, storage_id: str) -> Path:
+        """The directory that another rank staged."""
+        ...
+
+    def commit(self, storage_id: str) -> Resources:
+        """Make the staged files durable, then visible under the id in one step."""
+        ...
+
+    def abandon(self, storage_id: str) -> None:
+        """Remove a staged directory; nothing happens when there is none."""
+        ...
+
+    def resources(self, storage_id: str) -> Resources:
+        """What the checkpoint consists of."""
+        ...
+
+    def metadata(self, storage_id: str) -> dict[str, Any]:
+        """What its metadata file says; empty when it has none."""
+        ...
+
+    def open(self, storage_id: str) -> contextlib.AbstractContextManager[Path]:
+        """A directory with the checkpoint's files, valid inside the block."""
+        ...
+
+    def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
+        """Copy the checkpoint, or what is wanted of it, into a directory, which is created."""
+        ...
+
+    def delete(self, storage_id: str) -> None:
+        """Remove the checkpoint."""
+        ...

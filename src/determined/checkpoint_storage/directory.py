@@ -1,0 +1,146 @@
+"""Checkpoints in a directory of this machine or of a shared file system: `directory` and `shared_fs`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from determined.checkpoint_storage import files
+from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id
+from determined.checkpoint_storage.staging import Staging
+from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
+
+
+class DirectoryStorage:
+    """Finished checkpoints are `<root>/<id>/`; everything else below the root has a name no id can have."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root).absolute()
+        self._staging = Staging(self.root)
+
+    def __repr__(self) -> str:
+        return f"DirectoryStorage({str(self.root)!r})"
+
+    def probe(self) -> None:
+        try:
+            self._open_root()
+            probe = self.root / f".probe-{secrets.token_hex(8)}"
+            try:
+                with open(probe, "xb") as file:
+                    file.write(b"probe")
+            finally:
+                probe.unlink(missing_ok=True)
+            self._staging.collect()
+        except OSError as error:
+            raise OSError(
+                error.errno, f"the checkpoint storage {self.root} cannot be written: {error.strerror}"
+            ) from error
+
+    def stage(self, storage_id: str) -> Path:
+        self._open_root()
+        return self._staging.create(checkpoint_id(storage_id))
+
+    def staged(self, storage_id: str) -> Path:
+        return self._staging.path(checkpoint_id(storage_id))
+
+    def commit(self, storage_id: str) -> Resources:
+        staged = self.staged(storage_id)
+        resources = _resources(staged)
+        files.sync_tree(staged)
+        self._staging.publish(storage_id, self.root / storage_id)
+        files.sync(self.root)
+        return resources
+
+    def abandon(self, storage_id: str) -> None:
+        self._staging.remove(checkpoint_id(storage_id))
+
+    def resources(self, storage_id: str) -> Resources:
+        path = self._find(storage_id)
+        _refuse_links_outside(storage_id, path)
+        return _resources(path)
+
+    def metadata(self, storage_id: str) -> dict[str, Any]:
+        path = self._find(storage_id) / METADATA_FILE
+        try:
+            metadata = json.loads(path.read_text())
+        except FileNotFoundError:
+            return {}
+        except (ValueError, OSError) as error:
+            raise InvalidCheckpointException(
+                f"checkpoint {storage_id}: {METADATA_FILE} cannot be read: {error}"
+            ) from error
+        if not isinstance(metadata, dict):
+            raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} does not hold a map")
+        return metadata
+
+    @contextlib.contextmanager
+    def open(self, storage_id: str) -> Iterator[Path]:
+        path = self._find(storage_id)
+        _refuse_links_outside(storage_id, path)
+        yield path
+
+    def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
+        source = self._find(storage_id)
+        _refuse_links_outside(storage_id, source)
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, is_directory in files.walk(source):
+            if wanted is not None and not wanted(name + "/" if is_directory else name):
+                continue
+            if is_directory:
+                (directory / name).mkdir(parents=True, exist_ok=True)
+            else:
+                (directory / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / name, directory / name)
+
+    def delete(self, storage_id: str) -> None:
+        path = self._find(storage_id)
+        # One rename takes it out of sight: a deletion that is cut short leaves nothing that looks whole.
+        grave = self.root / f".deleted-{storage_id}-{secrets.token_hex(4)}"
+        os.rename(path, grave)
+        files.sync(self.root)
+        shutil.rmtree(grave)
+
+    def _find(self, storage_id: str) -> Path:
+        path = self.root / checkpoint_id(storage_id)
+        if path.is_symlink():
+            raise InvalidCheckpointException(
+                f"checkpoint {storage_id} in {self.root} is a link: links are not followed"
+            )
+        if not path.is_dir():
+            raise CheckpointNotFound(f"no checkpoint {storage_id} in {self.root}")
+        return path
+
+    def _open_root(self) -> None:
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = self.root.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise InvalidConfigurationException(
+                message=f"the checkpoint storage {self.root} can be written by everybody on this machine, "
+                f"who could exchange checkpoints: run chmod o-w {self.root}, or choose another directory"
+            )
+
+
+def _resources(root: Path) -> Resources:
+    return {
+        name + "/" if is_directory else name: 0 if is_directory else os.stat(root / name).st_size
+        for name, is_directory in files.walk(root)
+    }
+
+
+def _refuse_links_outside(storage_id: str, root: Path) -> None:
+    """A checkpoint by a stranger must not lead readers to other files of this machine."""
+    real = Path(os.path.realpath(root))
+    for directory, names, file_names in os.walk(root):
+        for name in [*names, *file_names]:
+            path = Path(directory, name)
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(real):
+                raise InvalidCheckpointException(
+                    f"checkpoint {storage_id}: {path.name} is a link to the outside"
+                )

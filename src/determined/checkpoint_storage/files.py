@@ -1,0 +1,56 @@
+"""Directory trees: list, copy, and make them durable."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def walk(root: Path) -> Iterator[tuple[str, bool]]:
+    """Every entry below `root` in sorted order, as (relative path with slashes, whether it is a directory).
+
+    Links are followed; one that leads back to a directory around it is an error, not a loop.
+    """
+    yield from _walk(root, "", (os.path.realpath(root),))
+
+
+def _walk(directory: Path, prefix: str, around: tuple[str, ...]) -> Iterator[tuple[str, bool]]:
+    for name in sorted(os.listdir(directory)):
+        path = directory / name
+        if not path.is_dir():
+            yield prefix + name, False
+            continue
+        real = os.path.realpath(path)
+        if real in around:
+            raise ValueError(f"{path} is a link to a directory around it")
+        yield prefix + name, True
+        yield from _walk(path, f"{prefix}{name}/", (*around, real))
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy the content and make it durable; the directories above are created."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(source, "rb") as reading, open(target, "xb") as writing:
+        shutil.copyfileobj(reading, writing, 1024 * 1024)
+        writing.flush()
+        os.fsync(writing.fileno())
+
+
+def sync_tree(root: Path) -> None:
+    """Flush every file and directory of a tree to the disk, the deepest first."""
+    for directory, _, files in os.walk(root, topdown=False):
+        for name in files:
+            path = os.path.join(directory, name)
+            if not os.path.islink(path):
+                sync(path)
+        sync(directory)
+
+
+def sync(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

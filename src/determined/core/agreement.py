@@ -1,0 +1,34 @@
+"""A step that succeeds on every rank, or fails on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from determined.errors import DistributedError
+
+T = TypeVar("T")
+
+
+def in_step(
+    exchange: Callable[[Any], list[Any]], rank: int, action: Callable[[], T], *, doing: str
+) -> list[T]:
+    """Run `action` here and return every rank's result in order; a failure anywhere is raised everywhere.
+
+    `exchange` is `distributed.allgather` or `allgather_local`, `rank` this rank's number in the job. The rank
+    that failed raises its own error, the others one that names it.
+    """
+    own_error: Exception | None = None
+    result: T | None = None
+    try:
+        result = action()
+    except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
+        own_error = error
+    told = None if own_error is None else f"{type(own_error).__name__}: {own_error}"
+    outcomes = exchange((rank, told, result))
+    if own_error is not None:
+        raise own_error
+    for other, failure, _ in outcomes:
+        if failure is not None:
+            raise DistributedError(f"rank {other} failed {doing}: {failure}")
+    return [outcome for _, _, outcome in outcomes]

@@ -1,0 +1,375 @@
+"""`CheckpointContext`: store and fetch checkpoints, by one rank or by all together."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import json
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from determined.checkpoint_storage import files
+from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Selector
+from determined.core import sharded
+from determined.core.agreement import in_step
+from determined.core.distributed import DistributedContext
+from determined.core.jsonable import to_jsonable
+from determined.core.supervisor import CheckpointRecord, Supervisor
+
+logger = logging.getLogger("determined.core")
+
+T = TypeVar("T")
+
+
+class DownloadMode(enum.Enum):
+    """Whether the ranks of a node fetch a checkpoint together, in step, or each for itself."""
+
+    LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
+    NoSharedDownload = "NO_SHARED_DOWNLOAD"
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """What one rank brings to a sharded upload."""
+
+    listing: list[str] | None
+    directory: tuple[int, int, int] | None  # node, device, inode: None for a rank that selects
+    metadata: dict[str, Any]
+
+
+class CheckpointContext:
+    """A checkpoint is a directory tree with an id and metadata; it appears only when it is complete."""
+
+    def __init__(
+        self, distributed: DistributedContext, storage: CheckpointStorage, supervisor: Supervisor
+    ) -> None:
+        self._distributed = distributed
+        self._storage = storage
+        self._supervisor = supervisor
+
+    def upload(
+        self,
+        ckpt_dir: str | os.PathLike[str] | None,
+        metadata: dict[str, Any] | None = None,
+        *,
+        shard: bool = False,
+        selector: Selector | None = None,
+    ) -> str:
+        """Copy a directory to the storage under a new id; the source stays as it is.
+
+        `shard=False` is for the chief alone. With `shard=True` every rank calls, in step, each with its part
+        of the files and of the metadata; a rank that has none passes None.
+        """
+        if shard:
+            return self._upload_sharded(ckpt_dir, metadata, selector)
+        self._chief_only("upload")
+        if ckpt_dir is None:
+            raise ValueError("ckpt_dir is None: a checkpoint of one rank needs a directory")
+        source = _directory(ckpt_dir)
+        with self._staged(metadata) as (path, storage_id):
+            with _saying_not_saved(storage_id):
+                _copy(source, path, _listing(source, selector))
+        return storage_id
+
+    @contextlib.contextmanager
+    def store_path(
+        self, metadata: dict[str, Any] | None = None, *, shard: bool = False
+    ) -> Iterator[tuple[Path, str]]:
+        """A directory to write a checkpoint into, and its id; at the end of the block it is stored.
+
+        `shard=False` is for the chief alone. With `shard=True` every rank enters, in step, and all write into
+        the same directory. A failure in any block leaves no checkpoint.
+        """
+        if shard:
+            with self._staged_sharded(metadata) as staged:
+                yield staged
+        else:
+            self._chief_only("store_path")
+            with self._staged(metadata) as staged:
+                yield staged
+
+    def download(
+        self,
+        storage_id: str,
+        ckpt_dir: str | os.PathLike[str],
+        download_mode: DownloadMode = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Selector | None = None,
+    ) -> None:
+        """Copy a checkpoint, or what is selected of it, into a directory, which is created.
+
+        In shared mode the ranks of a node call in step; each file that one of them wants is fetched once.
+        """
+        target = Path(ckpt_dir)
+        if not _is_shared(download_mode) or self._distributed.local_size == 1:
+            self._storage.fetch(storage_id, target, selector)
+            return
+        local_chief = self._distributed.local_rank == 0
+        doing = f"downloading checkpoint {storage_id!r}"
+        names = self._on_node(
+            lambda: list(self._storage.resources(storage_id)) if local_chief else [], doing
+        )[0]
+        wanted: set[str] = set()
+        for part in self._on_node(lambda: [n for n in names if selector is None or selector(n)], doing):
+            wanted.update(part)
+
+        def fetch() -> None:
+            if local_chief:
+                self._storage.fetch(storage_id, target, wanted.__contains__)
+
+        self._on_node(fetch, doing)
+
+    @contextlib.contextmanager
+    def restore_path(
+        self,
+        storage_id: str,
+        download_mode: DownloadMode = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Selector | None = None,
+    ) -> Iterator[Path]:
+        """A directory with the checkpoint's files, to read inside the block.
+
+        In shared mode the ranks of a node enter in step, and leave it together.
+        """
+        shared = _is_shared(download_mode)
+        if selector is not None:
+            logger.warning("restore_path shows the stored directory itself: the selector has no effect")
+        with contextlib.ExitStack() as stack:
+
+            def enter() -> Path:
+                return stack.enter_context(self._storage.open(storage_id))
+
+            if shared:
+                doing = f"opening checkpoint {storage_id!r}"
+                yield self._on_node(enter, doing)[self._distributed.local_rank]
+                self._distributed.allgather_local(None)
+            else:
+                yield enter()
+
+    def delete(self, storage_id: str) -> None:
+        """Remove a checkpoint."""
+        self._storage.delete(storage_id)
+
+    def get_metadata(self, storage_id: str) -> dict[str, Any]:
+        """The metadata that a checkpoint was stored with."""
+        return self._storage.metadata(storage_id)
+
+    def _chief_only(self, method: str) -> None:
+        if self._distributed.rank != 0:
+            raise RuntimeError(
+                f"checkpoint.{method}(shard=False) is for the chief, this is rank {self._distributed.rank}: "
+                "call it on rank 0 only, or on all ranks with shard=True"
+            )
+
+    @contextlib.contextmanager
+    def _staged(self, metadata: dict[str, Any] | None) -> Iterator[tuple[Path, str]]:
+        _checked_metadata(metadata)
+        storage_id = str(uuid.uuid4())
+        try:
+            with _saying_not_saved(storage_id):
+                path = self._storage.stage(storage_id)
+            yield path, storage_id
+            self._finish(storage_id, _checked_metadata(metadata))
+        except BaseException:
+            self._storage.abandon(storage_id)
+            raise
+
+    @contextlib.contextmanager
+    def _staged_sharded(self, metadata: dict[str, Any] | None) -> Iterator[tuple[Path, str]]:
+        doing = "storing a sharded checkpoint"
+        parts = self._together(lambda: _jsonable_metadata(metadata), doing)
+        _checked_metadata(sharded.merge_metadata(parts))
+        storage_id = self._stage_together(doing)
+        failure: Exception | None = None
+        try:
+            try:
+                yield self._storage.staged(storage_id), storage_id
+            except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
+                failure = error
+            self._finish_together(storage_id, metadata, failure, doing)
+        except BaseException:
+            if self._distributed.rank == 0:
+                self._storage.abandon(storage_id)
+            raise
+
+    def _finish_together(
+        self, storage_id: str, metadata: dict[str, Any] | None, failure: Exception | None, doing: str
+    ) -> None:
+        def own_part() -> dict[str, Any]:
+            if failure is not None:
+                raise failure
+            return _jsonable_metadata(metadata)
+
+        try:
+            parts = self._together(own_part, doing)
+        except Exception as error:
+            if failure is not None and error is not failure:
+                raise failure from error  # the user's error is the one to show
+            raise
+        self._commit_together(storage_id, sharded.merge_metadata(parts), doing)
+
+    def _upload_sharded(
+        self,
+        ckpt_dir: str | os.PathLike[str] | None,
+        metadata: dict[str, Any] | None,
+        selector: Selector | None,
+    ) -> str:
+        doing = "uploading a sharded checkpoint"
+        offers = self._together(lambda: self._offer(ckpt_dir, metadata, selector), doing)
+        if all(offer.listing is None for offer in offers):
+            raise RuntimeError("no rank gave a ckpt_dir to upload(shard=True): there is nothing to store")
+        merged = _checked_metadata(sharded.merge_metadata([offer.metadata for offer in offers]))
+        uploads = sharded.first_of_each([offer.directory for offer in offers])
+        listings = [
+            offer.listing if upload and offer.listing else []
+            for upload, offer in zip(uploads, offers, strict=True)
+        ]
+        rank = self._distributed.rank
+        source = None if ckpt_dir is None else Path(ckpt_dir)
+        shared = sharded.shared_files(listings)
+
+        def digests() -> dict[str, str]:
+            return (
+                {name: _digest(source / name) for name in listings[rank] if name in shared} if source else {}
+            )
+
+        assigned = sharded.assign(listings, self._together(digests, doing))
+        storage_id = self._stage_together(doing)
+
+        def copy() -> None:
+            if source is not None:
+                with _saying_not_saved(storage_id):
+                    _copy(source, self._storage.staged(storage_id), assigned[rank])
+
+        try:
+            self._together(copy, doing)
+            self._commit_together(storage_id, merged, doing)
+        except BaseException:
+            if rank == 0:
+                self._storage.abandon(storage_id)
+            raise
+        return storage_id
+
+    def _offer(
+        self,
+        ckpt_dir: str | os.PathLike[str] | None,
+        metadata: dict[str, Any] | None,
+        selector: Selector | None,
+    ) -> _Offer:
+        kept = _jsonable_metadata(metadata)
+        if ckpt_dir is None:
+            return _Offer(None, None, kept)
+        source = _directory(ckpt_dir)
+        status = source.stat()
+        key = (self._distributed.cross_rank, status.st_dev, status.st_ino) if selector is None else None
+        return _Offer(_listing(source, selector), key, kept)
+
+    def _stage_together(self, doing: str) -> str:
+        """The chief makes the directory that all ranks write into, and tells its id."""
+
+        def stage() -> str:
+            storage_id = str(uuid.uuid4())
+            if self._distributed.rank == 0:
+                with _saying_not_saved(storage_id):
+                    self._storage.stage(storage_id)
+            return storage_id
+
+        return self._together(stage, doing)[0]
+
+    def _commit_together(self, storage_id: str, metadata: dict[str, Any], doing: str) -> None:
+        """The chief makes the checkpoint visible; no rank goes on before it is."""
+        checked = _checked_metadata(metadata)
+
+        def commit() -> None:
+            if self._distributed.rank == 0:
+                self._finish(storage_id, checked)
+
+        self._together(commit, doing)
+
+    def _finish(self, storage_id: str, metadata: dict[str, Any]) -> None:
+        with _saying_not_saved(storage_id):
+            (self._storage.staged(storage_id) / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
+            resources = self._storage.commit(storage_id)
+        self._supervisor.report_checkpoint(
+            CheckpointRecord(storage_id, metadata["steps_completed"], metadata, resources)
+        )
+        logger.info("stored checkpoint %s", storage_id)
+
+    def _together(self, action: Callable[[], T], doing: str) -> list[T]:
+        return in_step(self._distributed.allgather, self._distributed.rank, action, doing=doing)
+
+    def _on_node(self, action: Callable[[], T], doing: str) -> list[T]:
+        return in_step(self._distributed.allgather_local, self._distributed.rank, action, doing=doing)
+
+
+@contextlib.contextmanager
+def _saying_not_saved(storage_id: str) -> Iterator[None]:
+    """Put what it means for the checkpoint before the system's own words, as on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno, f"checkpoint {storage_id} was not saved: {error.strerror or error}", error.filename
+        ) from error
+
+
+def _jsonable_metadata(metadata: Any) -> dict[str, Any]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, dict):
+        raise TypeError(f"checkpoint metadata must be a dict, got {metadata!r}")
+    kept: dict[str, Any] = to_jsonable(metadata, "checkpoint metadata")
+    return kept
+
+
+def _checked_metadata(metadata: Any) -> dict[str, Any]:
+    kept = _jsonable_metadata(metadata)
+    if "steps_completed" not in kept:
+        raise ValueError(
+            "the checkpoint metadata lacks steps_completed: pass metadata={'steps_completed': <int>, ...}"
+        )
+    steps = kept["steps_completed"]
+    if isinstance(steps, bool) or not isinstance(steps, int):
+        raise TypeError(f"steps_completed in the checkpoint metadata must be an int, got {steps!r}")
+    return kept
+
+
+def _directory(ckpt_dir: str | os.PathLike[str]) -> Path:
+    path = Path(ckpt_dir)
+    if not path.is_dir():
+        raise NotADirectoryError(f"the checkpoint directory ckpt_dir {str(path)!r} is not a directory")
+    return path
+
+
+def _listing(source: Path, selector: Selector | None) -> list[str]:
+    """What is to be stored of a directory; the metadata file is ours to write."""
+    names = [name + "/" if is_directory else name for name, is_directory in files.walk(source)]
+    return [name for name in names if name != METADATA_FILE and (selector is None or selector(name))]
+
+
+def _copy(source: Path, target: Path, names: list[str]) -> None:
+    for name in names:
+        if name.endswith("/"):
+            (target / name).mkdir(parents=True, exist_ok=True)
+        else:
+            files.copy_file(source / name, target / name)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(1024 * 1024):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _is_shared(download_mode: DownloadMode) -> bool:
+    if not isinstance(download_mode, DownloadMode):
+        raise TypeError(f"download_mode must be a DownloadMode, got {download_mode!r}")
+    return download_mode is DownloadMode.LocalWorkersShareDownload

@@ -1,0 +1,305 @@
+"""`core.init()` and `core.Context`: open a run, and close it whatever happens inside."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from determined import info as cluster_info
+from determined import paths
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.config.length import Length, parse_length
+from determined.core.agreement import in_step
+from determined.core.checkpoint import CheckpointContext
+from determined.core.distributed import DistributedContext, DummyDistributedContext
+from determined.core.preempt import PreemptContext, PreemptMode
+from determined.core.profiler import ProfilerContext
+from determined.core.searcher import SearcherContext
+from determined.core.supervisor import LocalSupervisor, StatusChange, Supervisor
+from determined.core.tensorboard import TensorboardFiles, TensorboardMode
+from determined.core.train import EarlyExitReason, TrainContext
+from determined.errors import InvalidHP
+from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
+
+logger = logging.getLogger("determined.core")
+
+_ALERT_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+class Context:
+    """One worker's view of its run; made by `core.init()` and used as `with core.init() as context`."""
+
+    def __init__(
+        self,
+        *,
+        distributed: DistributedContext,
+        checkpoint: CheckpointContext,
+        preempt: PreemptContext,
+        train: TrainContext,
+        searcher: SearcherContext,
+        profiler: ProfilerContext,
+        info: ClusterInfo,
+        supervisor: Supervisor,
+        tensorboard: TensorboardFiles,
+    ) -> None:
+        self.distributed = distributed
+        self.checkpoint = checkpoint
+        self.preempt = preempt
+        self.train = train
+        self.searcher = searcher
+        self.profiler = profiler
+        self.info = info
+        self._supervisor = supervisor
+        self._tensorboard = tensorboard
+        self._started = False
+        self._closed = False
+
+    @property
+    def run_dir(self) -> Path:
+        """The directory with this run's records."""
+        return self._supervisor.run_dir
+
+    def start(self) -> Context:
+        if self._started:
+            raise RuntimeError("this core.Context was started already")
+        self._started = True
+        self.preempt.start()
+        cluster_info.enter_run(self.info)
+        return self
+
+    def __enter__(self) -> Context:
+        return self.start()
+
+    def close(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> None:
+        """Write what is left and free everything; an error here never hides one that is under way."""
+        if self._closed:
+            return
+        self._closed = True
+        steps: list[Callable[[], None]] = [
+            self.preempt.close,
+            self.profiler.off,
+            self._tensorboard.close,
+            lambda: self._report_end(exc_val),
+            self._supervisor.close,
+            self.distributed.close,
+            lambda: cluster_info.leave_run(self.info),
+        ]
+        first: Exception | None = None
+        for step in steps:
+            try:
+                step()
+            except Exception as error:
+                logger.exception("an error while the run was being closed")
+                first = first or error
+        if first is not None and exc_val is None:
+            raise first
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        if isinstance(exc_val, InvalidHP):
+            logger.warning("the trial refused its hyperparameters and ends: %s", exc_val)
+            self.train.report_early_exit(EarlyExitReason.INVALID_HP)
+        self.close(exc_type, exc_val, exc_tb)
+        if isinstance(exc_val, InvalidHP):
+            raise SystemExit(0) from exc_val
+
+    def alert(self, title: str = "", description: str = "", level: str = "info") -> None:
+        """Tell people: a line in the log of the level debug, info, warn or error."""
+        logger.log(_ALERT_LEVELS.get(level, logging.INFO), "alert: %s: %s", title, description)
+
+    def _report_end(self, error: BaseException | None) -> None:
+        left_well = error is None or isinstance(error, InvalidHP)
+        if isinstance(error, SystemExit):
+            left_well = error.code in (None, 0)
+        self._supervisor.report_status(StatusChange(state="completed" if left_well else "failed"))
+
+
+def init(
+    *,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    _hparams: dict[str, Any] | None = None,
+    _exp_conf: dict[str, Any] | None = None,
+    _trial_seed: int | None = None,
+    _slot_ids: list[int] | None = None,
+) -> Context:
+    """Open a run: `with core.init() as context: ...`.
+
+    With several ranks every rank calls it, in step, each with its `distributed`. `checkpoint_storage` is a
+    directory, a URI or a configuration block; without it checkpoints go where the experiment says, or to the
+    user's data directory.
+    """
+    if not isinstance(preempt_mode, PreemptMode):
+        raise TypeError(f"preempt_mode must be a PreemptMode, got {preempt_mode!r}")
+    if not isinstance(tensorboard_mode, TensorboardMode):
+        raise TypeError(f"tensorboard_mode must be a TensorboardMode, got {tensorboard_mode!r}")
+    described = cluster_info.from_env(os.environ)
+    distributed = _checked_distributed(distributed, described)
+    _print_stack_on_sigusr1()
+
+    storages: list[CheckpointStorage] = []
+
+    def open_run() -> _Opened | None:
+        storage = _storage(checkpoint_storage, described)
+        storages.append(storage)
+        if distributed.rank != 0:
+            return None
+        storage.probe()
+        return _Opened.fresh()
+
+    opened = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
+    assert opened is not None
+    info = described or _info_by_hand(opened, distributed, _hparams, _exp_conf, _trial_seed, _slot_ids)
+    supervisor = LocalSupervisor(opened.run_dir, writes=distributed.rank == 0)
+    supervisor.describe(
+        info.trial.hparams if _hparams is None else _hparams,
+        info.trial._config if _exp_conf is None else _exp_conf,
+    )
+    tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
+    train = TrainContext(distributed, supervisor, tensorboard)
+    return Context(
+        distributed=distributed,
+        checkpoint=CheckpointContext(distributed, storages[0], supervisor),
+        preempt=PreemptContext(distributed, supervisor, preempt_mode),
+        train=train,
+        searcher=SearcherContext(distributed, train, _searcher_length(info, by_hand=described is None)),
+        profiler=ProfilerContext(supervisor, agent_id=info.agent_id, records=distributed.rank == 0),
+        info=info,
+        supervisor=supervisor,
+        tensorboard=tensorboard,
+    )
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What the chief decides for all ranks of a run."""
+
+    run_dir: Path
+    cluster_id: str
+    request_id: str
+    session_token: str
+    trial_seed: int
+
+    @classmethod
+    def fresh(cls) -> _Opened:
+        return cls(
+            run_dir=paths.new_run_dir(),
+            cluster_id=str(uuid.uuid4()),
+            request_id=str(uuid.uuid4()),
+            session_token=secrets.token_urlsafe(32),
+            trial_seed=secrets.randbelow(2**31),
+        )
+
+
+def _checked_distributed(
+    distributed: DistributedContext | None, described: ClusterInfo | None
+) -> DistributedContext:
+    if distributed is None:
+        slots = sum(described.container_slot_counts) if described is not None else 1
+        if slots > 1:
+            raise ValueError(
+                f"this trial has {slots} slots: pass distributed=, for example "
+                "core.DistributedContext.from_torch_distributed()"
+            )
+        return DummyDistributedContext()
+    if not isinstance(distributed, DistributedContext):
+        raise TypeError(f"distributed must be a DistributedContext, got {distributed!r}")
+    return distributed
+
+
+def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | None) -> CheckpointStorage:
+    if argument is None and described is not None and described.trial._config.get("checkpoint_storage"):
+        return build_from_config(described.trial._config["checkpoint_storage"])
+    return build_from_argument(argument)
+
+
+def _info_by_hand(
+    opened: _Opened,
+    distributed: DistributedContext,
+    hparams: dict[str, Any] | None,
+    exp_conf: dict[str, Any] | None,
+    trial_seed: int | None,
+    slot_ids: list[int] | None,
+) -> ClusterInfo:
+    """What a run that nobody scheduled says about itself."""
+    task_id = f"0.{opened.request_id}"
+    return ClusterInfo(
+        master_url="local",
+        cluster_id=opened.cluster_id,
+        agent_id=socket.gethostname(),
+        slot_ids=_visible_gpus() if slot_ids is None else slot_ids,
+        task_id=task_id,
+        allocation_id=f"{task_id}.0",
+        session_token=opened.session_token,
+        task_type=cluster_info.TRIAL,
+        _trial_info=TrialInfo(
+            trial_id=0,
+            experiment_id=0,
+            trial_seed=opened.trial_seed if trial_seed is None else trial_seed,
+            hparams={} if hparams is None else hparams,
+            _config={} if exp_conf is None else exp_conf,
+        ),
+        _rendezvous_info=RendezvousInfo(
+            container_addrs=["127.0.0.1"],
+            container_rank=0,
+            container_slot_counts=[distributed.size],
+        ),
+    )
+
+
+def _visible_gpus() -> list[int]:
+    """The GPUs as torch counts them, if the program uses torch at all."""
+    torch = sys.modules.get("torch")
+    return list(range(torch.cuda.device_count())) if torch is not None else []
+
+
+def _searcher_length(info: ClusterInfo, *, by_hand: bool) -> Length | None:
+    searcher = info.trial._config.get("searcher") or {}
+    if searcher.get("max_length") is not None:
+        return parse_length(searcher["max_length"], "searcher.max_length")
+    if searcher.get("max_time") is not None:
+        unit = searcher.get("time_metric")
+        value = searcher["max_time"]
+        known = unit in ("batches", "records", "epochs")
+        return parse_length({unit: value} if known else value, "searcher.max_time")
+    return Length(1, "epochs") if by_hand else None
+
+
+def _print_stack_on_sigusr1() -> None:
+    """`kill -USR1` shows where the program is, even while it waits inside a collective."""
+    if not hasattr(signal, "SIGUSR1") or threading.current_thread() is not threading.main_thread():
+        return
+    if sys.__stderr__ is None:
+        return
+    previous = signal.getsignal(signal.SIGUSR1)
+    # Chaining to the default action would end the process; to a handler of the user's own it is right.
+    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__, all_threads=True, chain=callable(previous))

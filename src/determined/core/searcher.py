@@ -1,0 +1,102 @@
+"""`SearcherContext`: how long a trial shall train, in the shape that older scripts ask for it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator
+
+from determined.config.length import Length
+from determined.core.distributed import DistributedContext
+from determined.core.train import TrainContext
+
+
+class Unit(enum.Enum):
+    """What a length counts."""
+
+    EPOCHS = "UNIT_EPOCHS"
+    RECORDS = "UNIT_RECORDS"
+    BATCHES = "UNIT_BATCHES"
+
+
+class SearcherMode(enum.Enum):
+    """Whether all ranks iterate over the operations, or the chief alone."""
+
+    WorkersAskChief = "WORKERS_ASK_CHIEF"
+    ChiefOnly = "CHIEF_ONLY"
+
+
+class SearcherOperation:
+    """Train until `length` is reached, counted from the trial's beginning; then report the metric."""
+
+    def __init__(self, length: int, is_chief: bool, train: TrainContext) -> None:
+        self._length = length
+        self._is_chief = is_chief
+        self._train = train
+        self._completed = False
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def report_progress(self, length: float) -> None:
+        """How far the training is, in the unit of `length`."""
+        self._chief_only("report_progress")
+        if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length < math.inf:
+            raise ValueError(f"length must be a number from 0 on, got {length!r}")
+        if self._completed and length != self._length:
+            raise RuntimeError(
+                f"report_progress({length!r}) after report_completed: the operation is complete"
+            )
+        self._train.report_progress(min(1.0, length / self._length))
+
+    def report_completed(self, searcher_metric: float) -> None:
+        """The operation is done; to be called once."""
+        self._chief_only("report_completed")
+        if isinstance(searcher_metric, bool) or not isinstance(searcher_metric, (int, float)):
+            raise TypeError(f"searcher_metric must be a number, got {searcher_metric!r}")
+        if self._completed:
+            raise RuntimeError("report_completed was called twice for the same operation")
+        self._completed = True
+
+    def _chief_only(self, method: str) -> None:
+        if not self._is_chief:
+            raise RuntimeError(f"only the chief may call {method}")
+
+
+class SearcherContext:
+    """One operation, of the length that the configuration gives."""
+
+    def __init__(self, distributed: DistributedContext, train: TrainContext, length: Length | None) -> None:
+        self._distributed = distributed
+        self._train = train
+        self._length = length
+
+    def operations(
+        self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
+    ) -> Iterator[SearcherOperation]:
+        """The work of this trial; each operation must be completed before the next is asked for."""
+        length = self._configured().value
+        is_chief = self._distributed.rank == 0
+        if searcher_mode is SearcherMode.ChiefOnly and not is_chief:
+            raise RuntimeError("with SearcherMode.ChiefOnly only the chief may iterate over the operations")
+        return self._operations(length, is_chief)
+
+    def acknowledge_out_of_ops(self) -> None:
+        """Kept for older scripts: there is nobody to tell."""
+
+    def get_configured_units(self) -> Unit | None:
+        """The unit of the configured length; None for a bare number."""
+        unit = self._configured().unit
+        return None if unit is None else Unit[unit.upper()]
+
+    def _operations(self, length: int, is_chief: bool) -> Iterator[SearcherOperation]:
+        operation = SearcherOperation(length, is_chief, self._train)
+        yield operation
+        if is_chief and not operation._completed:
+            raise RuntimeError("the searcher operation was left without report_completed()")
+
+    def _configured(self) -> Length:
+        if self._length is None:
+            raise ValueError("the searcher context needs searcher.max_length in the experiment configuration")
+        return self._length

@@ -1,0 +1,98 @@
+"""TensorBoard files of a run: where they lie, and the scalars that are written without being asked for."""
+
+from __future__ import annotations
+
+import enum
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from determined.tensorboard.events import EventFileWriter
+
+
+class TensorboardMode(enum.Enum):
+    """AUTO writes every reported scalar; MANUAL leaves the files to the user."""
+
+    AUTO = "AUTO"
+    MANUAL = "MANUAL"
+
+
+class TensorboardFiles:
+    """One rank's event files: the chief's directory, below it one for every other rank."""
+
+    def __init__(self, run_dir: Path, rank: int, mode: TensorboardMode) -> None:
+        self._shared = run_dir / "tensorboard"
+        self._rank = rank
+        self._mode = mode
+        self._writer: EventFileWriter | None = None
+
+    @property
+    def mode(self) -> TensorboardMode:
+        return self._mode
+
+    def path(self) -> Path:
+        """This rank's directory, created on first request."""
+        path = self._shared if self._rank == 0 else self._shared / f"rank_{self._rank}"
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def write_report(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """Write the scalars of a report; nothing in MANUAL mode and on other ranks than the chief."""
+        if self._mode is not TensorboardMode.AUTO or self._rank != 0:
+            return
+        rows = [
+            (_tag(group, name), steps_completed, float(value))
+            for name, value in metrics.items()
+            if _is_scalar(value)
+        ]
+        if not rows:
+            return
+        if self._writer is None:
+            from determined.tensorboard.events import EventFileWriter
+
+            self._writer = EventFileWriter(self.path())
+        self._writer.add_scalars(rows)
+
+    def upload(self, selector: Callable[[Path], bool], mangler: Callable[[Path, int], Path]) -> None:
+        """Put this rank's selected files, under their mangled names, into the chief's directory."""
+        if self._mode is not TensorboardMode.MANUAL:
+            raise RuntimeError("upload_tensorboard_files is for TensorboardMode.MANUAL, the mode is AUTO")
+        own = self.path()
+        for source in list(self._own_files(own)):
+            relative = source.relative_to(own)
+            if not selector(relative):
+                continue
+            target = self._shared / mangler(relative, self._rank)
+            if not target.resolve().is_relative_to(self._shared.resolve()):
+                raise ValueError(f"mangler led {str(relative)!r} out of {self._shared}: {str(target)!r}")
+            if target != source:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _own_files(self, own: Path) -> Iterator[Path]:
+        for path in sorted(own.rglob("*")):
+            first = path.relative_to(own).parts[0]
+            if path.is_file() and not (self._rank == 0 and first.startswith("rank_")):
+                yield path
+
+
+def _tag(group: str, name: str) -> str:
+    if group == "training":
+        return f"Determined/{name}"
+    if group == "validation":
+        return f"Determined/{name}" if name.startswith("val") else f"Determined/val_{name}"
+    return f"{group}/{name}"
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return isinstance(value, float) or math.log2(abs(value) + 1) < 1000  # larger ints are no floats

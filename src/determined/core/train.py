@@ -1,0 +1,154 @@
+"""`TrainContext`: metrics, progress, status and other facts that a training script reports."""
+
+from __future__ import annotations
+
+import enum
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from determined.core.distributed import DistributedContext
+from determined.core.jsonable import to_jsonable
+from determined.core.supervisor import StatusChange, Supervisor
+from determined.core.tensorboard import TensorboardFiles
+
+logger = logging.getLogger("determined.core")
+
+
+class EarlyExitReason(enum.Enum):
+    """Why a trial ends before its time."""
+
+    INVALID_HP = "EXITED_REASON_INVALID_HP"
+    USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
+
+
+class TrainContext:
+    """Reports are checked in the call itself, and written before it returns."""
+
+    def __init__(
+        self, distributed: DistributedContext, supervisor: Supervisor, tensorboard: TensorboardFiles
+    ) -> None:
+        self._distributed = distributed
+        self._supervisor = supervisor
+        self._tensorboard = tensorboard
+
+    def report_training_metrics(
+        self, steps_completed: int, metrics: dict[str, Any], batch_metrics: list[dict[str, Any]] | None = None
+    ) -> None:
+        """Metrics of the training group; `batch_metrics` are kept beside them, one dict for each batch."""
+        extra = (
+            {} if batch_metrics is None else {"batch_metrics": to_jsonable(batch_metrics, "batch_metrics")}
+        )
+        self._report("training", steps_completed, metrics, extra)
+
+    def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """Metrics of the validation group, by which checkpoints and trials are compared."""
+        self._report("validation", steps_completed, metrics)
+
+    def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """Metrics of any group."""
+        logger.info(
+            "report_metrics(group=%s, steps_completed=%s, metrics=%s)", group, steps_completed, metrics
+        )
+        self._report(group, steps_completed, metrics)
+
+    def report_progress(self, progress: float) -> None:
+        """How much of the training is done, from 0 to 1."""
+        if isinstance(progress, bool) or not isinstance(progress, (int, float)) or not 0 <= progress <= 1:
+            raise ValueError(f"progress must be a number from 0 to 1, got {progress!r}")
+        logger.debug("report_progress(%s)", progress)
+        self._supervisor.report_status(StatusChange(progress=float(progress)))
+
+    def set_status(self, status: str) -> None:
+        """A word or two on what is being done now."""
+        if not isinstance(status, str):
+            raise TypeError(f"status must be a str, got {status!r}")
+        self._supervisor.report_status(StatusChange(phase=status))
+
+    def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
+        """Replace the run's free-form metadata; returns what is kept."""
+        if not isinstance(metadata, dict):
+            raise TypeError(f"metadata must be a dict, got {metadata!r}")
+        kept: dict[str, Any] = to_jsonable(metadata, "metadata")
+        self._supervisor.report_status(StatusChange(metadata=kept))
+        return dict(kept)
+
+    def get_metadata(self) -> dict[str, Any]:
+        """The run's free-form metadata."""
+        return dict(self._supervisor.status().metadata)
+
+    def get_experiment_best_validation(self) -> float | None:
+        """The best searcher metric of all trials so far; None where no searcher metric is configured."""
+        return self._supervisor.best_validation()
+
+    def get_tensorboard_path(self) -> Path:
+        """This rank's directory for event files."""
+        return self._tensorboard.path()
+
+    def upload_tensorboard_files(
+        self,
+        selector: Callable[[Path], bool] = lambda _: True,
+        mangler: Callable[[Path, int], Path] = lambda path, _: path,
+    ) -> None:
+        """In MANUAL mode: add this rank's files to those of the run, under the names `mangler` gives."""
+        self._tensorboard.upload(selector, mangler)
+
+    def report_early_exit(self, reason: EarlyExitReason) -> None:
+        """Say why this trial is about to end early."""
+        if not isinstance(reason, EarlyExitReason):
+            raise TypeError(f"reason must be an EarlyExitReason, got {reason!r}")
+        logger.info("report_early_exit(%s)", reason.name)
+        self._supervisor.report_status(StatusChange(early_exit=reason.name))
+
+    def _report(
+        self, group: str, steps_completed: int, metrics: dict[str, Any], extra: dict[str, Any] | None = None
+    ) -> None:
+        _check_group(group)
+        _check_steps(steps_completed)
+        kept = _checked_metrics(group, metrics) | (extra or {})
+        if self._distributed.rank == 0:
+            self._refuse_changed(group, steps_completed, kept)
+        logger.info("report of group %s: steps_completed=%d, metrics=%s", group, steps_completed, kept)
+        self._supervisor.report_metrics(group, steps_completed, kept)
+        self._tensorboard.write_report(group, steps_completed, kept)
+
+    def _refuse_changed(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+        earlier = self._supervisor.find_metrics(group, steps_completed)
+        for name in metrics.keys() & earlier.keys():
+            # As text, because NaN is not equal to itself.
+            if json.dumps(metrics[name]) != json.dumps(earlier[name]):
+                raise ValueError(
+                    f"the metric {name!r} of group {group!r} was already reported for steps_completed "
+                    f"{steps_completed}: {earlier[name]!r}, now {metrics[name]!r}"
+                )
+
+
+def _check_group(group: Any) -> None:
+    if not isinstance(group, str) or not group or "." in group:
+        raise ValueError(f"group must be a non-empty str without '.', got {group!r}")
+
+
+def _check_steps(steps_completed: Any) -> None:
+    if isinstance(steps_completed, bool) or not isinstance(steps_completed, int):
+        raise TypeError(f"steps_completed must be an int, got {steps_completed!r}")
+    if steps_completed < 0:
+        raise ValueError(f"steps_completed must not be negative, got {steps_completed}")
+
+
+def _checked_metrics(group: str, metrics: Any) -> dict[str, Any]:
+    if not isinstance(metrics, dict):
+        raise TypeError(f"metrics must be a dict, got {type(metrics).__name__}: {metrics!r}")
+    kept = {}
+    for name, value in metrics.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a metric must be a str, got {name!r}")
+        kept[name] = to_jsonable(value, f"the metric {name!r}")
+        if kept[name] is None and group == "validation":
+            raise RuntimeError(f"the validation metric {name!r} is None: report a value or leave it out")
+        if name in {"epoch", "epochs"} and (
+            isinstance(kept[name], bool) or not isinstance(kept[name], (int, float))
+        ):
+            raise ValueError(f"the metric {name!r} must be a number, got {value!r}")
+    return kept
