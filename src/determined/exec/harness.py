@@ -1,0 +1,49 @@
+"""Train a trial class: `python -m determined.exec.harness module:Class [--config FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from determined import LOG_FORMAT
+from determined.code_import import import_class
+from determined.config.load import load_yaml
+from determined.info import get_cluster_info
+
+_SECONDS_BETWEEN_STACK_DUMPS = 30
+
+
+def main(arguments: list[str]) -> int:
+    """Load the class from the current directory and train it to its end."""
+    parser = argparse.ArgumentParser(prog="determined.exec.harness", description="Train a trial class.")
+    parser.add_argument("trial", metavar="module:Class", help="the trial class, found from this directory")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the experiment configuration, in YAML")
+    parsed = parser.parse_args(arguments)
+    config = _find_config(parser, parsed.config)
+    logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO, format=LOG_FORMAT)
+    if config.get("debug"):
+        faulthandler.dump_traceback_later(_SECONDS_BETWEEN_STACK_DUMPS, repeat=True)
+    sys.path.insert(0, os.getcwd())
+    trial_class = import_class(parsed.trial)
+    from determined.pytorch import exec_trial
+
+    exec_trial.run(trial_class, config)
+    return 0
+
+
+def _find_config(parser: argparse.ArgumentParser, path: Path | None) -> dict[str, Any]:
+    info = get_cluster_info()
+    if info is not None:
+        return info.trial._config
+    if path is None:
+        parser.error("no experiment configuration: give one by --config FILE")
+    return load_yaml(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Start one worker process for every slot."""

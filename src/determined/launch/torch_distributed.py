@@ -1,0 +1,158 @@
+"""Run a script or a trial class once per slot under torchrun, anywhere.
+
+python -m determined.launch.torch_distributed [TORCHRUN OPTIONS --] SCRIPT [ARGUMENTS]
+python -m determined.launch.torch_distributed [TORCHRUN OPTIONS --] --trial module:Class
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from determined.info import ClusterInfo, get_cluster_info
+
+USAGE = (
+    "usage: python -m determined.launch.torch_distributed [TORCHRUN OPTIONS --] "
+    "(--trial module:Class | SCRIPT [ARGUMENTS])"
+)
+
+# torchrun takes other signals as a wish to end; these are meant for the workers.
+_FORWARDED = ("SIGUSR1", "SIGUSR2", "SIGWINCH")
+
+
+class UsageError(ValueError):
+    """A command line that does not say what to run."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the workers to their end; 0 when all of them ended with 0."""
+    try:
+        options, command = split_arguments(arguments)
+    except UsageError as error:
+        sys.stderr.write(f"{USAGE}\n{error}\n")
+        return 2
+    info = get_cluster_info()
+    os.environ.update(worker_environment(info, os.environ, has_gpus=_gpu_count() > 0))
+    torchrun = torchrun_options(info, slots=_slots(info))
+    worker = [sys.executable, "-m", "determined.launch.wrap_rank", "RANK", "--", *command]
+    return _run([*torchrun, *options, "--no-python", *worker])
+
+
+def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The options for torchrun, and the command that every worker runs."""
+    options: list[str] = []
+    rest = arguments
+    if arguments and arguments[0].startswith("-") and arguments[0] != "--trial":
+        if "--" not in arguments:
+            raise UsageError("options for torchrun must be followed by `--` and the script")
+        position = arguments.index("--")
+        options, rest = arguments[:position], arguments[position + 1 :]
+    if not rest:
+        raise UsageError("no script and no --trial was given")
+    if rest[0] == "--trial":
+        if len(rest) < 2:
+            raise UsageError("--trial needs a class, for example --trial model_def:MyTrial")
+        return options, [sys.executable, "-m", "determined.exec.harness", *rest[1:]]
+    return options, _interpreted(rest)
+
+
+def torchrun_options(info: ClusterInfo | None, *, slots: int) -> list[str]:
+    """Where the workers meet: on a free loopback port on one node, at the chief's address on several."""
+    options = [f"--nproc-per-node={slots}", "--max-restarts=0"]
+    if info is None or len(info.container_addrs) == 1:
+        return [
+            *options,
+            "--nnodes=1",
+            "--rdzv-backend=c10d",
+            "--rdzv-endpoint=127.0.0.1:0",
+            f"--rdzv-id={uuid.uuid4()}",
+            "--local-addr=127.0.0.1",
+        ]
+    return [
+        *options,
+        f"--nnodes={len(info.container_addrs)}",
+        f"--node-rank={info.container_rank}",
+        f"--master-addr={info.container_addrs[0]}",
+        f"--master-port={os.environ.get('C10D_PORT', '29400')}",
+    ]
+
+
+def worker_environment(info: ClusterInfo | None, env: Mapping[str, str], *, has_gpus: bool) -> dict[str, str]:
+    """The variables to add for the workers."""
+    on_one_node = info is None or len(info.container_addrs) == 1
+    added = {
+        "USE_TORCH_DISTRIBUTED": "True",
+        "DET_CHIEF_IP": "127.0.0.1" if info is None or on_one_node else info.container_addrs[0],
+        "PYTHONUNBUFFERED": "1",  # lines go through a pipe, and should not wait there
+    }
+    if on_one_node and not has_gpus and "GLOO_SOCKET_IFNAME" not in env:
+        added["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
+    if "OMP_NUM_THREADS" not in env:
+        added["OMP_NUM_THREADS"] = "1"  # torchrun would do the same, with a warning
+    return added
+
+
+def _interpreted(command: list[str]) -> list[str]:
+    """Scripts run under the interpreter that runs us, not under whichever `python3` comes first."""
+    if command[0] in {"python", "python3"}:
+        return [sys.executable, *command[1:]]
+    if command[0].endswith(".py"):
+        if not Path(command[0]).is_file():
+            raise UsageError(f"there is no script {command[0]!r}")
+        return [sys.executable, *command]
+    return command
+
+
+def _slots(info: ClusterInfo | None) -> int:
+    if info is not None:
+        return info.container_slot_counts[info.container_rank]
+    given = os.environ.get("DET_SLOTS")
+    if given is None:
+        return max(1, _gpu_count())
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"DET_SLOTS is {given!r}: expected a whole number from 1 on")
+    return int(given)
+
+
+def _gpu_count() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _run(torchrun_arguments: list[str]) -> int:
+    from torch.distributed import run as torchrun
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    for name in _FORWARDED:
+        signal.signal(getattr(signal, name), _forward)
+    try:
+        torchrun.run(torchrun.parse_args(torchrun_arguments))  # type: ignore[no-untyped-call]
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        sys.stderr.write(f"the worker of rank {rank} failed first, with exit code {failure.exitcode}\n")
+        return _exit_code(failure.exitcode)
+    except SignalException as error:
+        sys.stderr.write(f"ended by {error.sigval.name}\n")
+        return 128 + int(error.sigval)
+    return 0
+
+
+def _forward(number: int, _frame: object) -> None:
+    import psutil  # type: ignore[import-untyped,unused-ignore]
+
+    for child in psutil.Process().children():
+        child.send_signal(number)
+
+
+def _exit_code(code: int) -> int:
+    return 128 - code if code < 0 else code or 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

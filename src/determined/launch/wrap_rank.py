@@ -1,0 +1,117 @@
+"""Run a command and put `[rank=N] ` before each line that it writes.
+
+    python -m determined.launch.wrap_rank [--no-redirect-stdio] RANK [--] COMMAND [ARGUMENTS]
+
+RANK is a number, or the names of environment variables separated by commas, the first that is set wins.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+
+_BLOCK = 64 * 1024
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+_GRACE_SECONDS = 3.0
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command to its end and return its exit code."""
+    redirect = True
+    if arguments and arguments[0] == "--no-redirect-stdio":
+        redirect, arguments = False, arguments[1:]
+    if arguments[1:2] == ["--"]:
+        arguments = [arguments[0], *arguments[2:]]
+    if len(arguments) < 2:
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
+    rank = find_rank(arguments[0], os.environ)
+    parent = os.getppid()
+    _die_with_parent(signal.SIGTERM)
+    pipe = subprocess.PIPE if redirect else None
+    # A process group of its own: a signal to ours must not reach the command twice, by us and directly.
+    process = subprocess.Popen(
+        arguments[1:], stdout=pipe, stderr=pipe, preexec_fn=_become_worker if os.name == "posix" else None
+    )
+
+    killing = threading.Timer(_GRACE_SECONDS, process.kill)
+    killing.daemon = True
+
+    def forward(number: int, _frame: object) -> None:
+        if killing.is_alive():  # the kernel tells the end of each of the launcher's threads
+            return
+        process.send_signal(number)
+        if os.getppid() != parent:  # the launcher is gone, nobody else will insist
+            killing.start()
+
+    for name in _FORWARDED:
+        signal.signal(getattr(signal, name), forward)
+    prefix = f"[rank={rank}] ".encode()
+    copies = [
+        threading.Thread(target=_copy_lines, args=(source.fileno(), target, prefix), daemon=True)
+        for source, target in ((process.stdout, 1), (process.stderr, 2))
+        if source is not None
+    ]
+    for copy in copies:
+        copy.start()
+    code = process.wait()
+    for copy in copies:
+        copy.join(5.0)  # a child that the command left behind may keep the pipe open
+    return 128 - code if code < 0 else code
+
+
+def find_rank(spec: str, env: Mapping[str, str]) -> int:
+    """The number, or the value of the first of these variables that is set."""
+    if spec.isdecimal():
+        return int(spec)
+    for name in spec.split(","):
+        if env.get(name, "").isdecimal():
+            return int(env[name])
+    raise ValueError(f"wrap_rank: none of the environment variables {spec} holds a rank")
+
+
+def split_lines(pending: bytes, block: bytes) -> tuple[list[bytes], bytes]:
+    """Whole lines, and what is left of the last one; a carriage return ends a line as well."""
+    *lines, rest = _LINE_END.split(pending + block)
+    if len(rest) >= _BLOCK:
+        return [*lines, rest], b""
+    return lines, rest
+
+
+def _copy_lines(source: int, target: int, prefix: bytes) -> None:
+    pending = b""
+    while block := os.read(source, _BLOCK):
+        if pending.endswith(b"\r") and block.startswith(b"\n"):
+            pending = pending[:-1]
+        lines, pending = split_lines(pending, block)
+        _write(target, b"".join(prefix + line + b"\n" for line in lines))
+    if pending:
+        _write(target, prefix + pending + b"\n")
+
+
+def _write(target: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(target, text) :]
+
+
+def _become_worker() -> None:
+    os.setpgid(0, 0)
+    _die_with_parent(signal.SIGKILL)
+
+
+def _die_with_parent(number: signal.Signals) -> None:
+    """Ask the kernel for a signal when the parent ends, so that no worker outlives its launcher."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
