@@ -34,6 +34,14 @@ def checkpoint_id(name: object) -> str:
 class CheckpointStorage(Protocol):
     """Where checkpoints lie. A checkpoint is visible under its id only when it is complete."""
 
+    def local_roots(self) -> list[Path]:
+        """Directories of this machine that hold checkpoints: a copy of the code must leave them out."""
+        ...
+
+    def local_roots(self) -> list[Path]:
+        """Directories of this machine that hold checkpoints."""
+        ...
+
     def probe(self) -> None:
         """Prove that a checkpoint could be written now, or raise an error that names the place."""
         ...

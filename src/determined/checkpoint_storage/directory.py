@@ -28,6 +28,12 @@ class DirectoryStorage:
     def __repr__(self) -> str:
         return f"DirectoryStorage({str(self.root)!r})"
 
+    def local_roots(self) -> list[Path]:
+        return [self.root]
+
+    def local_roots(self) -> list[Path]:
+        return [self.root]
+
     def probe(self) -> None:
         try:
             self._open_root()

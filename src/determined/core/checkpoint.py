@@ -53,6 +53,10 @@ class CheckpointContext:
         self._storage = storage
         self._supervisor = supervisor
 
+    def local_roots(self) -> list[Path]:
+        """Directories of this machine that hold checkpoints."""
+        return self._storage.local_roots()
+
     def upload(
         self,
         ckpt_dir: str | os.PathLike[str] | None,

@@ -77,6 +77,10 @@ class Context:
         """The directory with this run's records."""
         return self._supervisor.run_dir
 
+    def begin_attempt(self) -> None:
+        """Training starts (again): steps reported from now on replace those of the attempt before."""
+        self._supervisor.begin_attempt()
+
     def start(self) -> Context:
         if self._started:
             raise RuntimeError("this core.Context was started already")

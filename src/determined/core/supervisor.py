@@ -77,6 +77,10 @@ class Supervisor(Protocol):
         """What this run reported for that group and step so far."""
         ...
 
+    def begin_attempt(self) -> None:
+        """What is reported from now on replaces what an earlier attempt reported for the same steps."""
+        ...
+
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None: ...
 
     def report_status(self, change: StatusChange) -> None: ...
@@ -107,6 +111,7 @@ class LocalSupervisor:
         self._stop: StopRequest | None = None
         self._writing = threading.Lock()  # the profiler reports from a thread of its own
         self._latest: dict[str, tuple[int, Metrics]] = {}
+        self._attempt = 0
         self._metrics_file = _open_private(run_dir / "metrics.jsonl") if writes else None
 
     @property
@@ -133,7 +138,13 @@ class LocalSupervisor:
         if self._metrics_file is None:
             self._warn_once()
             return
-        row = {"group": group, "steps_completed": steps_completed, "metrics": metrics, "time": time.time()}
+        row = {
+            "group": group,
+            "steps_completed": steps_completed,
+            "metrics": metrics,
+            "attempt": self._attempt,
+            "time": time.time(),
+        }
         with self._writing:
             self._metrics_file.write(json.dumps(row) + "\n")
             self._metrics_file.flush()
@@ -151,9 +162,14 @@ class LocalSupervisor:
         with open(self._run_dir / "metrics.jsonl") as file:
             for line in file:
                 row = json.loads(line)
-                if row["group"] == group and row["steps_completed"] == steps_completed:
+                mine = row["attempt"] == self._attempt and row["group"] == group
+                if mine and row["steps_completed"] == steps_completed:
                     found.update(row["metrics"])
         return found
+
+    def begin_attempt(self) -> None:
+        self._attempt += 1
+        self._latest.clear()
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None:
         if not self._writes:

@@ -49,9 +49,6 @@ class TrainContext:
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
         """Metrics of any group."""
-        logger.info(
-            "report_metrics(group=%s, steps_completed=%s, metrics=%s)", group, steps_completed, metrics
-        )
         self._report(group, steps_completed, metrics)
 
     def report_progress(self, progress: float) -> None:

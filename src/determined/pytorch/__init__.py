@@ -1,0 +1,71 @@
+"""determined.pytorch: train PyTorch models by saying what happens with one batch."""
+
+from determined.pytorch import samplers
+from determined.pytorch.callbacks import ClipGradsL2Norm, ClipGradsL2Value, PyTorchCallback
+from determined.pytorch.context import CheckpointLoadContext, PyTorchTrialContext
+from determined.pytorch.controller import PyTorchTrialController
+from determined.pytorch.data import DataLoader, TorchData
+from determined.pytorch.data import _Data as _Data
+from determined.pytorch.device import data_length, to_device
+from determined.pytorch.experimental_context import PyTorchExperimentalContext
+from determined.pytorch.init import init
+from determined.pytorch.internals import _log_tb_metrics as _log_tb_metrics
+from determined.pytorch.internals import _TrainBoundary as _TrainBoundary
+from determined.pytorch.internals import reset_parameters
+from determined.pytorch.load import load_trial_from_checkpoint_path
+from determined.pytorch.loop import ShouldExit
+from determined.pytorch.lr_scheduler import LRScheduler
+from determined.pytorch.plan import BoundaryType
+from determined.pytorch.reducer import MetricReducer, Reducer, ReducerContext, SimpleReducer, simple_reduce
+from determined.pytorch.samplers import (
+    DistributedBatchSampler,
+    RepeatBatchSampler,
+    SkipBatchSampler,
+    adapt_batch_sampler,
+)
+from determined.pytorch.state import TrialState
+from determined.pytorch.trainer import Trainer
+from determined.pytorch.trial import PyTorchTrial
+from determined.pytorch.units import Batch, Epoch, TrainUnit
+
+# Names that programs written against the internals of earlier releases use.
+_PyTorchTrialController = PyTorchTrialController
+_PyTorchReducerContext = ReducerContext
+_ShouldExit = ShouldExit
+_SimpleReducer = SimpleReducer
+_TrainBoundaryType = BoundaryType
+_TrialState = TrialState
+_simple_reduce_metrics = simple_reduce
+
+PyTorchTrial.trial_controller_class = PyTorchTrialController
+
+__all__ = [
+    "PyTorchTrial",
+    "PyTorchTrialContext",
+    "PyTorchExperimentalContext",
+    "CheckpointLoadContext",
+    "init",
+    "Trainer",
+    "TrainUnit",
+    "Batch",
+    "Epoch",
+    "ShouldExit",
+    "DataLoader",
+    "TorchData",
+    "data_length",
+    "to_device",
+    "samplers",
+    "adapt_batch_sampler",
+    "RepeatBatchSampler",
+    "DistributedBatchSampler",
+    "SkipBatchSampler",
+    "LRScheduler",
+    "Reducer",
+    "MetricReducer",
+    "PyTorchCallback",
+    "ClipGradsL2Norm",
+    "ClipGradsL2Value",
+    "load_trial_from_checkpoint_path",
+    "reset_parameters",
+    "PyTorchTrialController",
+]

@@ -1,0 +1,182 @@
+"""Save everything a restart needs, and put it back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import determined
+from determined import core
+from determined.code_copy import copy_code, link_tree
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
+from determined.pytorch.callbacks import Callbacks
+from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.parallel import bare
+from determined.pytorch.state import TrialState
+
+logger = logging.getLogger("determined.pytorch")
+
+STATE_FILE = "trial_state.json"
+
+
+class Checkpointer:
+    """Saves and restores a trial through the run's checkpoint storage."""
+
+    def __init__(
+        self,
+        core_context: core.Context,
+        context: PyTorchTrialContext,
+        callbacks: Callbacks,
+        load_data: dict[str, Any],
+        code_dir: Path,
+    ) -> None:
+        self._core = core_context
+        self._context = context
+        self._callbacks = callbacks
+        self._load_data = load_data
+        self._code_dir = code_dir
+
+    def parts(self) -> dict[str, Any]:
+        """What a checkpoint holds, one line each: models and the rest are lists in the order of wrapping."""
+        context = self._context
+        parts: dict[str, Any] = {
+            "models_state_dict": [bare(model).state_dict() for model in context.models],
+            "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
+            "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
+            "callbacks": self._callbacks.state_dict(),
+        }
+        if context._precision.scaler is not None:
+            parts["scaler_state_dict"] = context._precision.scaler.state_dict()
+        return parts
+
+    def save(self, state: TrialState) -> str:
+        """Write a checkpoint (chief), meet the other ranks, and return its id."""
+        distributed = self._context.distributed
+        generators = distributed.allgather(rng.get_state(self._context.device))
+        saved = replace(state, last_ckpt=state.batches_trained)
+        uuid = self._write(saved, generators) if distributed.rank == 0 else None
+        uuid = distributed.broadcast(uuid)
+        state.last_ckpt = state.batches_trained
+        self._callbacks.call("on_checkpoint_upload_end", uuid=uuid)
+        return str(uuid)
+
+    def _write(self, state: TrialState, generators: list[dict[str, Any]]) -> str:
+        metadata = {
+            "determined_version": determined.__version__,
+            "steps_completed": state.batches_trained,
+            "framework": f"torch-{torch.__version__}",
+            "format": "pickle",
+        }
+        with self._core.checkpoint.store_path(metadata) as (directory, uuid):
+            self._copy_code(directory / "code")
+            checkpoint = {**self.parts(), "rng_state": generators[0], "rank_rng_states": generators}
+            checkpoint["trial_seed"] = self._context.get_trial_seed()
+            self._callbacks.call("on_checkpoint_save_start", checkpoint)
+            checkpoint_format.write(checkpoint, directory / "state_dict.pth")
+            _write_json(directory / STATE_FILE, state.state_dict())
+            _write_json(directory / "load_data.json", self._load_data)
+            self._callbacks.call("on_checkpoint_end", str(directory))
+            self._callbacks.call("on_checkpoint_write_end", str(directory))
+        return str(uuid)
+
+    def _copy_code(self, target: Path) -> None:
+        """Copied once in a run; later checkpoints link to that copy."""
+        snapshot = self._core.run_dir / "code"
+        if not snapshot.exists():
+            copy_code(self._code_dir, snapshot, [self._core.run_dir, *self._core.checkpoint.local_roots()])
+        link_tree(snapshot, target)
+
+    def restore(self, directory: Path, name: str, state: TrialState) -> None:
+        """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
+        context = self._context
+        checkpoint = checkpoint_format.read(directory, name)
+        self._callbacks.call("on_checkpoint_load_start", checkpoint)
+        checkpoint = checkpoint_legacy.modernise(
+            checkpoint, len(context.models), len(context.optimizers), len(context.lr_schedulers)
+        )
+        for model, stored in _pairs(context.models, checkpoint, "models_state_dict", name):
+            checkpoint_legacy.load_weights(bare(model), stored)
+        for optimizer, stored in _pairs(context.optimizers, checkpoint, "optimizers_state_dict", name):
+            optimizer.load_state_dict(stored)
+        for scheduler, stored in _pairs(context.lr_schedulers, checkpoint, "lr_schedulers_state_dict", name):
+            scheduler.load_state_dict(stored)
+        self._restore_scaler(checkpoint, name)
+        self._restore_generators(checkpoint, name)
+        self._callbacks.load_state_dict(checkpoint.get("callbacks") or {})
+
+    def _restore_scaler(self, checkpoint: dict[str, Any], name: str) -> None:
+        scaler = self._context._precision.scaler
+        stored = checkpoint.get("scaler_state_dict")
+        if scaler is not None and stored:
+            scaler.load_state_dict(stored)
+        elif scaler is not None and scaler.is_enabled():
+            logger.warning("checkpoint %s holds no state for the gradient scaler; it starts afresh", name)
+        elif stored:
+            logger.warning("checkpoint %s holds the state of a gradient scaler, and the trial wrapped none", name)
+
+    def _restore_generators(self, checkpoint: dict[str, Any], name: str) -> None:
+        rank = self._context.distributed.rank
+        states = checkpoint.get("rank_rng_states") or []
+        state = states[rank] if rank < len(states) else checkpoint.get("rng_state")
+        if state is None:
+            logger.warning("checkpoint %s holds no state of random generators; they are left as they are", name)
+            return
+        rng.set_state(state, self._context.device)
+
+
+def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) -> Iterator[tuple[Any, Any]]:
+    stored = checkpoint.get(key) or []
+    if len(stored) != len(objects):
+        raise RuntimeError(
+            f"checkpoint {name} holds {len(stored)} states in {key!r}, and the trial wrapped {len(objects)}: "
+            "it was saved by another trial"
+        )
+    yield from zip(objects, stored, strict=True)
+
+
+def _write_json(file: Path, value: Any) -> None:
+    file.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
+    """The directory of a checkpoint given by its id, or by a path that the user wrote out."""
+    if not isinstance(name, (str, os.PathLike)):
+        raise TypeError(f"latest_checkpoint is the id of a checkpoint or a path, got {name!r}")
+    if not checkpoint_format.is_path(name):
+        with core_context.checkpoint.restore_path(str(name)) as directory:
+            yield directory
+        return
+    try:
+        path = Path(name)
+        found = path.is_dir()
+    except ValueError as error:  # a NUL in it
+        raise CheckpointNotFound(f"no checkpoint at {os.fspath(name)!r}: {error}") from error
+    if not found:
+        raise CheckpointNotFound(f"no checkpoint at {os.fspath(name)!r}: there is no such directory")
+    yield path
+
+
+def read_state(directory: Path, name: str) -> dict[str, Any] | None:
+    """The counters stored in a checkpoint of any release; None where a release stored none."""
+    if (directory / STATE_FILE).is_file():
+        try:
+            stored = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
+        except (ValueError, OSError) as error:
+            raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {STATE_FILE}: {error}") from error
+        if not isinstance(stored, dict):
+            raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {STATE_FILE} holds no object")
+        return stored
+    for old in ("trial_state.pkl", "workload_sequencer.pkl"):
+        if (directory / old).is_file():
+            return checkpoint_format.read_plain_pickle(directory / old, name)
+    return None

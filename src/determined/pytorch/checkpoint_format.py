@@ -1,0 +1,113 @@
+"""What may be in a checkpoint's state file, and how it is written and read without unpickling code."""
+
+from __future__ import annotations
+
+import collections
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined.errors import InvalidCheckpointException
+
+STATE_FILES = ("state_dict.pth", "determined/state_dict.pth", "pedl/state_dict.pth", "data/state_dict.pth", "checkpoint.pt")
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_TORCH_VALUES = (torch.Size, torch.dtype, torch.device)
+_MAPPINGS = (dict, collections.OrderedDict, collections.Counter)
+
+
+def plain(value: Any, where: str) -> Any:
+    """`value` in the types that torch's restricted loader reads back; anything else is refused, saying where it is."""
+    kind = type(value)
+    if kind in _PLAIN or isinstance(value, (torch.Tensor, *_TORCH_VALUES)):
+        return value
+    if kind in _MAPPINGS:
+        items = [(plain(key, f"a key of {where}"), plain(item, f"{where}[{key!r}]")) for key, item in value.items()]
+        return kind(dict(items)) if kind is not dict else dict(items)
+    if isinstance(value, collections.defaultdict):
+        return {key: plain(item, f"{where}[{key!r}]") for key, item in value.items()}
+    if kind in (list, tuple, set):
+        return kind(plain(item, f"{where}[{number}]") for number, item in enumerate(value))
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(
+        f"the checkpoint was not saved: {where} is of type {kind.__module__}.{kind.__qualname__}, and a checkpoint holds "
+        "tensors, numbers, strings, lists and dicts only; convert it in state_dict() and back in load_state_dict()"
+    )
+
+
+def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]:
+    """The state in a checkpoint directory, of any release; `name` is how the user calls the checkpoint."""
+    file = next((directory / one for one in STATE_FILES if (directory / one).is_file()), None)
+    if file is None:
+        raise InvalidCheckpointException(f"checkpoint {name} holds none of the state files {', '.join(STATE_FILES)}")
+    options = {"map_location": "cpu", "weights_only": True, **torch_load_kwargs}
+    try:
+        with torch.serialization.safe_globals(_types_of_old_releases()):
+            state = torch.load(file, **options)
+    except pickle.UnpicklingError as error:
+        raise InvalidCheckpointException(
+            f"checkpoint {name} holds data that could run code when loaded, so it was not loaded: {_first_line(error)} "
+            '(if you trust its author: load_trial_from_checkpoint_path(path, torch_load_kwargs={"weights_only": False}))'
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}") from error
+    if not isinstance(state, dict):
+        raise InvalidCheckpointException(
+            f"checkpoint {name} cannot be read: {file.name} holds a {type(state).__name__} where a dict is expected"
+        )
+    return state
+
+
+def write(state: dict[str, Any], file: Path) -> None:
+    torch.save(plain(state, "checkpoint"), file)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    wanted = [line.strip() for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line]
+    return wanted[0] if wanted else (text.splitlines() or [type(error).__name__])[0]
+
+
+def _types_of_old_releases() -> list[Any]:
+    """What 0.12 to 0.38 put into state files beside tensors: numpy's random state, an array of numbers."""
+    from numpy._core import multiarray
+
+    reconstruct, scalar = multiarray._reconstruct, multiarray.scalar
+    return [
+        np.ndarray,
+        np.dtype,
+        *{type(np.dtype(kind)) for kind in ("uint32", "int64", "float64", "float32", "bool")},
+        (reconstruct, "numpy.core.multiarray._reconstruct"),
+        (reconstruct, "numpy._core.multiarray._reconstruct"),
+        (scalar, "numpy.core.multiarray.scalar"),
+        (scalar, "numpy._core.multiarray.scalar"),
+    ]
+
+
+class _NoCode(pickle.Unpickler):
+    """Reads pickles of numbers, strings and containers, and nothing that names a class or function."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}")
+
+
+def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
+    """A state file of old releases: a pickled dict of numbers."""
+    try:
+        with open(file, "rb") as opened:
+            state = _NoCode(opened).load()
+    except (pickle.UnpicklingError, EOFError, ValueError, OSError, IndexError, KeyError, AttributeError) as error:
+        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name}: {error}") from error
+    if not isinstance(state, dict):
+        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name} holds no dict")
+    return state
+
+
+def is_path(name: str | os.PathLike[str]) -> bool:
+    """A user's explicit path, in contrast to a checkpoint's id."""
+    return isinstance(name, os.PathLike) or os.sep in name

@@ -1,0 +1,52 @@
+"""Checkpoints of earlier releases, turned into the current form by pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_OLD_KEYS = {
+    "model_state_dict": "models_state_dict",
+    "optimizer_state_dict": "optimizers_state_dict",
+    "lr_scheduler": "lr_schedulers_state_dict",
+}
+
+
+def modernise(checkpoint: dict[str, Any], models: int, optimizers: int, schedulers: int) -> dict[str, Any]:
+    """Single-object keys (up to 0.12.10) become lists of one."""
+    counts = dict(zip(_OLD_KEYS, (models, optimizers, schedulers), strict=True))
+    modern = dict(checkpoint)
+    for old, new in _OLD_KEYS.items():
+        if old not in modern:
+            continue
+        if new in modern:
+            raise RuntimeError(f"the checkpoint holds both {old!r} and {new!r}")
+        if counts[old] > 1:
+            raise RuntimeError(
+                f"the checkpoint holds one state under {old!r}, and the trial has {counts[old]} objects to restore"
+            )
+        modern[new] = [modern.pop(old)]
+    return modern
+
+
+def state_of(stored: dict[str, Any]) -> dict[str, Any]:
+    """The counters of any release under their current names."""
+    modern = dict(stored)
+    if "batches_trained" not in modern:
+        modern["batches_trained"] = modern.get("steps_completed", modern.get("latest_batch", 0)) or 0
+    return modern
+
+
+def without_prefix(state_dict: dict[str, Any], prefix: str = "module.") -> dict[str, Any]:
+    """Weights saved from inside a data-parallel wrapper, under the model's own names."""
+    if state_dict and all(key.startswith(prefix) for key in state_dict):
+        return {key[len(prefix) :]: value for key, value in state_dict.items()}
+    return state_dict
+
+
+def load_weights(model: torch.nn.Module, state_dict: dict[str, Any]) -> None:
+    """Into the bare model; names with and without the prefix of a data-parallel wrapper both fit."""
+    if state_dict.keys() != model.state_dict().keys():
+        state_dict = without_prefix(state_dict)
+    model.load_state_dict(state_dict)

@@ -1,0 +1,227 @@
+"""One run of a trial, from the first check to the last hook: everything around the loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from determined import core
+from determined.errors import InvalidExperimentException
+from determined.pytorch import checkpoint_legacy, first_generation, validation
+from determined.pytorch.binding import bind, overridden
+from determined.pytorch.callbacks import Callbacks
+from determined.pytorch.checkpoint import Checkpointer, opened, read_state
+from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.loaders import TrainingData, checked, validation_loader
+from determined.pytorch.loop import TrainLoop
+from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
+from determined.pytorch.policy import CheckpointPolicy
+from determined.pytorch.progress import Progress
+from determined.pytorch.reporting import Reporter
+from determined.pytorch.state import TrialState
+from determined.pytorch.trial import PyTorchTrial
+from determined.pytorch.units import Batch, Epoch, TrainUnit
+from determined.pytorch.validation import Validation
+
+logger = logging.getLogger("determined.pytorch")
+
+
+class PyTorchTrialController:
+    """Checks a trial, builds what the loop needs, restores a checkpoint, runs the loop, and cleans up."""
+
+    def __init__(
+        self,
+        trial_inst: PyTorchTrial,
+        context: PyTorchTrialContext,
+        core_context: core.Context,
+        *,
+        max_length: TrainUnit,
+        checkpoint_period: TrainUnit | None = None,
+        validation_period: TrainUnit | None = None,
+        reporting_period: TrainUnit = Batch(100),
+        checkpoint_policy: CheckpointPolicy = CheckpointPolicy("all"),
+        latest_checkpoint: Any = None,
+        step_zero_validation: bool = False,
+        test_mode: bool = False,
+        profiling_enabled: bool = False,
+        load_data: dict[str, Any],
+        code_dir: Path,
+    ) -> None:
+        self.trial = trial_inst
+        self.context = context
+        self.core_context = core_context
+        self.max_length = max_length
+        self.checkpoint_period = checkpoint_period
+        self.validation_period = validation_period
+        self.reporting_period = reporting_period
+        self.checkpoint_policy = checkpoint_policy
+        self.latest_checkpoint = latest_checkpoint
+        self.step_zero_validation = step_zero_validation
+        self.test_mode = test_mode
+        self.profiling_enabled = profiling_enabled
+        self.load_data = load_data
+        self.code_dir = code_dir
+        self.state = TrialState(trial_id=context.get_trial_id())
+
+        self.callbacks = Callbacks(trial_inst.build_callbacks())
+        self.first_generation = first_generation.is_first_generation(trial_inst, context)
+        if self.first_generation:
+            first_generation.set_up(trial_inst, context)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.context.models:
+            raise InvalidExperimentException(
+                "the trial has no model: wrap at least one with context.wrap_model in __init__"
+            )
+        if not self.context.optimizers:
+            raise InvalidExperimentException(
+                "the trial has no optimizer: wrap at least one with context.wrap_optimizer in __init__"
+            )
+        methods = ("evaluate_batch", "evaluate_full_dataset")
+        own = [name for name in methods if overridden(self.trial, name, PyTorchTrial)]
+        if len(own) != 1:
+            raise InvalidExperimentException(
+                f"{type(self.trial).__name__} must override exactly one of evaluate_batch and evaluate_full_dataset, and "
+                f"it overrides {'both' if own else 'neither'}"
+            )
+        self.evaluate_method = own[0]
+
+    def run(self) -> None:
+        """Train. Whatever ends it, the hooks of shutdown run, and the user's own exception is the one that is raised."""
+        with self._checkpoint_directory() as checkpoint, ExitStack() as cleanup:
+            if checkpoint is not None:
+                self._take_counters(checkpoint)
+            self.context._steps_completed = self.state.batches_trained
+            for callback in self.callbacks:
+                self._start_up(callback, cleanup)
+
+            data = TrainingData(
+                checked(self.trial.build_training_data_loader(), "build_training_data_loader", self.context),
+                self.context,
+                self.state.batches_trained,
+            )
+            cleanup.callback(_quietly, data.close)
+            self._refuse_endless_length(data.epoch_length)
+            self.state.epochs_trained = self.state.batches_trained // data.epoch_length
+            plan = Plan(
+                self.max_length,
+                data.epoch_length,
+                self.validation_period,
+                self.checkpoint_period,
+                self.reporting_period,
+            )
+            loop = self._build_loop(plan, data, cleanup)
+            if checkpoint is not None:
+                loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state)
+            self.context._epoch_length = data.epoch_length
+            self.callbacks.call("on_training_start")
+            if self.profiling_enabled:
+                self.core_context.profiler.on()
+                cleanup.callback(_quietly, self.core_context.profiler.off)
+            with self.context.profiler if self.context.profiler is not None else nullcontext():
+                self._train(loop)
+
+    def _train(self, loop: TrainLoop) -> None:
+        fresh = self.state.batches_trained == 0 and self.latest_checkpoint is None
+        if self.step_zero_validation and fresh and not loop.plan.finished(0):
+            loop.validate_now()
+        loop.run()
+
+    @contextmanager
+    def _checkpoint_directory(self) -> Iterator[Path | None]:
+        if self.latest_checkpoint is None:
+            yield None
+            return
+        with opened(self.core_context, self.latest_checkpoint) as directory:
+            yield directory
+
+    def _take_counters(self, directory: Path) -> None:
+        """Go on where the checkpoint's trial was, if it is this trial's own; another's weights only warm us up."""
+        stored = read_state(directory, str(self.latest_checkpoint))
+        if stored is None or stored.get("trial_id", 0) != self.state.trial_id:
+            logger.info("checkpoint %s is of another trial: a warm start from its weights", self.latest_checkpoint)
+            return
+        self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
+
+    def _start_up(self, callback: Any, cleanup: ExitStack) -> None:
+        start = getattr(callback, "on_trial_startup", None)
+        if callable(start):
+            start(self.state.batches_trained, self.latest_checkpoint)
+        stop = getattr(callback, "on_trial_shutdown", None)
+        if callable(stop):
+            cleanup.push(_shutting_down(stop))
+
+    def _refuse_endless_length(self, epoch_length: int) -> None:
+        if epoch_length == UNKNOWN_LENGTH and isinstance(self.max_length, Epoch):
+            raise InvalidExperimentException(
+                f"max_length={self.max_length!r} needs a training loader with a length, and the one that "
+                "build_training_data_loader() returned has none; give max_length in batches: Batch(n)"
+            )
+
+    def _build_loop(self, plan: Plan, data: TrainingData, cleanup: ExitStack) -> TrainLoop:
+        context, whole = self.context, self.evaluate_method == "evaluate_full_dataset"
+        loader = checked(
+            self.trial.build_validation_data_loader(), "build_validation_data_loader", self.context
+        )
+        chief = context.distributed.rank == 0
+        reporter = Reporter(
+            self.core_context, context, Progress(plan, self.state.batches_trained, visible=chief)
+        )
+        cleanup.callback(_quietly, reporter.close)
+        train_batch, evaluate = self._bind()
+        return TrainLoop(
+            plan=plan,
+            state=self.state,
+            context=context,
+            preempt=self.core_context.preempt,
+            batches=data.iterator,
+            train_batch=train_batch,
+            validation=Validation(
+                self.trial,
+                context,
+                self.callbacks,
+                validation_loader(loader, context, whole=whole),
+                evaluate,
+                whole=whole,
+                test_mode=self.test_mode,
+            ),
+            checkpointer=Checkpointer(
+                self.core_context, context, self.callbacks, self.load_data, self.code_dir
+            ),
+            policy=self.checkpoint_policy,
+            callbacks=self.callbacks,
+            reporter=reporter,
+        )
+
+    def _bind(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        if self.first_generation:
+            return (
+                first_generation.bind_train_batch(self.trial, self.context, self.callbacks),
+                first_generation.bind_evaluate(self.trial, self.context, self.evaluate_method),
+            )
+        train_batch = bind(self.trial.train_batch, ["batch", "epoch_idx", "batch_idx"])
+        return train_batch, validation.bind_evaluate(self.trial, self.evaluate_method)
+
+
+def _shutting_down(stop: Callable[[], None]) -> Callable[..., bool]:
+    """Call a shutdown hook; what it raises is raised, unless an earlier exception is on its way already."""
+
+    def leave(kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        if error is None:
+            stop()
+        else:
+            _quietly(stop)
+        return False
+
+    return leave
+
+
+def _quietly(clean_up: Callable[[], None]) -> None:
+    try:
+        clean_up()
+    except Exception:
+        logger.exception("cleaning up after training failed")

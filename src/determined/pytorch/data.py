@@ -1,0 +1,219 @@
+"""DataLoader: a recipe for a torch loader, to which the loop adds repeating, sharding and skipping."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Union
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data._utils import collate as torch_collate
+
+from determined.pytorch.samplers import ShuffleSampler, adapt_batch_sampler, draw_seed, mix
+
+TorchData = Union[dict[str, torch.Tensor], Sequence[torch.Tensor], torch.Tensor]
+"""What `train_batch` and `evaluate_batch` get: tensors, in any nesting of dicts, lists and tuples."""
+
+_Array = np.ndarray[Any, Any]
+_Data = Union[dict[str, _Array | torch.Tensor], Sequence[_Array | torch.Tensor], _Array, torch.Tensor]
+
+_TORCH_OPTIONS = frozenset(inspect.signature(torch.utils.data.DataLoader.__init__).parameters) - {"self"}
+
+
+class DataLoader:
+    """A drop-in replacement for `torch.utils.data.DataLoader` in the trial's `build_*_data_loader` methods.
+
+    It takes torch's arguments for map-style data sets and holds them until the loop asks for a loader that
+    repeats, shards over ranks and stands at the right batch. With `shuffle=True` and neither a sampler nor a
+    generator, the order of each pass is decided by the trial's seed and the number of the pass: it is the same on
+    all ranks and after any restart.
+
+    Outside the loop it can be iterated like a torch loader.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[list[int]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        **torch_options: Any,
+    ) -> None:
+        _refuse_what_cannot_work(
+            dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout
+        )
+        _refuse_worker_options(num_workers, prefetch_factor, persistent_workers, torch_options)
+
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.collate_fn = collate_fn if collate_fn is not None else torch_collate.default_collate
+        self.pin_memory = pin_memory
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.generator = generator
+        self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
+        self.persistent_workers = persistent_workers
+        self._torch_options = torch_options
+        self._worker_seed: int | None = None
+
+        self.sampler: Any = sampler
+        self.batch_sampler: Any = batch_sampler
+        self.batch_size = batch_size if batch_sampler is None else None
+        self.drop_last = drop_last
+        if batch_sampler is None:
+            assert batch_size is not None
+            if sampler is None:
+                self.sampler = _default_sampler(dataset, shuffle, generator)
+            self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
+
+    def get_data_loader(
+        self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
+    ) -> torch.utils.data.DataLoader[Any]:
+        """A torch loader over this rank's batches, endless if `repeat`, without the first `skip` of them."""
+        generator = self.generator
+        if generator is None and self._worker_seed is not None:
+            # Workers draw their seeds from a generator of ours, so that the global one is the program's alone.
+            generator = torch.Generator()
+            generator.manual_seed(mix(self._worker_seed, rank))
+        return _Loader(
+            self.dataset,
+            batch_sampler=adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank),
+            num_workers=self.num_workers,
+            collate_fn=self.collate_fn,
+            pin_memory=self.pin_memory,
+            timeout=self.timeout,
+            worker_init_fn=self.worker_init_fn,
+            multiprocessing_context=self.multiprocessing_context,
+            generator=generator,
+            prefetch_factor=self.prefetch_factor,
+            persistent_workers=self.persistent_workers,
+            **self._torch_options,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.get_data_loader())
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
+    def order_by_seed(self, seed: int) -> None:
+        """Let the trial's seed decide the order of a shuffle that nothing of the user's decides."""
+        self._worker_seed = seed
+        if isinstance(self.sampler, ShuffleSampler):
+            self.sampler.seed = seed
+
+    def order_by_global_generator(self) -> None:
+        """Shuffle as releases up to 0.38 did: by torch's global generator, read when a pass begins."""
+        if isinstance(self.sampler, ShuffleSampler):
+            assert self.batch_size is not None
+            self.sampler = RandomSampler(self.dataset)
+            self.batch_sampler = BatchSampler(self.sampler, self.batch_size, self.drop_last)
+
+
+class _Loader(torch.utils.data.DataLoader[Any]):
+    """A torch loader that, without worker processes, fetches without the ceremony around each batch."""
+
+    def __iter__(self) -> Any:
+        if self.num_workers > 0 or self.pin_memory:
+            return super().__iter__()
+        if self.generator is not None and self.generator.device.type == "cpu":
+            # torch draws a base seed per iterator, and the order that follows is the program's expectation.
+            draw_seed(self.generator)
+        return self._fetch_in_process()
+
+    def _fetch_in_process(self) -> Iterator[Any]:
+        dataset, collate = self.dataset, _in_process_collate(self.collate_fn)
+        fetch_many = getattr(dataset, "__getitems__", None)
+        if fetch_many:
+            for indices in self.batch_sampler:  # type: ignore[union-attr]
+                yield collate(fetch_many(indices))
+        else:
+            for indices in self.batch_sampler:  # type: ignore[union-attr]
+                yield collate([dataset[index] for index in indices])
+
+
+def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """The given function, or for torch's own default one that takes the short way for tuples of tensors."""
+    own_rule_for_tensors = torch_collate.default_collate_fn_map.get(torch.Tensor)
+    if collate is torch_collate.default_collate and own_rule_for_tensors is torch_collate.collate_tensor_fn:
+        return _collate_records
+    return collate
+
+
+def _collate_records(records: list[Any]) -> Any:
+    """What torch's default_collate gives, with one test per field instead of one per record and field."""
+    if type(records[0]) is not tuple:
+        return torch_collate.default_collate(records)
+    try:
+        columns = list(zip(*records, strict=True))
+    except ValueError:
+        return torch_collate.default_collate(records)  # records of unequal length: its error says so
+    return [
+        torch.stack(column) if type(column[0]) is torch.Tensor else torch_collate.default_collate(column)
+        for column in columns
+    ]
+
+
+def _default_sampler(dataset: Any, shuffle: bool, generator: torch.Generator | None) -> Any:
+    if not shuffle:
+        return SequentialSampler(dataset)
+    if generator is not None:
+        return RandomSampler(dataset, generator=generator)
+    return ShuffleSampler(dataset)
+
+
+def _refuse_what_cannot_work(
+    dataset: Any,
+    batch_size: int | None,
+    shuffle: bool,
+    sampler: Iterable[int] | None,
+    batch_sampler: Iterable[list[int]] | None,
+    num_workers: int,
+    drop_last: bool,
+    timeout: float,
+) -> None:
+    if isinstance(dataset, IterableDataset):
+        raise ValueError(
+            f"determined.pytorch.DataLoader takes map-style data sets, got the IterableDataset {type(dataset).__name__}; "
+            "use torch.utils.data.DataLoader and call context.experimental.disable_dataset_reproducibility_checks()"
+        )
+    if num_workers < 0:
+        raise ValueError(f"num_workers is 0 or more, got {num_workers!r}")
+    if timeout < 0:
+        raise ValueError(f"timeout is 0 or more seconds, got {timeout!r}")
+    if sampler is not None and shuffle:
+        raise ValueError("sampler and shuffle exclude each other: a sampler decides the order")
+    if batch_sampler is not None:
+        if batch_size != 1 or shuffle or sampler is not None or drop_last:
+            raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+    elif batch_size is None:
+        raise ValueError("batch_size=None (no batching) needs a batch_sampler here")
+
+
+def _refuse_worker_options(
+    num_workers: int, prefetch_factor: int | None, persistent_workers: bool, torch_options: dict[str, Any]
+) -> None:
+    if prefetch_factor is not None and num_workers == 0:
+        raise ValueError(f"prefetch_factor={prefetch_factor!r} needs worker processes: num_workers is 0")
+    if prefetch_factor is not None and prefetch_factor < 1:
+        raise ValueError(f"prefetch_factor is 1 or more, got {prefetch_factor!r}")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers needs worker processes: num_workers is 0")
+    for name in torch_options:
+        if name not in _TORCH_OPTIONS:
+            raise TypeError(f"DataLoader got an unexpected keyword argument {name!r}")

@@ -1,0 +1,142 @@
+"""Which device a rank trains on, and how a batch gets there."""
+
+from __future__ import annotations
+
+import collections.abc
+import copy
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+
+logger = logging.getLogger("determined.pytorch")
+
+_QUIET_LEAVES = (str, bytes, int, float, complex, bool, type(None))
+_TENSOR_KINDS = "fciub"
+
+
+def choose_device(rank_count: int, local_rank: int) -> torch.device:
+    """This rank's accelerator, honouring the variables that hide devices; the CPU where there is none."""
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if accelerator is None:
+        return torch.device("cpu")
+    if accelerator.type == "mps":
+        return torch.device("mps")
+    index = local_rank % torch.accelerator.device_count() if rank_count > 1 else 0
+    torch.accelerator.set_device_index(index)
+    return torch.device(accelerator.type, index)
+
+
+def to_device(data: Any, device: torch.device, warned_types: set[type] | bool | None = None) -> Any:
+    """Move every tensor and array in `data` to `device`, keeping the structure around them.
+
+    Dicts, lists, tuples and named tuples are rebuilt with their type; arrays become tensors; anything with a
+    method `to` is asked to move itself. What cannot be moved is left as it is, with one warning per type: pass
+    one set as `warned_types` to share that over calls. (0.12 passed a bool: whether to warn at all.)
+    """
+    if isinstance(data, torch.Tensor):
+        return _move_tensor(data, device)
+    if isinstance(warned_types, bool):
+        # A set that claims to hold every type silences all warnings.
+        warned_types = set() if warned_types else _Everything()
+    elif warned_types is None:
+        warned_types = set()
+    return _move(data, device, warned_types)
+
+
+class _Everything(set[type]):
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+def _move(data: Any, device: torch.device, warned: set[type]) -> Any:
+    kind = type(data)
+    if kind is torch.Tensor:
+        return _move_tensor(data, device)
+    if kind is list:
+        return [_move(item, device, warned) for item in data]
+    if kind is tuple:
+        return tuple([_move(item, device, warned) for item in data])
+    if kind is dict:
+        return {key: _move(item, device, warned) for key, item in data.items()}
+    return _move_unusual(data, device, warned)
+
+
+def _move_tensor(data: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if data.is_cpu:
+        if device.type == "cpu":
+            return data
+        # Only a pinned source can be copied while the host goes on.
+        return data.to(device, non_blocking=device.type == "cuda" and data.is_pinned())
+    return data.to(device)
+
+
+def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
+    if isinstance(data, torch.Tensor):
+        return _move_tensor(data, device)
+    if isinstance(data, np.ndarray):
+        if data.dtype.kind in _TENSOR_KINDS:
+            return _move_tensor(array_to_tensor(data), device)
+    elif callable(getattr(data, "to", None)):
+        return data.to(device)
+    elif isinstance(data, collections.abc.Mapping):
+        return _move_mapping(data, device, warned)
+    elif isinstance(data, tuple):
+        moved = [_move(item, device, warned) for item in data]
+        return type(data)(*moved) if hasattr(data, "_fields") else tuple(moved)
+    elif isinstance(data, list):
+        return [_move(item, device, warned) for item in data]
+    elif isinstance(data, _QUIET_LEAVES):
+        return data
+    if type(data) not in warned:
+        warned.add(type(data))
+        logger.warning(
+            "data of type %s cannot be moved to a device and stays as it is; give the type a method `to(device)`, "
+            "or convert it to a tensor",
+            _describe(data),
+        )
+    return data
+
+
+def _move_mapping(data: Any, device: torch.device, warned: set[type]) -> Any:
+    moved = {key: _move(item, device, warned) for key, item in data.items()}
+    if not isinstance(data, collections.abc.MutableMapping):
+        return moved
+    # A shallow copy keeps what a constructor would need to be told (a default factory, attributes).
+    same_type = copy.copy(data)
+    same_type.update(moved)
+    return same_type
+
+
+def _describe(data: Any) -> str:
+    return f"{type(data).__name__}[{data.dtype}]" if isinstance(data, np.ndarray) else type(data).__name__
+
+
+def array_to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A tensor of the array's numbers; memory is shared where torch can share it."""
+    if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
+        array = array.astype(np.float64 if array.dtype.kind == "f" else np.complex128)
+    elif not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    return torch.from_numpy(array)
+
+
+def data_length(data: Any) -> int:
+    """The number of records in a batch: the length of the first tensor or array in it."""
+    if isinstance(data, torch.nn.utils.rnn.PackedSequence):
+        return int(data.batch_sizes[0])
+    if isinstance(data, (torch.Tensor, np.ndarray)):
+        return len(data)
+    if isinstance(data, collections.abc.Mapping):
+        data = list(data.values())
+    if isinstance(data, (list, tuple)):
+        if not data:
+            raise ValueError("the number of records of an empty container is not known")
+        return data_length(data[0])
+    raise TypeError(
+        f"the number of records in data of type {type(data).__name__} is not known; "
+        "override PyTorchTrial.get_batch_length(batch) to tell"
+    )

@@ -1,0 +1,107 @@
+"""pytorch.init(): open a run and give a trial its context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from determined import core
+from determined.core.jsonable import to_jsonable
+from determined.info import ClusterInfo, from_env
+from determined.pytorch import process_group, rng
+from determined.pytorch.context import PyTorchTrialContext
+from determined.tensorboard import directory as tensorboard_directory
+
+
+@contextmanager
+def init(
+    *,
+    hparams: dict[str, Any] | None = None,
+    exp_conf: dict[str, Any] | None = None,
+    distributed: core.DistributedContext | None = None,
+    aggregation_frequency: int = 1,
+    enable_tensorboard_logging: bool = True,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    seed: int | None = None,
+    seed_per_rank: bool = False,
+) -> Iterator[PyTorchTrialContext]:
+    """Open a run: `with pytorch.init(hparams=...) as context:`. All training happens inside the block.
+
+    Started by torchrun or our launcher, ranks find each other by themselves. A script run by hand keeps its metrics,
+    TensorBoard files and checkpoints in the user's data directory; `checkpoint_storage` names another place for
+    checkpoints.
+
+    `seed` seeds Python, numpy and torch. Without it nothing is reseeded, and the order of shuffled data follows from
+    torch's generator as it is: after the same `torch.manual_seed` it is the same. `seed_per_rank` lets ranks differ in
+    everything random but that order.
+    """
+    _check_arguments(hparams, exp_conf, seed)
+    described = from_env(os.environ)
+    with process_group.joined(distributed) as ranks:
+        trial_seed = described.trial.trial_seed if described is not None else seed
+        if trial_seed is not None:
+            rng.seed_everything(trial_seed + (ranks.rank if seed_per_rank else 0))
+        else:
+            # Every rank would draw its own: the chief's counts.
+            trial_seed = int(ranks.broadcast(rng.seed_from_torch()))
+        if described is not None:
+            exp_conf = described.trial._config
+            hparams = hparams if hparams is not None else described.trial.hparams
+        with core.init(
+            distributed=ranks,
+            checkpoint_storage=checkpoint_storage,
+            tensorboard_mode=core.TensorboardMode.MANUAL,
+            _hparams=hparams,
+            _exp_conf=exp_conf,
+            _trial_seed=trial_seed,
+        ) as core_context:
+            context = _make_context(
+                core_context, hparams, exp_conf, trial_seed, aggregation_frequency, enable_tensorboard_logging
+            )
+            with tensorboard_directory.in_use(context.get_tensorboard_path()):
+                try:
+                    yield context
+                finally:
+                    if context._summary_writer is not None:
+                        context._summary_writer.close()  # type: ignore[no-untyped-call]
+
+
+def _make_context(
+    core_context: core.Context,
+    hparams: dict[str, Any] | None,
+    exp_conf: dict[str, Any] | None,
+    trial_seed: int,
+    aggregation_frequency: int,
+    enable_tensorboard_logging: bool,
+) -> PyTorchTrialContext:
+    info: ClusterInfo = core_context.info
+    return PyTorchTrialContext(
+        core_context=core_context,
+        distributed=core_context.distributed,
+        hparams=hparams,
+        exp_conf=exp_conf,
+        trial_seed=trial_seed,
+        trial_id=info.trial.trial_id,
+        experiment_id=info.trial.experiment_id,
+        steps_completed=info.trial._steps_completed,
+        tensorboard_path=core_context.train.get_tensorboard_path(),
+        slots_per_trial=core_context.distributed.size,
+        managed=True,
+        info=info,
+        aggregation_frequency=aggregation_frequency,
+        enable_tensorboard_logging=enable_tensorboard_logging,
+        code_dir=Path.cwd(),
+    )
+
+
+def _check_arguments(hparams: Any, exp_conf: Any, seed: Any) -> None:
+    for name, value in (("hparams", hparams), ("exp_conf", exp_conf)):
+        if value is not None and not isinstance(value, dict):
+            raise TypeError(f"init: {name} is a dict or None, got {type(value).__name__}: {value!r:.80}")
+        # Found out here rather than at the first checkpoint, which stores them.
+        to_jsonable(value, name)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise TypeError(f"init: seed is a whole number of 0 or more, got {seed!r}")

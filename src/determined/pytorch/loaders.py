@@ -1,0 +1,97 @@
+"""What the loop reads from: the trial's loaders, made endless, sharded and positioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from determined.errors import InvalidExperimentException
+from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.data import DataLoader
+from determined.pytorch.plan import UNKNOWN_LENGTH
+
+
+def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
+    """What a `build_*_data_loader` method returned, if the loop can use it."""
+    if isinstance(loader, DataLoader):
+        if context.experimental._global_shuffle:
+            loader.order_by_global_generator()
+        else:
+            loader.order_by_seed(context.get_trial_seed())
+        return loader
+    if not context.experimental._any_loader:
+        raise RuntimeError(
+            f"{method}() must return a determined.pytorch.DataLoader, got {type(loader).__name__}; to use it as it is, "
+            "call context.experimental.disable_dataset_reproducibility_checks() in __init__"
+        )
+    if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
+        raise TypeError(f"{method}() must return something to iterate over, got {type(loader).__name__}: {loader!r}")
+    return loader
+
+
+class TrainingData:
+    """This rank's batches without end, beginning behind the batches that were trained already."""
+
+    def __init__(self, loader: Any, context: PyTorchTrialContext, batches_trained: int) -> None:
+        self.loader = loader
+        ranks = context.distributed
+        if isinstance(loader, DataLoader):
+            self.loader = loader.get_data_loader(
+                repeat=True, skip=batches_trained, num_replicas=ranks.size, rank=ranks.rank
+            )
+        # One length for all ranks: the chief's.
+        self.epoch_length: int = ranks.broadcast(_length(self.loader))
+        if self.epoch_length == 0:
+            raise InvalidExperimentException(
+                "the loader that build_training_data_loader() returned is empty (its length is 0): "
+                "is the data set empty, or drop_last set with fewer records than a batch?"
+            )
+        if isinstance(loader, DataLoader):
+            self.iterator: Iterator[Any] = iter(self.loader)
+        else:
+            self.iterator = _over_and_over(self.loader)
+
+    def close(self) -> None:
+        """End worker processes now, not when the garbage collector comes by."""
+        shut_down = getattr(self.iterator, "_shutdown_workers", None)
+        if callable(shut_down):
+            shut_down()
+        elif hasattr(self.iterator, "close"):
+            self.iterator.close()
+        self.iterator = iter(())
+
+
+def validation_loader(loader: Any, context: PyTorchTrialContext, *, whole: bool) -> Any:
+    """This rank's share of the validation data; with `whole`, all of it."""
+    if not isinstance(loader, DataLoader):
+        return loader
+    if whole:
+        return loader.get_data_loader()
+    return loader.get_data_loader(num_replicas=context.distributed.size, rank=context.distributed.rank)
+
+
+def _length(loader: Any) -> int:
+    try:
+        return len(loader)
+    except TypeError:
+        return UNKNOWN_LENGTH
+
+
+def _over_and_over(loader: Any) -> Iterator[Any]:
+    passes = 0
+    while True:
+        batches = 0
+        for batch in loader:
+            batches += 1
+            yield batch
+        if batches == 0:
+            raise InvalidExperimentException(
+                "the loader that build_training_data_loader() returned gave no batch"
+                + (
+                    f" in pass {passes + 1}: it can be iterated only once, and training is longer than that; return "
+                    "an object that can be iterated again"
+                    if passes
+                    else ": is the data set empty?"
+                )
+            )
+        passes += 1

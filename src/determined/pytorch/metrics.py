@@ -1,0 +1,150 @@
+"""Metrics between the batch that made them and the report: kept on the device, converted together.
+
+While batches run, a metric is only detached. At a report the values of one name become a *column*: an array with one
+entry per batch (or a plain list, for values that are no numbers). Tensors that are alike are stacked together and
+cross to the host in one transfer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined.errors import CheckFailedError
+from determined.pytorch.reducer import as_numpy
+
+Metrics = dict[str, Any]
+Column = Any  # np.ndarray, or a list where the values are no numbers of one shape
+Columns = dict[str, Column]
+
+
+def keep(metrics: Mapping[str, Any]) -> Metrics:
+    """This batch's metrics without their graph. Scalars stay where they are: fetching them would wait for the device."""
+    kept = {}
+    for name, value in metrics.items():
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                value = value.detach()
+            if value.dim():
+                value = value.cpu()
+        elif isinstance(value, (list, tuple, dict)):
+            value = _without_graph(value)
+        kept[name] = value
+    return kept
+
+
+def _without_graph(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return as_numpy(value)
+    if isinstance(value, dict):
+        return {key: _without_graph(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_graph(item) for item in value]
+    return value
+
+
+def columns_of(batches: Sequence[Metrics], method: str) -> Columns:
+    """One column per metric name; `method` is named when the names change from batch to batch."""
+    if not batches:
+        return {}
+    names = batches[0].keys()
+    for number, batch in enumerate(batches):
+        if batch.keys() != names:
+            raise CheckFailedError(
+                f"{method} must return the same metric names for every batch of a workload: "
+                f"first {sorted(map(str, names))}, then {sorted(map(str, batch))} (batch {number + 1} of the workload)"
+            )
+    columns: Columns = {name: [batch[name] for batch in batches] for name in names}
+    _fetch_tensors(columns)
+    for name, column in columns.items():
+        if isinstance(column, list):
+            columns[name] = _as_array(column)
+    return columns
+
+
+def _fetch_tensors(columns: Columns) -> None:
+    """Replace columns of tensors by arrays, those alike together in one stack and one transfer."""
+    alike: dict[Any, list[str]] = {}
+    for name, column in columns.items():
+        first = column[0]
+        if all(type(value) is torch.Tensor for value in column):
+            alike.setdefault((first.dtype, first.device, first.shape), []).append(name)
+    for names in alike.values():
+        values = [value for name in names for value in columns[name]]
+        shape = values[0].shape
+        if shape and any(value.shape != shape for value in values):
+            continue  # ragged: converted one by one
+        stacked = as_numpy(torch.stack(values))
+        length = len(values) // len(names)
+        for number, name in enumerate(names):
+            columns[name] = stacked[number * length : (number + 1) * length]
+
+
+def _as_array(column: list[Any]) -> Column:
+    """An array if the values are numbers of one shape, else the list with tensors converted."""
+    column = [as_numpy(value) for value in column]
+    if any(value is None or isinstance(value, (str, bytes, dict)) for value in column):
+        return column
+    try:
+        array = np.array(column)
+    except ValueError:  # values of different shapes
+        return column
+    return array if array.dtype.kind in "fiubc" else column
+
+
+def rows_of(columns: Columns) -> list[Metrics]:
+    """The columns as one dict of numpy values per batch, as callbacks get them."""
+    length = len(next(iter(columns.values()), ()))
+    return [
+        {
+            name: column[i, ...] if isinstance(column, np.ndarray) else column[i]
+            for name, column in columns.items()
+        }
+        for i in range(length)
+    ]
+
+
+def combine(columns_of_ranks: Sequence[Columns]) -> Columns:
+    """The mean over ranks, batch by batch. Ranks without any batch are left out."""
+    present = [columns for columns in columns_of_ranks if columns]
+    if len(present) < 2:
+        return present[0] if present else {}
+    first = present[0]
+    for rank, columns in enumerate(present):
+        if columns.keys() != first.keys():
+            raise CheckFailedError(
+                "train_batch() must return the same metric names on every rank: "
+                f"{sorted(map(str, first))} on rank 0, {sorted(map(str, columns))} on rank {rank}"
+            )
+    return {name: _mean_of_ranks([columns[name] for columns in present]) for name in first}
+
+
+def _mean_of_ranks(columns: list[Column]) -> Column:
+    if all(isinstance(column, np.ndarray) for column in columns):
+        if len({column.shape for column in columns}) == 1:
+            return np.mean(np.stack(columns), axis=0)
+        # Shapes differ from rank to rank: what can be averaged is each batch's mean.
+        flat = [column.reshape(len(column), -1).mean(axis=1) for column in columns]
+        return np.mean(np.stack(flat), axis=0)
+    return columns[0]
+
+
+def average(columns: Columns) -> Metrics:
+    """The mean of each column as a float, `None` for what has none; values of `None` are left out."""
+    return {name: _mean(column) for name, column in columns.items()}
+
+
+def _mean(column: Column) -> float | None:
+    if not isinstance(column, np.ndarray):
+        values = [value for value in column if value is not None]
+        if not values:
+            return float("nan")
+        column = _as_array(values)
+        if not isinstance(column, np.ndarray):
+            return None
+    if column.dtype.kind == "c":
+        return None
+    return float(np.mean(column, dtype=np.float64)) if column.size else float("nan")

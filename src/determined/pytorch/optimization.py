@@ -1,0 +1,119 @@
+"""Backward and optimizer steps, with gradients aggregated over batches, averaged, clipped and scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from determined.errors import InternalException, InvalidExperimentException
+from determined.pytorch import parallel
+from determined.pytorch.lr_scheduler import LRScheduler, steps_after
+from determined.pytorch.precision import Precision
+
+ClipGrads = Callable[[list[torch.nn.Parameter]], Any]
+
+
+class Optimization:
+    """What happens between a loss and the next batch.
+
+    `updates` says whether this batch ends an aggregation window, so that optimizers step; the loop sets it, and it is
+    None in a managed run before training.
+    """
+
+    def __init__(self, aggregation_frequency: int, precision: Precision, managed: bool) -> None:
+        self.aggregation_frequency = aggregation_frequency
+        self.precision = precision
+        self.models: list[torch.nn.Module] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.lr_schedulers: list[LRScheduler] = []
+        self.updates: bool | None = None if managed else True
+        self.count_batches_for_optimizer_steps = False
+        self._averages: dict[torch.optim.Optimizer, bool] = {}
+
+    def add_optimizer(self, optimizer: torch.optim.Optimizer, average: bool) -> None:
+        self.optimizers.append(optimizer)
+        self._averages[optimizer] = average
+
+    def begin_batch(self, batch_idx: int) -> None:
+        """Only called when gradients are aggregated over batches: otherwise every batch updates."""
+        self.updates = (batch_idx + 1) % self.aggregation_frequency == 0
+        parallel.set_sync(self.models, self.updates)
+
+    def backward(
+        self,
+        loss: torch.Tensor,
+        gradient: torch.Tensor | None = None,
+        retain_graph: bool = False,
+        create_graph: bool = False,
+    ) -> None:
+        if not isinstance(loss, torch.Tensor):
+            raise TypeError(f"context.backward takes the loss as a tensor, got {type(loss).__name__}: {loss!r}")
+        if self.precision.automatic:
+            loss = self.precision.scale(loss)
+        loss.backward(gradient, retain_graph or create_graph, create_graph)  # type: ignore[no-untyped-call]
+
+    def step(
+        self,
+        optimizer: torch.optim.Optimizer,
+        clip_grads: ClipGrads | None = None,
+        auto_zero_grads: bool = True,
+        scaler: Any = None,
+    ) -> None:
+        average = self._averages.get(optimizer)
+        if average is None:
+            raise InvalidExperimentException(
+                f"context.step_optimizer got an optimizer ({type(optimizer).__name__}) that was not wrapped: pass what "
+                "context.wrap_optimizer returned in __init__"
+            )
+        frequency = self.aggregation_frequency
+        if frequency > 1 and not auto_zero_grads:
+            raise InvalidExperimentException(
+                f"step_optimizer(auto_zero_grads=False) cannot be used with aggregation_frequency={frequency}: "
+                "the gradients of each window must be cleared"
+            )
+        if not self.updates:
+            if self.updates is None:
+                raise InternalException(
+                    "context.step_optimizer was called before training; call it in train_batch"
+                )
+            return
+        if frequency > 1 and average:
+            for parameter in parameters_of(optimizer):
+                if parameter.grad is not None:
+                    parameter.grad.div_(frequency)
+        automatic = self.precision.automatic
+        if clip_grads is not None:
+            if automatic:
+                self.precision.scaler.unscale_(optimizer)
+            clip_grads(parameters_of(optimizer))
+        if automatic:
+            self.precision.step(optimizer)
+        elif scaler is not None:
+            scaler.step(optimizer)
+        else:
+            optimizer.step()
+        if auto_zero_grads:
+            optimizer.zero_grad()
+
+    def automatic_schedulers(self) -> list[LRScheduler]:
+        return [one for one in self.lr_schedulers if one.step_mode is not LRScheduler.StepMode.MANUAL_STEP]
+
+    def step_schedulers(self, batch_idx: int, epoch_length: int) -> None:
+        """On a batch that updates: bring every automatic scheduler up to date."""
+        for scheduler in self.lr_schedulers:
+            times = steps_after(
+                scheduler._step_mode,
+                scheduler._frequency,
+                batch_idx,
+                self.aggregation_frequency,
+                epoch_length,
+                self.count_batches_for_optimizer_steps,
+            )
+            for _ in range(times):
+                scheduler._scheduler.step()
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,0 +1,65 @@
+"""A model on its device and, with several ranks, kept equal on all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+class DistributedModel(DistributedDataParallel):
+    """torch's data-parallel model, with the attributes of the model inside it."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(super().__getattr__("module"), name)
+
+
+def bare(model: torch.nn.Module) -> torch.nn.Module:
+    """The model as the user made it."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+def place(
+    model: torch.nn.Module,
+    device: torch.device,
+    ranks: int,
+    *,
+    compile: bool | dict[str, Any] = False,
+    **ddp_options: Any,
+) -> torch.nn.Module:
+    """Move `model` to its device; with several ranks, all start from the chief's weights and average gradients."""
+    model = model.to(device)
+    if compile:
+        # In place, so that the object, its class and the names in its state dict stay what they are.
+        model.compile(**(compile if isinstance(compile, dict) else {}))
+    if ranks == 1:
+        return model
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        # Nothing to average in a frozen model, and torch refuses to wrap one.
+        for tensor in [*model.parameters(), *model.buffers()]:
+            dist.broadcast(tensor.data, src=0)
+        return model
+    return DistributedModel(model, device_ids=[device] if device.type == "cuda" else None, **ddp_options)
+
+
+def compress_gradients(models: list[torch.nn.Module], parameters: set[int]) -> None:
+    """Exchange gradients of the models that own any of `parameters` (by id) in float16."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    for model in models:
+        if isinstance(model, DistributedDataParallel) and any(id(p) in parameters for p in model.parameters()):
+            model.register_comm_hook(state=None, hook=fp16_compress_hook)
+
+
+def set_sync(models: list[torch.nn.Module], sync: bool) -> None:
+    """Exchange gradients in this batch, or hold them back: DDP looks during forward, so say it before."""
+    for model in models:
+        if isinstance(model, DistributedDataParallel):
+            model.require_backward_grad_sync = sync  # type: ignore[assignment]

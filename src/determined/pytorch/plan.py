@@ -1,0 +1,95 @@
+"""How long to train and when to stop on the way: every question answered in batches."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from determined.pytorch.units import Batch, Epoch, TrainUnit
+
+
+class BoundaryType(enum.Enum):
+    """The kinds of moments at which the loop leaves the batches and does something else."""
+
+    CHECKPOINT = "CHECKPOINT"
+    REPORT = "REPORT"
+    VALIDATE = "VALIDATE"
+    TRAIN = "TRAIN"
+
+
+def batches_of(unit: TrainUnit, epoch_length: int) -> int:
+    """A length in batches."""
+    assert isinstance(unit.value, int)
+    return unit.value * epoch_length if isinstance(unit, Epoch) else unit.value
+
+
+def is_due(unit: TrainUnit | None, batches: int, epoch_length: int) -> bool:
+    if unit is None or batches == 0:
+        return False
+    if isinstance(unit, Epoch):
+        return batches % epoch_length == 0 and unit.should_stop(batches // epoch_length)
+    return unit.should_stop(batches)
+
+
+def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int) -> int:
+    """The first batch count after `batches`, up to `limit`, at which `unit` is due; `limit` if there is none."""
+    if unit is None:
+        return limit
+    step = epoch_length if isinstance(unit, Epoch) else 1
+    if isinstance(unit.value, int):
+        period = max(unit.value, 1) * step
+        return min(limit, (batches // period + 1) * period)
+    for count in range(batches // step + 1, limit // step + 1):
+        if unit.should_stop(count):
+            return count * step
+    return limit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The length of training and the periods on the way, over epochs of `epoch_length` batches."""
+
+    max_length: TrainUnit
+    epoch_length: int
+    validation_period: TrainUnit | None = None
+    checkpoint_period: TrainUnit | None = None
+    reporting_period: TrainUnit = Batch(100)
+
+    @property
+    def last_batch(self) -> int:
+        """How many batches there are in all."""
+        return max(0, batches_of(self.max_length, self.epoch_length))
+
+    def finished(self, batches: int) -> bool:
+        return batches >= self.last_batch
+
+    def next_stop(self, batches: int) -> int:
+        """The next batch count at which anything is due: the loop compares with this one number."""
+        stop = self.last_batch
+        for unit in (self.reporting_period, self.validation_period, self.checkpoint_period):
+            stop = next_due(unit, batches, self.epoch_length, stop)
+        return stop
+
+    def due(self, batches: int) -> Iterator[BoundaryType]:
+        """What is due after `batches`, in the order in which it is done."""
+        if self.finished(batches):
+            yield BoundaryType.TRAIN
+        if is_due(self.validation_period, batches, self.epoch_length):
+            yield BoundaryType.VALIDATE
+        if is_due(self.checkpoint_period, batches, self.epoch_length):
+            yield BoundaryType.CHECKPOINT
+        if is_due(self.reporting_period, batches, self.epoch_length):
+            yield BoundaryType.REPORT
+
+    def next_validation(self, batches: int) -> int:
+        """The batch count of the next validation: the last one is always at the end."""
+        return next_due(self.validation_period, batches, self.epoch_length, self.last_batch)
+
+    def progress(self, batches: int) -> float:
+        return min(1.0, batches / self.last_batch) if self.last_batch else 1.0
+
+
+UNKNOWN_LENGTH = sys.maxsize
+"""The epoch length of a loader that does not know how long it is: one endless epoch."""

@@ -1,0 +1,46 @@
+"""Which validations deserve a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from determined.pytorch.metrics import Metrics
+from determined.pytorch.state import TrialState
+
+
+@dataclass(frozen=True)
+class CheckpointPolicy:
+    """`all`, `none`, or `best`: those whose metric is strictly better than every one before."""
+
+    name: str
+    metric: str | None = None
+    smaller_is_better: bool = True
+
+    def wants(self, metrics: Metrics, best_of_experiment: float | None, state: TrialState) -> bool:
+        """Decide on the chief, after a validation; the best value so far is remembered in the trial's state."""
+        value = self._value(metrics) if self.metric is not None else None
+        earlier = [best for best in (best_of_experiment, state.best_validation) if best is not None]
+        better = value is not None and all(self._is_better(value, best) for best in earlier)
+        if better:
+            state.best_validation = value
+        if state.batches_trained == 0:
+            return False  # nothing was trained yet that could be lost
+        return self.name == "all" or (self.name == "best" and better)
+
+    def _is_better(self, value: float, best: float) -> bool:
+        return value < best if self.smaller_is_better else value > best
+
+    def _value(self, metrics: Metrics) -> float | None:
+        value: Any = metrics.get(self.metric)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            if self.name != "best":
+                return None
+            raise RuntimeError(
+                f"checkpoint_policy='best' needs the searcher metric {self.metric!r} as a number among the validation "
+                f"metrics, and got {value!r}; there are: {', '.join(map(str, metrics)) or 'none'}"
+            ) from None
+        return None if math.isnan(number) else number

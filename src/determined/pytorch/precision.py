@@ -1,0 +1,153 @@
+"""Mixed precision: autocast around a model's forward, and who scales the loss."""
+
+from __future__ import annotations
+
+import collections.abc
+import copy
+import dataclasses
+import logging
+from typing import Any
+
+import torch
+
+from determined.errors import InvalidExperimentException, InvalidModelException
+
+logger = logging.getLogger("determined.pytorch")
+
+
+class Precision:
+    """Which scaler is in use, and whether we drive it (`automatic`) or the program does."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.scaler: Any = None
+        self.automatic = False
+        self.apex_configured = False
+        self.dtype: torch.dtype | None = None
+        self._scale_bounds: tuple[float | None, float | None] = (None, None)
+        self._stepped = False
+
+    def wrap_scaler(self, scaler: Any, models_wrapped: bool) -> Any:
+        if self.scaler is not None:
+            raise InvalidExperimentException("wrap_scaler: a scaler is wrapped already (use_amp() wraps one too)")
+        if models_wrapped:
+            raise InvalidExperimentException("wrap_scaler must be called before wrap_model")
+        if self.apex_configured:
+            raise InvalidExperimentException("wrap_scaler cannot be used together with configure_apex_amp")
+        self.scaler = scaler
+        return scaler
+
+    def use_amp(self, models_wrapped: bool, dtype: torch.dtype | None = None) -> None:
+        """Autocast every model wrapped from now on, and scale, unscale, step and update without the program."""
+        self.wrap_scaler(self._make_scaler(dtype), models_wrapped)
+        self.automatic = True
+
+    def use_apex_levels(
+        self, opt_level: str, loss_scale: Any, min_scale: float | None, max_scale: float | None
+    ) -> bool:
+        """Carry out an apex optimization level with torch's own means; False for O0, which is full precision."""
+        if opt_level not in ("O0", "O1", "O2", "O3"):
+            raise InvalidExperimentException(
+                f"configure_apex_amp: opt_level is O0, O1, O2 or O3, got {opt_level!r}"
+            )
+        self.apex_configured = True
+        if opt_level == "O0":
+            logger.info("configure_apex_amp: opt_level O0 is full precision, nothing is changed")
+            return False
+        self.scaler = self._make_scaler(None, fixed_scale=_fixed_scale(loss_scale))
+        self.automatic = True
+        self._scale_bounds = (min_scale, max_scale)
+        logger.warning(
+            "configure_apex_amp: apex is not maintained; opt_level %s is carried out by torch.amp with autocast to %s %s",
+            opt_level,
+            self.dtype,
+            "and a gradient scaler" if self.scaler.is_enabled() else "(which needs no gradient scaler)",
+        )
+        return True
+
+    def _make_scaler(self, dtype: torch.dtype | None, fixed_scale: float | None = None) -> Any:
+        kind = self._device.type
+        self.dtype = dtype or (torch.float16 if kind == "cuda" else torch.bfloat16)
+        enabled = self.dtype is torch.float16
+        if fixed_scale is not None:
+            # A growth interval that is never reached keeps the scale where it was put.
+            return torch.amp.GradScaler(
+                kind, init_scale=fixed_scale, growth_interval=2**31 - 1, backoff_factor=1.0 - 1e-9, enabled=enabled
+            )
+        return torch.amp.GradScaler(kind, enabled=enabled)
+
+    def autocast(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Let `model` run its forward under autocast; it stays the same object and an instance of its own class."""
+        assert self.dtype is not None
+        return autocast_forward(model, self._device.type, self.dtype)
+
+    def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        return self.scaler.scale(loss) if self.automatic else loss  # type: ignore[no-any-return]
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        self.scaler.step(optimizer)
+        self._stepped = True
+
+    def after_batch(self) -> None:
+        """Update the scale, in a batch in which an optimizer was stepped (torch refuses it in others)."""
+        if not self._stepped:
+            return
+        self._stepped = False
+        self.scaler.update()
+        low, high = self._scale_bounds
+        if self.scaler.is_enabled() and (low is not None or high is not None):
+            self.scaler._scale.clamp_(min=low, max=high)  # on the device: nothing waits for it
+
+
+def _fixed_scale(loss_scale: Any) -> float | None:
+    if loss_scale is None or loss_scale == "dynamic":
+        return None
+    return float(loss_scale)
+
+
+def autocast_forward(model: torch.nn.Module, device_type: str, dtype: torch.dtype) -> torch.nn.Module:
+    """Give `model` a class that derives from its own and runs forward under autocast, with float32 results."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InvalidModelException(
+            f"a ScriptModule ({model.original_name}) cannot be autocast; wrap the model it was scripted from"
+        )
+    own = type(model)
+
+    def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with torch.autocast(device_type, dtype=dtype):
+            result = own.forward(self, *args, **kwargs)
+        return to_float32(result)
+
+    # A class instead of a patched instance: a deep copy (say, for an average of the weights) runs its own forward.
+    model.__class__ = type(f"Autocast{own.__name__}", (own,), {"forward": forward, "__module__": own.__module__})
+    return model
+
+
+_warned: set[type] = set()
+
+
+def to_float32(data: Any) -> Any:
+    """Half-precision tensors in a model's result as float32, in whatever the result holds them."""
+    if isinstance(data, torch.Tensor):
+        return data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
+    if isinstance(data, collections.abc.MutableMapping):
+        changed = copy.copy(data)
+        changed.update({key: to_float32(item) for key, item in data.items()})
+        return changed
+    if isinstance(data, tuple):
+        items = [to_float32(item) for item in data]
+        return type(data)(*items) if hasattr(data, "_fields") else tuple(items)
+    if isinstance(data, list):
+        return [to_float32(item) for item in data]
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        changed = copy.copy(data)
+        for field in dataclasses.fields(data):
+            object.__setattr__(changed, field.name, to_float32(getattr(data, field.name)))
+        return changed
+    if not isinstance(data, (str, int, float, bool, type(None))) and type(data) not in _warned:
+        _warned.add(type(data))
+        logger.warning(
+            "mixed precision: a model returned data of type %s, whose half-precision tensors (if any) stay as they are",
+            type(data).__name__,
+        )
+    return data

@@ -1,0 +1,77 @@
+"""Join the other ranks: find out who we are, and make sure that torch's process group exists."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from determined.core import DistributedContext, DummyDistributedContext
+
+logger = logging.getLogger("determined.pytorch")
+
+_LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@contextmanager
+def joined(distributed: DistributedContext | None) -> Iterator[DistributedContext]:
+    """The ranks of this job: those given, else those of an initialised process group, else the launcher's."""
+    if os.environ.get("USE_HOROVOD"):
+        logger.warning("horovod is not maintained: torch's own distributed training is used instead")
+    ranks = distributed or _ranks_of_this_process()
+    if ranks.size == 1 or dist.is_initialized():
+        yield ranks
+        return
+    missing = [name for name in _LAUNCHER_VARIABLES if name not in os.environ]
+    if missing:
+        raise RuntimeError(
+            f"this is rank {ranks.rank} of {ranks.size}, and torch.distributed is not initialised: start the program with "
+            "torchrun or python -m determined.launch.torch_distributed, or call "
+            f"torch.distributed.init_process_group first (missing in the environment: {', '.join(missing)})"
+        )
+    with _gloo_on_loopback(ranks):
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=_timeout())
+        try:
+            yield ranks
+        finally:
+            dist.destroy_process_group()
+
+
+def _ranks_of_this_process() -> DistributedContext:
+    if all(name in os.environ for name in _LAUNCHER_VARIABLES[:3]):
+        if int(os.environ["WORLD_SIZE"]) == 1:
+            return DummyDistributedContext()
+        if "LOCAL_WORLD_SIZE" in os.environ and "GROUP_RANK" in os.environ:
+            return DistributedContext.from_torch_distributed(chief_ip=os.environ.get("MASTER_ADDR"))
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        # Processes that a program started itself, on this machine.
+        rank, size = dist.get_rank(), dist.get_world_size()
+        return DistributedContext(
+            rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1
+        )
+    return DummyDistributedContext()
+
+
+@contextmanager
+def _gloo_on_loopback(ranks: DistributedContext) -> Iterator[None]:
+    """On one machine nothing listens where others could connect; a choice of the user's stays."""
+    name = "GLOO_SOCKET_IFNAME"
+    if ranks.local_size != ranks.size or name in os.environ:
+        yield
+        return
+    os.environ[name] = "lo0" if sys.platform == "darwin" else "lo"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+
+
+def _timeout() -> timedelta | None:
+    seconds = os.environ.get("DET_COLLECTIVE_TIMEOUT")
+    return timedelta(seconds=float(seconds)) if seconds else None

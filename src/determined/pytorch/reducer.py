@@ -1,0 +1,213 @@
+"""Reducers: how many values of a metric become one, over batches and over ranks."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined.errors import InvalidExperimentException
+
+
+class Reducer(enum.Enum):
+    """The ways to reduce validation metrics that need no code of the user's."""
+
+    AVG = 1
+    SUM = 2
+    MAX = 3
+    MIN = 4
+
+
+class MetricReducer(metaclass=ABCMeta):
+    """A metric over a whole window (a training workload, a validation) that is more than an average.
+
+    Give it values in any way you like, say by a method `update` called from `evaluate_batch`, and register it
+    with `context.wrap_reducer`.
+    """
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Begin a new window: called before every training workload and every validation."""
+
+    @abstractmethod
+    def per_slot_reduce(self) -> Any:
+        """Reduce what this rank has seen; called on every rank, also when there is only one."""
+
+    @abstractmethod
+    def cross_slot_reduce(self, per_slot_metrics: Sequence[Any]) -> Any:
+        """Reduce what all ranks returned from `per_slot_reduce`, in rank order.
+
+        Return a number for a reducer registered with a name, a dict of names and numbers for one without.
+        """
+
+
+class SimpleReducer(MetricReducer):
+    """A plain function over all values of all ranks, in the order in which one rank would have seen them."""
+
+    def __init__(self, function: Callable[[list[Any]], Any]) -> None:
+        self.function = function
+        self.values: list[Any] = []
+
+    def update(self, value: Any) -> None:
+        self.values.append(value)
+
+    def reset(self) -> None:
+        self.values = []
+
+    def per_slot_reduce(self) -> Any:
+        return self.values
+
+    def cross_slot_reduce(self, per_slot_metrics: Sequence[Any]) -> Any:
+        # Batches were dealt out round-robin, so interleaving the ranks' values restores their order.
+        missing = object()
+        rounds = itertools.zip_longest(*per_slot_metrics, fillvalue=missing)
+        return self.function([value for one in rounds for value in one if value is not missing])
+
+
+@dataclass(frozen=True)
+class _Registered:
+    reducer: MetricReducer
+    name: str | None
+    for_training: bool
+    for_validation: bool
+
+    def attempt(self, phase: str, function: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return function(*args)
+        except Exception as error:
+            named = f" (name={self.name!r})" if self.name is not None else ""
+            raise ValueError(
+                f"{type(self.reducer).__name__}.{phase}{named} failed: {type(error).__name__}: {error}"
+            ) from error
+
+
+class ReducerContext:
+    """The reducers a trial registered, and the two halves of reducing them."""
+
+    def __init__(self, allgather: Callable[[Any], Sequence[Any]] | None = None) -> None:
+        self._allgather = allgather if allgather is not None else lambda value: [value]
+        self._registered: list[_Registered] = []
+
+    def wrap_reducer(
+        self,
+        reducer: Callable[[list[Any]], Any] | MetricReducer,
+        name: str | None = None,
+        for_training: bool = True,
+        for_validation: bool = True,
+    ) -> MetricReducer:
+        if not isinstance(reducer, MetricReducer):
+            assert callable(reducer), f"wrap_reducer takes a MetricReducer or a function, got {reducer!r}"
+            reducer = SimpleReducer(reducer)
+        assert all(known.reducer is not reducer for known in self._registered), (
+            f"wrap_reducer got the same {type(reducer).__name__} twice"
+        )
+        self._registered.append(_Registered(reducer, name, for_training, for_validation))
+        return reducer
+
+    def reset_reducers(self) -> None:
+        for known in self._registered:
+            known.attempt("reset", known.reducer.reset)
+
+    def selected(self, for_training: bool) -> list[_Registered]:
+        return [
+            known for known in self._registered if (known.for_training if for_training else known.for_validation)
+        ]
+
+    def per_slot(self, for_training: bool) -> list[Any]:
+        """This rank's half: one value per selected reducer."""
+        return [
+            known.attempt("per_slot_reduce", known.reducer.per_slot_reduce)
+            for known in self.selected(for_training)
+        ]
+
+    def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
+        """Reduce the selected reducers over all ranks, in one collective; the same dict on every rank."""
+        selected = self.selected(for_training)
+        if not selected:
+            return {}
+        return self.run_cross_slot_reduction(selected, self._allgather(self.per_slot(for_training)))
+
+    def run_cross_slot_reduction(
+        self, reducables: Sequence[_Registered], gathered: Sequence[Sequence[Any]]
+    ) -> dict[str, Any]:
+        """The ranks' halves, one list per rank, become the metrics."""
+        metrics: dict[str, Any] = {}
+        for known, parts in zip(reducables, zip(*gathered, strict=True), strict=True):
+            value = known.attempt("cross_slot_reduce", known.reducer.cross_slot_reduce, parts)
+            kind = type(known.reducer).__name__
+            if known.name is None:
+                assert isinstance(value, dict), (
+                    f"{kind} was wrapped without a name, so cross_slot_reduce returns a dict of names and values, "
+                    f"got {type(value).__name__}"
+                )
+                metrics.update({name: as_numpy(part) for name, part in value.items()})
+            else:
+                assert not isinstance(value, dict), (
+                    f"{kind} was wrapped with the name {known.name!r}, so cross_slot_reduce returns one value, got a dict"
+                )
+                metrics[known.name] = as_numpy(value)
+        return metrics
+
+
+def as_numpy(value: Any) -> Any:
+    """A tensor's numbers as an array (bfloat16, which numpy lacks, as float32); anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach()
+    return (value.float() if value.dtype is torch.bfloat16 else value).cpu().numpy()
+
+
+def simple_reduce(reducer: Reducer, values: Any, weights: Sequence[float] | None = None) -> Any:
+    """One number out of all of `values`; sums run in float64, the result has the dtype of the values."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "fiubc":
+        raise TypeError(f"metrics of type {values.dtype} cannot be reduced by {reducer}: they are not numbers")
+    if reducer is Reducer.MAX:
+        return np.max(values)
+    if reducer is Reducer.MIN:
+        return np.min(values)
+    wide = np.float64 if values.dtype.kind == "f" else None
+    if reducer is Reducer.SUM:
+        result = np.sum(values, dtype=wide)
+    elif reducer is Reducer.AVG:
+        if weights is None:
+            result = np.mean(values, dtype=wide)
+        else:
+            if len(weights) != len(values):
+                raise RuntimeError(f"{len(values)} values cannot be averaged with {len(weights)} weights")
+            result = np.average(values.astype(np.float64), axis=0, weights=weights)
+    else:
+        raise InvalidExperimentException(f"a reducer is one of determined.pytorch.Reducer, got {reducer!r}")
+    return values.dtype.type(result) if values.dtype.kind == "f" and np.ndim(result) == 0 else result
+
+
+def reducers_by_name(
+    reducer: Reducer | dict[str, Reducer] | Any, names: Sequence[str]
+) -> dict[str, Reducer]:
+    """What `evaluation_reducer` returned, as one reducer per metric name; refused if it does not fit the names."""
+    if isinstance(reducer, dict):
+        missing, extra = sorted(set(names) - set(reducer)), sorted(set(reducer) - set(names))
+        if missing or extra:
+            raise InvalidExperimentException(
+                "evaluation_reducer() returned a dict whose names are not those of the metrics that evaluate_batch() "
+                f"returned: missing {missing}, unknown {extra}"
+            )
+        by_name = dict(reducer)
+    else:
+        by_name = dict.fromkeys(names, reducer)
+    for name, one in by_name.items():
+        if not isinstance(one, Reducer):
+            raise InvalidExperimentException(
+                f"evaluation_reducer() must return a determined.pytorch.Reducer for each metric, got {one!r} for {name!r}"
+            )
+    if not isinstance(reducer, (dict, Reducer)):
+        raise InvalidExperimentException(
+            f"evaluation_reducer() must return a determined.pytorch.Reducer or a dict of them, got {reducer!r}"
+        )
+    return by_name

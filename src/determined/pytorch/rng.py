@@ -1,0 +1,73 @@
+"""The random generators of a rank, as tensors and numbers."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+logger = logging.getLogger("determined.pytorch")
+
+
+def seed_everything(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def seed_from_torch() -> int:
+    """A seed that torch's global generator decides, leaving that generator where it is."""
+    generator = torch.Generator()
+    generator.set_state(torch.get_rng_state())
+    return int(torch.randint(2**31, (), generator=generator))
+
+
+def get_state(device: torch.device) -> dict[str, Any]:
+    version, words, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    state: dict[str, Any] = {
+        "cpu_rng_state": torch.get_rng_state(),
+        "np_rng_state": {
+            "bit_generator": str(name),
+            "keys": torch.from_numpy(np.asarray(keys).astype(np.int64)),
+            "position": int(position),
+            "has_gauss": int(has_gauss),
+            "cached_gaussian": float(cached),
+        },
+        "random_rng_state": {
+            "version": version,
+            "words": torch.tensor(words, dtype=torch.int64),
+            "gauss": gauss,
+        },
+    }
+    if device.type == "cuda":
+        state["gpu_rng_state"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_state(state: dict[str, Any], device: torch.device) -> None:
+    """Put the generators back; states of old releases (tuples) are understood, too."""
+    torch.set_rng_state(state["cpu_rng_state"])
+    stored = state["np_rng_state"]
+    if isinstance(stored, dict):
+        keys = stored["keys"].numpy().astype(np.uint32)
+        stored = (
+            stored["bit_generator"],
+            keys,
+            stored["position"],
+            stored["has_gauss"],
+            stored["cached_gaussian"],
+        )
+    np.random.set_state(stored)
+    stored = state["random_rng_state"]
+    if isinstance(stored, dict):
+        stored = (stored["version"], tuple(stored["words"].tolist()), stored["gauss"])
+    random.setstate(stored)
+    if "gpu_rng_state" in state:
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(state["gpu_rng_state"], device)
+        else:
+            logger.warning("the checkpoint holds the state of a GPU's random generator, and there is no GPU here")

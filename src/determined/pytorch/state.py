@@ -1,0 +1,26 @@
+"""What the loop must remember across a restart."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass
+class TrialState:
+    """Everything the loop must remember across a restart, and nothing else."""
+
+    trial_id: int = 0
+    last_ckpt: int = 0
+    step_id: int = 0
+    last_val: int = 0
+    batches_trained: int = 0
+    epochs_trained: int = 0
+    best_validation: float | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> TrialState:
+        return cls(**{field.name: stored[field.name] for field in fields(cls) if field.name in stored})

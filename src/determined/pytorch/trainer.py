@@ -1,0 +1,177 @@
+"""Trainer: how long to train, how often to report, validate and checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Container
+from typing import Any
+
+from determined.core.jsonable import to_jsonable
+from determined.info import from_env
+from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.controller import PyTorchTrialController
+from determined.pytorch.policy import CheckpointPolicy
+from determined.pytorch.trial import PyTorchTrial
+from determined.pytorch.units import Batch, Epoch, TrainUnit
+
+logger = logging.getLogger("determined.pytorch")
+
+_POLICIES = ("best", "all", "none")
+
+
+class Trainer:
+    """Trains a trial: `pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(10))`."""
+
+    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
+        if not isinstance(trial, PyTorchTrial):
+            raise TypeError(f"Trainer takes a PyTorchTrial as trial, got {type(trial).__name__}: {trial!r:.80}")
+        if not isinstance(context, PyTorchTrialContext):
+            raise TypeError(f"Trainer takes the context that pytorch.init() gives, got {type(context).__name__}")
+        self._trial = trial
+        self._context = context
+
+    def configure_profiler(
+        self,
+        sync_timings: bool = True,
+        enabled: bool = False,
+        begin_on_batch: int = 0,
+        end_after_batch: int | None = None,
+    ) -> None:
+        """Does nothing since 0.30: use `fit(profiling_enabled=True)`."""
+        logger.error("configure_profiler does nothing: use fit(profiling_enabled=True)")
+
+    def fit(
+        self,
+        checkpoint_period: TrainUnit | None = None,
+        validation_period: TrainUnit | None = None,
+        max_length: TrainUnit | None = None,
+        reporting_period: TrainUnit = Batch(100),
+        checkpoint_policy: str = "best",
+        latest_checkpoint: str | os.PathLike[str] | None = None,
+        step_zero_validation: bool = False,
+        test_mode: bool = False,
+        profiling_enabled: bool = False,
+        *,
+        searcher_metric: str | None = None,
+        smaller_is_better: bool = True,
+    ) -> None:
+        """Train up to `max_length` and return; a stop request makes it return earlier, with a checkpoint saved.
+
+        Args:
+            checkpoint_period: how often to checkpoint, beside what the policy asks for and one at the end.
+            validation_period: how often to validate, beside once at the end.
+            max_length: `Batch(n)` or `Epoch(n)`, counted from the very first batch of the trial.
+            reporting_period: how often metrics are averaged and reported, and requests to stop are noticed.
+            checkpoint_policy: which validations are followed by a checkpoint: `"best"`, `"all"` or `"none"`.
+            latest_checkpoint: the id of a checkpoint, or a path, to go on from.
+            step_zero_validation: validate once before training.
+            test_mode: train one batch, validate one batch, checkpoint.
+            profiling_enabled: sample the use of CPU, memory, disk, network and GPUs.
+            searcher_metric: the validation metric that `"best"` compares; the experiment's own if there is one.
+            smaller_is_better: whether a smaller value of it is better.
+        """
+        described = from_env(os.environ)
+        config = described.trial._config if described is not None else {}
+        if test_mode:
+            if described is not None:
+                raise ValueError("fit: test_mode=True is for scripts run by hand")
+            max_length = Batch(1)
+        if described is not None and described.latest_checkpoint and latest_checkpoint is None:
+            logger.warning(
+                "fit: this trial has the checkpoint %s, and latest_checkpoint is None: training starts anew; pass "
+                "latest_checkpoint=det.get_cluster_info().latest_checkpoint to go on",
+                described.latest_checkpoint,
+            )
+        self._context._core_context().begin_attempt()
+        PyTorchTrialController(
+            self._trial,
+            self._context,
+            self._context._core_context(),
+            max_length=_checked_length(max_length, config, self._context),
+            checkpoint_period=_checked_period("checkpoint_period", checkpoint_period),
+            validation_period=_checked_period("validation_period", validation_period),
+            reporting_period=_checked_reporting_period(reporting_period),
+            checkpoint_policy=_checked_policy(checkpoint_policy, searcher_metric, smaller_is_better, config),
+            latest_checkpoint=latest_checkpoint,
+            step_zero_validation=step_zero_validation,
+            test_mode=test_mode,
+            profiling_enabled=profiling_enabled,
+            load_data=_load_data(self._trial, self._context),
+            code_dir=self._context._code_dir,
+        ).run()
+
+
+def _checked_length(
+    max_length: Any, config: dict[str, Any], context: PyTorchTrialContext
+) -> TrainUnit:
+    if max_length is None:
+        max_length = _configured_length(config, context)
+    if max_length is None:
+        raise ValueError("fit: max_length is required: say how long to train, for example max_length=pytorch.Epoch(10)")
+    if not isinstance(max_length, (Batch, Epoch)) or type(max_length.value) is not int:
+        raise TypeError(f"fit: max_length is a Batch or an Epoch of a whole number, got {max_length!r}")
+    return max_length
+
+
+def _configured_length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit | None:
+    length = (config.get("searcher") or {}).get("max_length")
+    if length is None:
+        return None
+    warnings.warn(
+        "searcher.max_length in the configuration is deprecated: pass max_length to fit()", FutureWarning, stacklevel=4
+    )
+    if isinstance(length, int):
+        return Batch(length)
+    size = context.get_global_batch_size() if "records" in length else None
+    return TrainUnit._from_values(**length, global_batch_size=size)
+
+
+def _checked_period(name: str, period: Any) -> TrainUnit | None:
+    if period is None:
+        return None
+    value = getattr(period, "value", None)
+    whole = isinstance(value, int) or (isinstance(value, Container) and not isinstance(value, (str, bytes)))
+    if not isinstance(period, (Batch, Epoch)) or not whole:
+        raise TypeError(
+            f"fit: {name} is None, or a Batch or an Epoch of a whole number or a container of them, got {period!r}"
+        )
+    return period
+
+
+def _checked_reporting_period(period: Any) -> TrainUnit:
+    if period is None:
+        raise TypeError("fit: reporting_period is a Batch or an Epoch, got None")
+    checked = _checked_period("reporting_period", period)
+    assert checked is not None
+    return checked
+
+
+def _checked_policy(
+    name: Any, metric: str | None, smaller_is_better: bool, config: dict[str, Any]
+) -> CheckpointPolicy:
+    if name not in _POLICIES:
+        raise ValueError(f"fit: checkpoint_policy is one of {', '.join(_POLICIES)}, got {name!r}")
+    searcher = config.get("searcher") or {}
+    if metric is None and searcher.get("metric"):
+        metric, smaller_is_better = searcher["metric"], searcher.get("smaller_is_better", True)
+    if name == "best" and metric is None:
+        logger.warning(
+            "fit: checkpoint_policy='best' needs to know by which metric: pass searcher_metric='...'; until then every "
+            "validation is followed by a checkpoint"
+        )
+        name = "all"
+    return CheckpointPolicy(name, metric, smaller_is_better)
+
+
+def _load_data(trial: PyTorchTrial, context: PyTorchTrialContext) -> dict[str, Any]:
+    """What `load_trial_from_checkpoint_path` needs to make the trial again."""
+    kind = type(trial)
+    return {
+        "trial_type": "PyTorchTrial",
+        "experiment_config": to_jsonable(context._exp_conf, "exp_conf"),
+        "hparams": to_jsonable(context._hparams, "hparams"),
+        "trial_cls_spec": f"{kind.__module__}:{kind.__qualname__}",
+        "is_trainer": True,
+    }

@@ -1,0 +1,86 @@
+"""Batch and Epoch: the units in which lengths and periods are said."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container
+from typing import Any
+
+
+class TrainUnit:
+    """How long, or how often: a number of batches or epochs, or a container of the moments themselves.
+
+    An int is a period (`Batch(100)`: every 100 batches); a container is a schedule (`Batch([1, 5, 10])`: after
+    batches 1, 5 and 10). Anything with `__contains__` will do as a container.
+    """
+
+    def __init__(self, value: int | Container[int]) -> None:
+        self.value = value
+
+    def should_stop(self, step_num: int) -> bool:
+        """Is something due after `step_num` of this unit?"""
+        if isinstance(self.value, int):
+            return self.value < 1 or (step_num != 0 and step_num % self.value == 0)
+        assert isinstance(self.value, Container), (
+            f"{self!r} holds neither an int nor a container (a type with __contains__)"
+        )
+        return step_num in self.value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and bool(self.value == other.value)  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self.value)))
+
+    @staticmethod
+    def _from_searcher_unit(length: int, unit: Any, global_batch_size: int | None = None) -> TrainUnit:
+        """The length a searcher gives: in batches, epochs, or records (which need the global batch size)."""
+        name = getattr(unit, "value", unit)
+        name = name.lower() if isinstance(name, str) else None
+        if name == "epochs":
+            return Epoch(length)
+        if name == "batches":
+            return Batch(length)
+        if name == "records":
+            if not global_batch_size:
+                raise ValueError("a length in records needs the hyperparameter global_batch_size")
+            return Batch(max(length // global_batch_size, 1))
+        raise ValueError(f"a searcher's unit is batches, epochs or records, got {unit!r}")
+
+    @staticmethod
+    def _from_values(
+        batches: int | None = None,
+        records: int | None = None,
+        epochs: int | None = None,
+        global_batch_size: int | None = None,
+    ) -> TrainUnit:
+        """The period a configuration gives: exactly one of the three; less than 1 means never."""
+        given = [value for value in (batches, records, epochs) if value is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of batches, records and epochs, got "
+                f"batches={batches!r}, records={records!r}, epochs={epochs!r}"
+            )
+        value = given[0] if given[0] >= 1 else sys.maxsize
+        if epochs is not None:
+            return Epoch(value)
+        if records is not None and value != sys.maxsize:
+            assert global_batch_size, "a period in records needs the hyperparameter global_batch_size"
+            value = max(value // global_batch_size, 1)
+        return Batch(value)
+
+    def _to_searcher_unit(self) -> Any:
+        from determined.core.searcher import Unit
+
+        return Unit.BATCHES if isinstance(self, Batch) else Unit.EPOCHS
+
+
+class Batch(TrainUnit):
+    """Batches of one rank, counted from the first batch of the trial."""
+
+
+class Epoch(TrainUnit):
+    """Epochs: passes of the chief's training loader, counted by its length."""

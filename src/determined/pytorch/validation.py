@@ -1,0 +1,198 @@
+"""One validation: every batch evaluated, metrics reduced over batches and ranks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined.pytorch.binding import bind, overridden
+from determined.pytorch.callbacks import Callbacks
+from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.device import to_device
+from determined.pytorch.metrics import Columns, Metrics, columns_of, keep, rows_of
+from determined.pytorch.reducer import Reducer, as_numpy, reducers_by_name, simple_reduce
+from determined.pytorch.trial import PyTorchTrial
+
+logger = logging.getLogger("determined.pytorch")
+
+
+@dataclass
+class RankResult:
+    """What one rank brings to the reduction: its metrics reduced over its own batches, and how much they weigh."""
+
+    metrics: Metrics = field(default_factory=dict)
+    reducers: dict[str, Reducer] = field(default_factory=dict)
+    weight: float = 0
+    batches: int = 0
+    records: int = 0
+    parts: list[Any] = field(default_factory=list)
+
+
+class Validation:
+    """Validates a trial by its `evaluate_batch` on all ranks, or its `evaluate_full_dataset` on the chief."""
+
+    def __init__(
+        self,
+        trial: PyTorchTrial,
+        context: PyTorchTrialContext,
+        callbacks: Callbacks,
+        loader: Any,
+        evaluate: Callable[..., Any],
+        *,
+        whole: bool,
+        test_mode: bool,
+    ) -> None:
+        self.trial = trial
+        self.context = context
+        self.callbacks = callbacks
+        self.loader = loader
+        self.evaluate = evaluate
+        self.whole = whole
+        self.test_mode = test_mode
+        own_length = overridden(trial, "get_batch_length", PyTorchTrial)
+        self._count_always = own_length or context.experimental._weight_by_records
+
+    @torch.no_grad()
+    def run(self) -> Metrics:
+        """The validation metrics, the same on every rank."""
+        started = time.perf_counter()
+        self.context.reset_reducers()
+        for model in self.context.models:
+            model.eval()
+        self.callbacks.call("on_validation_step_start")
+        self.callbacks.call("on_validation_start")
+
+        mine = self._whole_data_set() if self.whole else self._batches()
+        mine.parts = self.context._reducers.per_slot(for_training=False)
+        ranks: list[RankResult] = self.context.distributed.allgather(mine)
+
+        metrics = dict(ranks[0].metrics) if self.whole else self._reduce_over_ranks(ranks)
+        selected = self.context._reducers.selected(for_training=False)
+        if selected:
+            metrics.update(self.context.run_cross_slot_reduction(selected, [rank.parts for rank in ranks]))
+
+        self.callbacks.call("on_validation_step_end", metrics)
+        self.callbacks.call("on_validation_end", metrics)
+        if not self.whole:
+            seconds = time.perf_counter() - started
+            batches = sum(rank.batches for rank in ranks)
+            records = sum(rank.records for rank in ranks)
+            logger.info("validated %d records in %d batches in %.2f s", records, batches, seconds)
+        return metrics
+
+    def _whole_data_set(self) -> RankResult:
+        if self.context.distributed.rank != 0:
+            return RankResult()
+        metrics = self.evaluate(self.loader)
+        _check_is_dict(metrics, "evaluate_full_dataset")
+        return RankResult({name: as_numpy(value) for name, value in metrics.items()}, weight=1)
+
+    def _batches(self) -> RankResult:
+        self.callbacks.call("on_validation_epoch_start")
+        kept, lengths = self._evaluate_all()
+        columns = _columns(kept)
+        if self.callbacks.overrides("on_validation_epoch_end"):
+            self.callbacks.call("on_validation_epoch_end", rows_of(columns))
+        by_name = reducers_by_name(self.trial.evaluation_reducer(), list(columns)) if kept else {}
+        weights = lengths if self.context.experimental._weight_by_records else None
+        return RankResult(
+            metrics={name: self._reduce(name, by_name[name], column, weights) for name, column in columns.items()},
+            reducers=by_name,
+            weight=sum(lengths) if weights is not None else len(kept),
+            batches=len(kept),
+            records=sum(lengths),
+        )
+
+    def _evaluate_all(self) -> tuple[list[Metrics], list[int]]:
+        evaluate, device, warned = self.evaluate, self.context.device, self.context._warned_types
+        move = self.context.experimental._auto_to_device
+        count = self._count_always or logger.isEnabledFor(logging.INFO)
+        kept: list[Metrics] = []
+        lengths: list[int] = []
+        names: Any = None
+        for batch_idx, batch in enumerate(self.loader):
+            if move:
+                batch = to_device(batch, device, warned)
+            if count:
+                lengths.append(self._length(batch))
+            metrics = evaluate(batch, batch_idx)
+            if type(metrics) is not dict:
+                _check_is_dict(metrics, "evaluate_batch")
+            if names is None:
+                names = metrics.keys()
+            elif metrics.keys() != names:
+                raise ValueError(
+                    "evaluate_batch() must return the same metric names for every batch: "
+                    f"first {sorted(map(str, names))}, then {sorted(map(str, metrics))} for batch {batch_idx}"
+                )
+            kept.append(keep(metrics))
+            if self.test_mode:
+                break
+        return kept, lengths
+
+    def _length(self, batch: Any) -> int:
+        if self._count_always:
+            return self.trial.get_batch_length(batch)
+        try:
+            return self.trial.get_batch_length(batch)
+        except (TypeError, ValueError):
+            # Only a log line wanted to know.
+            return 0
+
+    def _reduce(self, name: str, reducer: Reducer, column: Any, weights: Sequence[float] | None) -> Any:
+        if not isinstance(column, np.ndarray):
+            odd = next((value for value in column if not isinstance(value, (int, float, np.ndarray))), column[0])
+            raise TypeError(
+                f"evaluate_batch() returned the metric {name!r} as {type(odd).__name__} ({odd!r:.60}): metrics must be "
+                "numbers or tensors; collect anything else in a callback or a custom reducer"
+            )
+        if self.context.experimental._keep_metric_shapes and column.ndim > 1:
+            return _reduce_along_batches(reducer, column, weights)
+        if weights is not None:
+            column = column.reshape(len(column), -1).mean(axis=1)
+        return simple_reduce(reducer, column, weights if reducer is Reducer.AVG else None)
+
+    def _reduce_over_ranks(self, ranks: Sequence[RankResult]) -> Metrics:
+        present = [rank for rank in ranks if rank.batches]
+        if not present:
+            raise RuntimeError(
+                "validation saw no batch: the loader that build_validation_data_loader() returned is empty"
+            )
+        if len(present) == 1:
+            return dict(present[0].metrics)
+        weights = [rank.weight for rank in present]
+        metrics: Metrics = {}
+        for name, reducer in present[0].reducers.items():
+            values = np.stack([rank.metrics[name] for rank in present])
+            if values.ndim > 1:
+                metrics[name] = _reduce_along_batches(reducer, values, weights)
+            else:
+                metrics[name] = simple_reduce(reducer, values, weights if reducer is Reducer.AVG else None)
+        return metrics
+
+
+def _columns(kept: list[Metrics]) -> Columns:
+    return columns_of(kept, "evaluate_batch()")
+
+
+def _reduce_along_batches(reducer: Reducer, values: Any, weights: Sequence[float] | None) -> Any:
+    if reducer is Reducer.AVG:
+        return np.average(values, axis=0, weights=weights)
+    return {Reducer.SUM: np.sum, Reducer.MAX: np.max, Reducer.MIN: np.min}[reducer](values, axis=0)
+
+
+def _check_is_dict(metrics: Any, method: str) -> None:
+    if not isinstance(metrics, dict):
+        raise TypeError(f"{method}() must return a dict of metrics, got {type(metrics).__name__}: {metrics!r:.80}")
+
+
+def bind_evaluate(trial: PyTorchTrial, method: str) -> Callable[..., Any]:
+    if method == "evaluate_full_dataset":
+        return bind(trial.evaluate_full_dataset, ["data_loader"])
+    return bind(trial.evaluate_batch, ["batch", "batch_idx"], optional="batch_idx")

@@ -1,0 +1,1 @@
+"""TensorBoard files: where they lie and how scalars get into them."""

@@ -1,0 +1,86 @@
+"""MetricWriter, and the rule by which reported metrics become TensorBoard scalars."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Scalar = int | float
+Row = tuple[str, int, float]
+
+
+class MetricWriter(ABC):
+    """Something that takes scalars."""
+
+    @abstractmethod
+    def add_scalar(self, name: str, value: Scalar | np.ndarray[Any, Any], step: int) -> None:
+        """Write one value."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Close the file in hand; the next write opens a new one."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Bring everything written to disk."""
+
+
+class BatchMetricWriter:
+    """Writes the metrics of training and validation steps to a `MetricWriter`."""
+
+    def __init__(self, writer: MetricWriter) -> None:
+        self.writer = writer
+
+    def on_train_step_end(
+        self,
+        steps_completed: int,
+        metrics: Mapping[str, Any],
+        batch_metrics: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._write(training_rows(steps_completed, metrics, batch_metrics))
+
+    def on_validation_step_end(self, steps_completed: int, metrics: Mapping[str, Any]) -> None:
+        self._write(validation_rows(steps_completed, metrics))
+
+    def _write(self, rows: Iterator[Row]) -> None:
+        for tag, step, value in rows:
+            self.writer.add_scalar(tag, value, step)
+        self.writer.flush()
+
+
+def training_rows(
+    steps_completed: int,
+    metrics: Mapping[str, Any],
+    batch_metrics: Sequence[Mapping[str, Any]] | None,
+) -> Iterator[Row]:
+    """Per-batch values at their batch index; what exists only for the whole workload at its end."""
+    batch_metrics = batch_metrics or []
+    first = steps_completed - len(batch_metrics)
+    for position, batch in enumerate(batch_metrics):
+        for name, value in batch.items():
+            if is_scalar(value):
+                yield f"Determined/{name}", first + position, float(value)
+    per_batch = batch_metrics[0].keys() if batch_metrics else ()
+    for name, value in metrics.items():
+        if name not in per_batch and is_scalar(value):
+            yield f"Determined/{name}", steps_completed, float(value)
+
+
+def validation_rows(steps_completed: int, metrics: Mapping[str, Any]) -> Iterator[Row]:
+    for name, value in metrics.items():
+        if is_scalar(value):
+            yield f"Determined/{validation_name(name)}", steps_completed, float(value)
+
+
+def validation_name(name: str) -> str:
+    return name if name.startswith("val") else f"val_{name}"
+
+
+def is_scalar(value: Any) -> bool:
+    """Numbers and 0-d arrays of numbers; arrays of shape (1,), vectors, strings and None are no scalars."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 0 and (np.issubdtype(value.dtype, np.number) or value.dtype == np.bool_)
+    return isinstance(value, (int, float, np.number, np.bool_)) and not isinstance(value, np.complexfloating)

@@ -1,0 +1,33 @@
+"""TorchWriter: a torch SummaryWriter in the run's TensorBoard directory, for programs older than 0.21."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from determined.tensorboard import directory
+from determined.tensorboard.metric_writers.base import MetricWriter
+
+
+class TorchWriter(MetricWriter):
+    """Holds a `torch.utils.tensorboard.SummaryWriter` as `writer`. Newer programs: `context.get_tensorboard_writer()`."""
+
+    def __init__(self) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        warnings.warn(
+            "TorchWriter is deprecated; use context.get_tensorboard_writer()", FutureWarning, stacklevel=2
+        )
+        self.writer: Any = SummaryWriter(log_dir=str(directory.current()))  # type: ignore[no-untyped-call]
+
+    def add_scalar(self, name: str, value: int | float | np.ndarray[Any, Any], step: int) -> None:
+        self.writer.add_scalar(name, value, step)
+
+    def reset(self) -> None:
+        # The next write opens a new file by itself.
+        self.writer.close()
+
+    def flush(self) -> None:
+        self.writer.flush()
