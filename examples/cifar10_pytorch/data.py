@@ -10,10 +10,20 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
+from determined import TrialContext
+
 SIDE = 32
 RECORD = 1 + 3 * SIDE * SIDE  # a label and the red, green and blue planes
 TRAINING = [f"data_batch_{number}.bin" for number in range(1, 6)]
 VALIDATION = ["test_batch.bin"]
+
+
+def settings(context: TrialContext) -> dict[str, Any]:
+    """The `data` part of the experiment configuration; without a configuration the default data are used."""
+    try:
+        return context.get_data_config()
+    except ValueError:
+        return {}
 
 
 def load(config: Mapping[str, Any]) -> tuple[TensorDataset, TensorDataset]:

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset
 
+from determined import TrialContext
+
 Target = dict[str, Tensor]
+
+
+def settings(context: TrialContext) -> dict[str, Any]:
+    """The `data` part of the experiment configuration; without a configuration the default data are used."""
+    try:
+        return context.get_data_config()
+    except ValueError:
+        return {}
 
 
 def load(config: Mapping[str, Any]) -> Detections:

@@ -17,7 +17,7 @@ from determined import pytorch
 class ObjectDetectionTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
-        dataset = data.load(context.get_data_config())
+        dataset = data.load(data.settings(context))
         self.train_set, self.validation_set = data.split(dataset)
         self.model = context.wrap_model(build_model(context.get_hparam("backbone"), dataset.num_classes))
         self.optimizer = context.wrap_optimizer(

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
+from determined import TrialContext
+
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"  # where Debian's dataset-fashion-mnist puts its files
 TRAINING, VALIDATION = "train", "t10k"
 
@@ -28,6 +30,14 @@ class Images(TensorDataset):
         """Channels, height and width of one image."""
         channels, height, width = self.tensors[0].shape[1:]
         return channels, height, width
+
+
+def settings(context: TrialContext) -> dict[str, Any]:
+    """The `data` part of the experiment configuration; without a configuration the default data are used."""
+    try:
+        return context.get_data_config()
+    except ValueError:
+        return {}
 
 
 def load(config: Mapping[str, Any], *, mean: float = 0.1307, std: float = 0.3081) -> tuple[Images, Images]:

@@ -15,15 +15,15 @@ class GANTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
         # The generator ends in a tanh, so the real images are scaled to -1..1 as well.
-        self.train_set, self.validation_set = data.load(context.get_data_config(), mean=0.5, std=0.5)
+        self.train_set, self.validation_set = data.load(data.settings(context), mean=0.5, std=0.5)
         self.generator = context.wrap_model(Generator(self.train_set.shape))
         self.discriminator = context.wrap_model(Discriminator(self.train_set.shape))
-        settings = {
+        adam = {
             "lr": context.get_hparam("lr"),
             "betas": (context.get_hparam("b1"), context.get_hparam("b2")),
         }
-        self.opt_g = context.wrap_optimizer(torch.optim.Adam(self.generator.parameters(), **settings))
-        self.opt_d = context.wrap_optimizer(torch.optim.Adam(self.discriminator.parameters(), **settings))
+        self.opt_g = context.wrap_optimizer(torch.optim.Adam(self.generator.parameters(), **adam))
+        self.opt_d = context.wrap_optimizer(torch.optim.Adam(self.discriminator.parameters(), **adam))
         context.wrap_lr_scheduler(
             LambdaLR(self.opt_g, lr_lambda=lambda epoch: 0.95**epoch),
             pytorch.LRScheduler.StepMode.STEP_EVERY_EPOCH,
@@ -71,6 +71,6 @@ class GANTrial(pytorch.PyTorchTrial):
 
     def log_images(self, images: torch.Tensor, step: int) -> None:
         """Show what the generator draws on TensorBoard, where the configuration asks for it."""
-        if self.context.get_data_config().get("log_images") and self.context.distributed.rank == 0:
+        if data.settings(self.context).get("log_images") and self.context.distributed.rank == 0:
             writer = self.context.get_tensorboard_writer()
             writer.add_images("generated", images[:25].detach().cpu() / 2 + 0.5, step)

@@ -24,7 +24,7 @@ def collate(records: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> tuple[dict[
 class MultiMNistTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
-        self.train_set, self.validation_set = data.load(context.get_data_config())
+        self.train_set, self.validation_set = data.load(data.settings(context))
         self.model = context.wrap_model(
             MultiNet(
                 self.train_set.shape,

@@ -15,7 +15,7 @@ from determined import pytorch
 class MNistTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
-        self.train_set, self.validation_set = data.load(context.get_data_config())
+        self.train_set, self.validation_set = data.load(data.settings(context))
         self.model = context.wrap_model(
             build_model(
                 self.train_set.shape,

@@ -16,7 +16,7 @@ from determined import pytorch
 class MNistTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
-        self.train_set, self.validation_set = data.load(context.get_data_config())
+        self.train_set, self.validation_set = data.load(data.settings(context))
 
     def build_model(self) -> nn.Module:
         return build_model(

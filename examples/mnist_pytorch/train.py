@@ -24,7 +24,7 @@ class MNistTrial(pytorch.PyTorchTrial):
     def __init__(self, context: pytorch.PyTorchTrialContext, hparams: dict[str, Any]) -> None:
         self.context = context
         self.summary = Summary()
-        self.train_set, self.validation_set = data.load(context.get_data_config())
+        self.train_set, self.validation_set = data.load(data.settings(context))
         layers = {name: hparams[name] for name in ("n_filters1", "n_filters2", "dropout1", "dropout2")}
         self.model = context.wrap_model(build_model(self.train_set.shape, **layers))
         self.optimizer = context.wrap_optimizer(
@@ -83,7 +83,7 @@ class Summary(pytorch.PyTorchCallback):
         print(
             f"\nValidation accuracy: {self.accuracy:.1%}"
             f"\nCheckpoint:          {data_dir() / self.checkpoint}"
-            f"\nMetrics:             {tensorboard.parent}"
+            f"\nMetrics:             {tensorboard.parent / 'metrics.jsonl'}"
             f"\nTensorBoard files:   {tensorboard}"
             "\n\nWhat to type next, to see the curves, to train on, to train on two processes:",
             *map(shlex.join, next_commands),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -46,6 +47,12 @@ class Run:
     @property
     def checkpoints(self) -> list[Path]:
         return [path.parent for path in self.data_dir.glob("*/state_dict.pth")]
+
+    def values(self, group: str, metric: str) -> list[float]:
+        """All that the newest run reported of one metric, in order."""
+        newest = max(self.data_dir.glob("runs/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+        rows = [json.loads(line) for line in newest.read_text().splitlines()]
+        return [row["metrics"][metric] for row in rows if row["group"] == group]
 
 
 @pytest.fixture
