@@ -71,11 +71,7 @@ def _top_level_names(directory: Path) -> set[str]:
         elif entry.suffix in {".py", ".pyc", ".so", ".pyd"}:
             names.add(entry.name.partition(".")[0])
     # A folder `data` beside the code must not take a loaded package `data` away, unless it is one itself.
-    plain = {
-        name
-        for name in names
-        if (directory / name).is_dir() and not (directory / name / "__init__.py").exists()
-    }
+    plain = {name for name in names if (directory / name).is_dir() and not (directory / name / "__init__.py").exists()}
     kept = {name for name in plain if name in sys.modules and not _is_namespace(sys.modules[name])}
     return names - kept - {"__main__"} - set(sys.builtin_module_names)
 

@@ -66,9 +66,7 @@ class ClusterInfo:
     @property
     def trial(self) -> TrialInfo:
         if self._trial_info is None or self.task_type != TRIAL:
-            raise RuntimeError(
-                f"this is a task of type {self.task_type}: only a {TRIAL} has trial information"
-            )
+            raise RuntimeError(f"this is a task of type {self.task_type}: only a {TRIAL} has trial information")
         return self._trial_info
 
     @property

@@ -75,9 +75,7 @@ class TrialContext:
         self._managed = managed
         self._info = info
         self._stop_requested = False
-        self._per_slot_batch_size = per_slot_batch_size(
-            (hparams or {}).get("global_batch_size"), distributed.size
-        )
+        self._per_slot_batch_size = per_slot_batch_size((hparams or {}).get("global_batch_size"), distributed.size)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> TrialContext:

@@ -38,10 +38,6 @@ class CheckpointStorage(Protocol):
         """Directories of this machine that hold checkpoints: a copy of the code must leave them out."""
         ...
 
-    def local_roots(self) -> list[Path]:
-        """Directories of this machine that hold checkpoints."""
-        ...
-
     def probe(self) -> None:
         """Prove that a checkpoint could be written now, or raise an error that names the place."""
         ...

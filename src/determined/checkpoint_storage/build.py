@@ -58,9 +58,7 @@ def build_from_config(config: dict[str, Any]) -> CheckpointStorage:
 
 def _from_string(text: str) -> CheckpointStorage:
     if not text:
-        raise ValueError(
-            "checkpoint_storage is an empty string: give a directory, s3://bucket or gs://bucket"
-        )
+        raise ValueError("checkpoint_storage is an empty string: give a directory, s3://bucket or gs://bucket")
     if "\0" in text:
         raise ValueError(f"checkpoint_storage holds a NUL character: {text!r}")
     url = urlparse(text)
@@ -75,14 +73,10 @@ def _from_string(text: str) -> CheckpointStorage:
         return DirectoryStorage(_absolute(unquote(url.path), "checkpoint_storage"))
     if url.scheme in {"s3", "gs"}:
         if not url.netloc:
-            raise ValueError(
-                f"checkpoint_storage {text!r} names no bucket: write {url.scheme}://bucket/prefix"
-            )
+            raise ValueError(f"checkpoint_storage {text!r} names no bucket: write {url.scheme}://bucket/prefix")
         _check_prefix(url.path.lstrip("/"))
         raise _needs_cloud("s3" if url.scheme == "s3" else "gcs")
-    raise ValueError(
-        f"checkpoint_storage {text!r}: {url.scheme!r} is not known; use a directory, file:, s3: or gs:"
-    )
+    raise ValueError(f"checkpoint_storage {text!r}: {url.scheme!r} is not known; use a directory, file:, s3: or gs:")
 
 
 def _check_fields(config: dict[str, Any]) -> str:
@@ -90,9 +84,7 @@ def _check_fields(config: dict[str, Any]) -> str:
     if kind is None:
         raise ValueError(f"checkpoint_storage needs a 'type': one of {', '.join(_FIELDS)}")
     if not isinstance(kind, str) or kind not in _FIELDS:
-        raise ValueError(
-            f"checkpoint_storage: the type {kind!r} is not known; use one of {', '.join(_FIELDS)}"
-        )
+        raise ValueError(f"checkpoint_storage: the type {kind!r} is not known; use one of {', '.join(_FIELDS)}")
     required, optional = _FIELDS[kind]
     missing = sorted(name for name in required if config.get(name) is None)
     if missing:
@@ -137,9 +129,7 @@ def _check_prefix(prefix: Any) -> None:
 def _check_azure(config: dict[str, Any]) -> None:
     given = [name for name in ("connection_string", "account_url") if config.get(name) is not None]
     if len(given) != 1:
-        raise ValueError(
-            "checkpoint_storage of type azure needs exactly one of connection_string and account_url"
-        )
+        raise ValueError("checkpoint_storage of type azure needs exactly one of connection_string and account_url")
     if given == ["connection_string"] and config.get("credential") is not None:
         raise ValueError("checkpoint_storage of type azure takes no credential beside a connection_string")
 

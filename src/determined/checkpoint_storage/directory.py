@@ -31,9 +31,6 @@ class DirectoryStorage:
     def local_roots(self) -> list[Path]:
         return [self.root]
 
-    def local_roots(self) -> list[Path]:
-        return [self.root]
-
     def probe(self) -> None:
         try:
             self._open_root()
@@ -147,6 +144,4 @@ def _refuse_links_outside(storage_id: str, root: Path) -> None:
         for name in [*names, *file_names]:
             path = Path(directory, name)
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(real):
-                raise InvalidCheckpointException(
-                    f"checkpoint {storage_id}: {path.name} is a link to the outside"
-                )
+                raise InvalidCheckpointException(f"checkpoint {storage_id}: {path.name} is a link to the outside")

@@ -26,9 +26,7 @@ def _sample(value: Any, where: str, rng: random.Random) -> Any:
     if kind == "categorical":
         choices = _field(value, "vals", where)
         if not isinstance(choices, list) or not choices:
-            raise InvalidConfigurationException(
-                message=f"{where}.vals: expected a list of values, got {choices!r}"
-            )
+            raise InvalidConfigurationException(message=f"{where}.vals: expected a list of values, got {choices!r}")
         return rng.choice(choices)
     if kind == "int":
         low, high = _bounds(value, where, whole=True)
@@ -39,9 +37,7 @@ def _sample(value: Any, where: str, rng: random.Random) -> Any:
     if kind == "log":
         base = _field(value, "base", where)
         if not _is_number(base) or base <= 0:
-            raise InvalidConfigurationException(
-                message=f"{where}.base: expected a number above 0, got {base!r}"
-            )
+            raise InvalidConfigurationException(message=f"{where}.base: expected a number above 0, got {base!r}")
         low, high = _bounds(value, where)  # exponents
         return base ** rng.uniform(low, high)
     raise InvalidConfigurationException(
@@ -64,9 +60,7 @@ def _bounds(value: dict[str, Any], where: str, *, whole: bool = False) -> tuple[
 
 def _field(value: dict[str, Any], name: str, where: str) -> Any:
     if name not in value:
-        raise InvalidConfigurationException(
-            message=f"{where}: a hyperparameter of type {value['type']} needs {name}"
-        )
+        raise InvalidConfigurationException(message=f"{where}: a hyperparameter of type {value['type']} needs {name}")
     return value[name]
 
 

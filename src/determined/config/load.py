@@ -31,17 +31,13 @@ def load_yaml(source: str | os.PathLike[str]) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise InvalidConfigurationException(
-            message=f"{name}: expected a map at the top, got a {type(data).__name__}"
-        )
+        raise InvalidConfigurationException(message=f"{name}: expected a map at the top, got a {type(data).__name__}")
     _count_nodes(name, data)
     return data
 
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, str]:
-    is_path = not isinstance(source, str) or (
-        "\n" not in source and source.endswith((".yaml", ".yml", ".json"))
-    )
+    is_path = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml", ".json")))
     if not is_path:
         text = str(source)
         name = "the configuration"
@@ -86,9 +82,7 @@ def _check_events(name: str, text: str) -> None:
             elif isinstance(event, CollectionEndEvent):
                 depth -= 1
             if problem:
-                raise InvalidConfigurationException(
-                    message=f"{name}, line {event.start_mark.line + 1}: {problem}"
-                )
+                raise InvalidConfigurationException(message=f"{name}, line {event.start_mark.line + 1}: {problem}")
     except (YAMLError, ValueError) as error:
         raise InvalidConfigurationException(message=f"{name}{_line_of(error)}: {_words_of(error)}") from None
 

@@ -10,9 +10,7 @@ from determined.errors import DistributedError
 T = TypeVar("T")
 
 
-def in_step(
-    exchange: Callable[[Any], list[Any]], rank: int, action: Callable[[], T], *, doing: str
-) -> list[T]:
+def in_step(exchange: Callable[[Any], list[Any]], rank: int, action: Callable[[], T], *, doing: str) -> list[T]:
     """Run `action` here and return every rank's result in order; a failure anywhere is raised everywhere.
 
     `exchange` is `distributed.allgather` or `allgather_local`, `rank` this rank's number in the job. The rank

@@ -46,9 +46,7 @@ class _Offer:
 class CheckpointContext:
     """A checkpoint is a directory tree with an id and metadata; it appears only when it is complete."""
 
-    def __init__(
-        self, distributed: DistributedContext, storage: CheckpointStorage, supervisor: Supervisor
-    ) -> None:
+    def __init__(self, distributed: DistributedContext, storage: CheckpointStorage, supervisor: Supervisor) -> None:
         self._distributed = distributed
         self._storage = storage
         self._supervisor = supervisor
@@ -82,9 +80,7 @@ class CheckpointContext:
         return storage_id
 
     @contextlib.contextmanager
-    def store_path(
-        self, metadata: dict[str, Any] | None = None, *, shard: bool = False
-    ) -> Iterator[tuple[Path, str]]:
+    def store_path(self, metadata: dict[str, Any] | None = None, *, shard: bool = False) -> Iterator[tuple[Path, str]]:
         """A directory to write a checkpoint into, and its id; at the end of the block it is stored.
 
         `shard=False` is for the chief alone. With `shard=True` every rank enters, in step, and all write into
@@ -116,9 +112,7 @@ class CheckpointContext:
             return
         local_chief = self._distributed.local_rank == 0
         doing = f"downloading checkpoint {storage_id!r}"
-        names = self._on_node(
-            lambda: list(self._storage.resources(storage_id)) if local_chief else [], doing
-        )[0]
+        names = self._on_node(lambda: list(self._storage.resources(storage_id)) if local_chief else [], doing)[0]
         wanted: set[str] = set()
         for part in self._on_node(lambda: [n for n in names if selector is None or selector(n)], doing):
             wanted.update(part)
@@ -231,17 +225,14 @@ class CheckpointContext:
         merged = _checked_metadata(sharded.merge_metadata([offer.metadata for offer in offers]))
         uploads = sharded.first_of_each([offer.directory for offer in offers])
         listings = [
-            offer.listing if upload and offer.listing else []
-            for upload, offer in zip(uploads, offers, strict=True)
+            offer.listing if upload and offer.listing else [] for upload, offer in zip(uploads, offers, strict=True)
         ]
         rank = self._distributed.rank
         source = None if ckpt_dir is None else Path(ckpt_dir)
         shared = sharded.shared_files(listings)
 
         def digests() -> dict[str, str]:
-            return (
-                {name: _digest(source / name) for name in listings[rank] if name in shared} if source else {}
-            )
+            return {name: _digest(source / name) for name in listings[rank] if name in shared} if source else {}
 
         assigned = sharded.assign(listings, self._together(digests, doing))
         storage_id = self._stage_together(doing)
@@ -335,9 +326,7 @@ def _jsonable_metadata(metadata: Any) -> dict[str, Any]:
 def _checked_metadata(metadata: Any) -> dict[str, Any]:
     kept = _jsonable_metadata(metadata)
     if "steps_completed" not in kept:
-        raise ValueError(
-            "the checkpoint metadata lacks steps_completed: pass metadata={'steps_completed': <int>, ...}"
-        )
+        raise ValueError("the checkpoint metadata lacks steps_completed: pass metadata={'steps_completed': <int>, ...}")
     steps = kept["steps_completed"]
     if isinstance(steps, bool) or not isinstance(steps, int):
         raise TypeError(f"steps_completed in the checkpoint metadata must be an int, got {steps!r}")

@@ -224,9 +224,7 @@ class _Opened:
         )
 
 
-def _checked_distributed(
-    distributed: DistributedContext | None, described: ClusterInfo | None
-) -> DistributedContext:
+def _checked_distributed(distributed: DistributedContext | None, described: ClusterInfo | None) -> DistributedContext:
     if distributed is None:
         slots = sum(described.container_slot_counts) if described is not None else 1
         if slots > 1:

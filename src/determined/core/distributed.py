@@ -58,9 +58,7 @@ class DistributedContext:
             "cross_rank": cross_rank,
             "cross_size": cross_size,
         }
-        self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size = _checked(
-            numbers
-        )
+        self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size = _checked(numbers)
         if self.local_size == self.size:
             chief_ip = LOOPBACK
         elif chief_ip is None:
@@ -135,9 +133,7 @@ class DistributedContext:
         try:
             tf: Any = importlib.import_module("tensorflow")
         except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                "DistributedContext.from_tf_config needs: pip install tensorflow"
-            ) from error
+            raise MissingExtraError("DistributedContext.from_tf_config needs: pip install tensorflow") from error
         strategy: Any
         if len(addresses) > 1:
             strategy = tf.distribute.MultiWorkerMirroredStrategy()

@@ -26,9 +26,7 @@ def to_jsonable(value: Any, name: str, depth: int = 0) -> Any:
     if isinstance(value, (int, float)):
         return value
     if isinstance(value, dict):
-        return {
-            _key(key, name): to_jsonable(inner, f"{name}[{key!r}]", depth + 1) for key, inner in value.items()
-        }
+        return {_key(key, name): to_jsonable(inner, f"{name}[{key!r}]", depth + 1) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_jsonable(inner, f"{name}[{i}]", depth + 1) for i, inner in enumerate(value)]
     if isinstance(value, (bytes, bytearray)):

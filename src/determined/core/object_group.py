@@ -83,9 +83,7 @@ class ObjectGroup:
         try:
             payload = pickle.dumps(obj)
             if len(payload) > _LARGEST_PAYLOAD:
-                raise ValueError(
-                    f"{operation} takes objects of up to 4 GiB when pickled, got {len(payload)} bytes"
-                )
+                raise ValueError(f"{operation} takes objects of up to 4 GiB when pickled, got {len(payload)} bytes")
         except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
             own_error = error
             payload = f"{type(error).__name__}: {error}".encode()[:1000]
@@ -116,9 +114,7 @@ class ObjectGroup:
         frames = [bytes(tensor.numpy()) for tensor in received]
         headers = [_HEADER.unpack_from(frame) for frame in frames]
         lengths = [length for _, _, length in headers]
-        payloads = [
-            frame[_HEADER.size : _HEADER.size + length] for frame, length in zip(frames, lengths, strict=True)
-        ]
+        payloads = [frame[_HEADER.size : _HEADER.size + length] for frame, length in zip(frames, lengths, strict=True)]
         longest = max(lengths)
         # All ranks have seen all headers, so that they agree on what follows.
         if longest > room and len({kind for kind, _, _ in headers}) == 1:
@@ -126,9 +122,7 @@ class ObjectGroup:
                 payloads[0] = self._broadcast_bytes(payload, lengths[0])
             else:
                 payloads = self._gather_bytes(payload, lengths)
-            self._capacity = max(
-                self._capacity, min(_LARGEST_CAPACITY, _power_of_two(longest + _HEADER.size))
-            )
+            self._capacity = max(self._capacity, min(_LARGEST_CAPACITY, _power_of_two(longest + _HEADER.size)))
         return headers, payloads
 
     def _gather_bytes(self, payload: bytes, lengths: list[int]) -> list[bytes]:
@@ -151,24 +145,19 @@ class ObjectGroup:
     def _all_gather(self, received: list[torch.Tensor], sent: torch.Tensor) -> None:
         self._connected().allgather([received], [sent]).wait()
 
-    def _check(
-        self, operation: Operation, headers: list[tuple[int, int, int]], payloads: list[bytes]
-    ) -> None:
+    def _check(self, operation: Operation, headers: list[tuple[int, int, int]], payloads: list[bytes]) -> None:
         called = [_OPERATIONS[kind] for kind, _, _ in headers]
         if len(set(called)) > 1:
             self._failure = (
                 "the ranks are out of step: "
-                + ", ".join(
-                    f"rank {rank} called {name}" for rank, name in zip(self._members, called, strict=True)
-                )
+                + ", ".join(f"rank {rank} called {name}" for rank, name in zip(self._members, called, strict=True))
                 + ". Every rank must make the same calls in the same order"
             )
             raise DistributedError(self._failure)
         for rank, (_, is_error, _), payload in zip(self._members, headers, payloads, strict=True):
             if is_error:
                 raise DistributedError(
-                    f"rank {rank} could not send what it gave to {operation}: "
-                    + payload.decode(errors="replace")
+                    f"rank {rank} could not send what it gave to {operation}: " + payload.decode(errors="replace")
                 )
 
     def _connected(self) -> Any:
@@ -178,9 +167,7 @@ class ObjectGroup:
             timeout = rendezvous.collective_timeout()
             key = (self._name, self._members[self._rank])
             _groups_made[key] += 1
-            self._store = c10d.PrefixStore(
-                f"determined/{self._name}/{_groups_made[key]}", self._find_store(timeout)
-            )
+            self._store = c10d.PrefixStore(f"determined/{self._name}/{_groups_made[key]}", self._find_store(timeout))
             size = len(self._members)
             gloo: Any = c10d.ProcessGroupGloo
             if self._on_one_node:

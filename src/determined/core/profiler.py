@@ -31,14 +31,8 @@ class ProfilerContext:
         """Begin to sample every `sampling_interval` seconds and to report averages of so many samples."""
         if not isinstance(sampling_interval, (int, float)) or not sampling_interval >= 0.1:
             raise ValueError(f"sampling_interval must be at least 0.1 seconds, got {sampling_interval!r}")
-        if (
-            isinstance(samples_per_report, bool)
-            or not isinstance(samples_per_report, int)
-            or samples_per_report < 1
-        ):
-            raise ValueError(
-                f"samples_per_report must be a whole number from 1 on, got {samples_per_report!r}"
-            )
+        if isinstance(samples_per_report, bool) or not isinstance(samples_per_report, int) or samples_per_report < 1:
+            raise ValueError(f"samples_per_report must be a whole number from 1 on, got {samples_per_report!r}")
         if self._thread is not None or not self._records:
             return
         self._stop.clear()
@@ -152,9 +146,7 @@ def _open_nvml() -> tuple[Any, dict[str, Any]]:
         return None, {}
     try:
         pynvml.nvmlInit()
-        handles: list[Any] = [
-            pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())
-        ]
+        handles: list[Any] = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError as error:
         logger.info("no GPU metrics: %s", error)
         return None, {}

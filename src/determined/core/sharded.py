@@ -19,17 +19,13 @@ def merge_metadata(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _merge(
-    parts: list[tuple[int, Mapping[str, Any]]], prefix: str, conflicts: dict[str, list[int]]
-) -> dict[str, Any]:
+def _merge(parts: list[tuple[int, Mapping[str, Any]]], prefix: str, conflicts: dict[str, list[int]]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for key in dict.fromkeys(key for _, part in parts for key in part):
         given = [(rank, part[key]) for rank, part in parts if key in part]
         if all(isinstance(value, Mapping) for _, value in given):
             merged[key] = _merge(given, f"{prefix}{key}/", conflicts)
-        elif any(isinstance(value, Mapping) for _, value in given) or any(
-            value != given[0][1] for _, value in given
-        ):
+        elif any(isinstance(value, Mapping) for _, value in given) or any(value != given[0][1] for _, value in given):
             conflicts[prefix + key] = [rank for rank, _ in given]
         else:
             merged[key] = given[0][1]

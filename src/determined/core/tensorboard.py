@@ -44,9 +44,7 @@ class TensorboardFiles:
         if self._mode is not TensorboardMode.AUTO or self._rank != 0:
             return
         rows = [
-            (_tag(group, name), steps_completed, float(value))
-            for name, value in metrics.items()
-            if _is_scalar(value)
+            (_tag(group, name), steps_completed, float(value)) for name, value in metrics.items() if _is_scalar(value)
         ]
         if not rows:
             return

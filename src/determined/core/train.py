@@ -27,9 +27,7 @@ class EarlyExitReason(enum.Enum):
 class TrainContext:
     """Reports are checked in the call itself, and written before it returns."""
 
-    def __init__(
-        self, distributed: DistributedContext, supervisor: Supervisor, tensorboard: TensorboardFiles
-    ) -> None:
+    def __init__(self, distributed: DistributedContext, supervisor: Supervisor, tensorboard: TensorboardFiles) -> None:
         self._distributed = distributed
         self._supervisor = supervisor
         self._tensorboard = tensorboard
@@ -38,9 +36,7 @@ class TrainContext:
         self, steps_completed: int, metrics: dict[str, Any], batch_metrics: list[dict[str, Any]] | None = None
     ) -> None:
         """Metrics of the training group; `batch_metrics` are kept beside them, one dict for each batch."""
-        extra = (
-            {} if batch_metrics is None else {"batch_metrics": to_jsonable(batch_metrics, "batch_metrics")}
-        )
+        extra = {} if batch_metrics is None else {"batch_metrics": to_jsonable(batch_metrics, "batch_metrics")}
         self._report("training", steps_completed, metrics, extra)
 
     def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
@@ -144,8 +140,6 @@ def _checked_metrics(group: str, metrics: Any) -> dict[str, Any]:
         kept[name] = to_jsonable(value, f"the metric {name!r}")
         if kept[name] is None and group == "validation":
             raise RuntimeError(f"the validation metric {name!r} is None: report a value or leave it out")
-        if name in {"epoch", "epochs"} and (
-            isinstance(kept[name], bool) or not isinstance(kept[name], (int, float))
-        ):
+        if name in {"epoch", "epochs"} and (isinstance(kept[name], bool) or not isinstance(kept[name], (int, float))):
             raise ValueError(f"the metric {name!r} must be a number, got {value!r}")
     return kept

@@ -8,9 +8,7 @@ from determined.launch import torch_distributed
 
 
 def main(arguments: list[str]) -> int:
-    sys.stderr.write(
-        "determined.launch.horovod: horovod is not supported any more, using torch_distributed\n"
-    )
+    sys.stderr.write("determined.launch.horovod: horovod is not supported any more, using torch_distributed\n")
     return torch_distributed.main([argument for argument in arguments if argument != "--autohorovod"])
 
 

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     killing.daemon = True
 
     def forward(number: int, _frame: object) -> None:
-        if killing.is_alive():  # the kernel tells the end of each of the launcher's threads
+        if killing.ident is not None:  # the kernel tells the end of each of the launcher's threads
             return
         process.send_signal(number)
         if os.getppid() != parent:  # the launcher is gone, nobody else will insist

@@ -37,5 +37,3 @@ def _average_training_metrics(per_rank: list[list[Metrics]]) -> list[Metrics]:
 
 def _prepare_metrics_reducers(reducer: Any, keys: Any) -> dict[str, Reducer]:
     return reducers_by_name(reducer, list(keys))
-
-

@@ -22,7 +22,7 @@ class PyTorchCallback:
     """
 
     def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: str | None) -> None:
-        """Before the loaders are built: how many batches were trained already, and the checkpoint about to be loaded."""
+        """Before the loaders are built: batches trained already, and the checkpoint about to be loaded."""
 
     def on_training_start(self) -> None:
         """After the checkpoint was restored, before the first batch."""
@@ -123,9 +123,7 @@ class Callbacks:
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
         for hook, replacement in _DEPRECATED.items():
             if self.overrides(hook):
-                warnings.warn(
-                    f"the callback hook {hook} is deprecated, use {replacement}", FutureWarning, stacklevel=2
-                )
+                warnings.warn(f"the callback hook {hook} is deprecated, use {replacement}", FutureWarning, stacklevel=2)
 
     def overrides(self, hook: str) -> bool:
         return bool(self._of(hook))

@@ -13,7 +13,13 @@ import torch
 
 from determined.errors import InvalidCheckpointException
 
-STATE_FILES = ("state_dict.pth", "determined/state_dict.pth", "pedl/state_dict.pth", "data/state_dict.pth", "checkpoint.pt")
+STATE_FILES = (
+    "state_dict.pth",
+    "determined/state_dict.pth",
+    "pedl/state_dict.pth",
+    "data/state_dict.pth",
+    "checkpoint.pt",
+)
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _TORCH_VALUES = (torch.Size, torch.dtype, torch.device)
@@ -35,7 +41,7 @@ def plain(value: Any, where: str) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(
-        f"the checkpoint was not saved: {where} is of type {kind.__module__}.{kind.__qualname__}, and a checkpoint holds "
+        f"the checkpoint was not saved: {where} is a {kind.__module__}.{kind.__qualname__}, and a checkpoint holds "
         "tensors, numbers, strings, lists and dicts only; convert it in state_dict() and back in load_state_dict()"
     )
 
@@ -52,10 +58,12 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
     except pickle.UnpicklingError as error:
         raise InvalidCheckpointException(
             f"checkpoint {name} holds data that could run code when loaded, so it was not loaded: {_first_line(error)} "
-            '(if you trust its author: load_trial_from_checkpoint_path(path, torch_load_kwargs={"weights_only": False}))'
+            '(if you trust its author: load_trial_from_checkpoint_path(..., torch_load_kwargs={"weights_only": False}))'
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
-        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}") from error
+        raise InvalidCheckpointException(
+            f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
+        ) from error
     if not isinstance(state, dict):
         raise InvalidCheckpointException(
             f"checkpoint {name} cannot be read: {file.name} holds a {type(state).__name__} where a dict is expected"
@@ -101,7 +109,15 @@ def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
     try:
         with open(file, "rb") as opened:
             state = _NoCode(opened).load()
-    except (pickle.UnpicklingError, EOFError, ValueError, OSError, IndexError, KeyError, AttributeError) as error:
+    except (
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        OSError,
+        IndexError,
+        KeyError,
+        AttributeError,
+    ) as error:
         raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name}: {error}") from error
     if not isinstance(state, dict):
         raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name} holds no dict")

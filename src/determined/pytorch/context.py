@@ -204,9 +204,7 @@ class PyTorchTrialContext(TrialContext):
         if self._precision.apex_configured:
             raise InvalidExperimentException("configure_apex_amp was called twice")
         if self._precision.scaler is not None and self._precision.scaler.is_enabled():
-            raise InvalidExperimentException(
-                "configure_apex_amp cannot be used together with wrap_scaler or use_amp"
-            )
+            raise InvalidExperimentException("configure_apex_amp cannot be used together with wrap_scaler or use_amp")
         if self.distributed.size > 1 and num_losses != 1:
             raise InvalidExperimentException(
                 f"configure_apex_amp: num_losses={num_losses} cannot be used with several ranks, only 1"
@@ -217,7 +215,8 @@ class PyTorchTrialContext(TrialContext):
                 f"{self._optimization.aggregation_frequency}"
             )
         if self._precision.use_apex_levels(opt_level, loss_scale, min_loss_scale, max_loss_scale):
-            for model in models if isinstance(models, (list, tuple)) else [models]:
+            given: Any = models
+            for model in given if isinstance(given, (list, tuple)) else [given]:
                 self._precision.autocast(parallel.bare(model))
         return models, optimizers
 
@@ -313,9 +312,7 @@ class PyTorchTrialContext(TrialContext):
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
         """Switch the automatic TensorBoard scalars on or off."""
         if not isinstance(enable_tensorboard_logging, bool):
-            raise AssertionError(
-                f"set_enable_tensorboard_logging takes a bool, got {enable_tensorboard_logging!r}"
-            )
+            raise AssertionError(f"set_enable_tensorboard_logging takes a bool, got {enable_tensorboard_logging!r}")
         self._enable_tensorboard_logging = enable_tensorboard_logging
 
     def get_tensorboard_writer(self) -> SummaryWriter:
@@ -323,7 +320,7 @@ class PyTorchTrialContext(TrialContext):
         if self._summary_writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._summary_writer = SummaryWriter(log_dir=str(self.get_tensorboard_path()))  # type: ignore[no-untyped-call]
+            self._summary_writer = SummaryWriter(log_dir=str(self.get_tensorboard_path()))
         return self._summary_writer
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
@@ -346,11 +343,13 @@ class PyTorchTrialContext(TrialContext):
 
     def get_model(self) -> torch.nn.Module:
         """The one model of a first-generation trial."""
-        return _the_only(self.models, "model", "get_model")
+        model: torch.nn.Module = _the_only(self.models, "model", "get_model")
+        return model
 
     def get_optimizer(self) -> torch.optim.Optimizer:
         """The one optimizer of a first-generation trial."""
-        return _the_only(self.optimizers, "optimizer", "get_optimizer")
+        optimizer: torch.optim.Optimizer = _the_only(self.optimizers, "optimizer", "get_optimizer")
+        return optimizer
 
     def get_lr_scheduler(self) -> LRScheduler | None:
         """The scheduler of a first-generation trial, if it has one."""

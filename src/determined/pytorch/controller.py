@@ -17,13 +17,13 @@ from determined.pytorch.checkpoint import Checkpointer, opened, read_state
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.loaders import TrainingData, checked, validation_loader
 from determined.pytorch.loop import TrainLoop
-from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
-from determined.pytorch.policy import CheckpointPolicy
+from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
+from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
 from determined.pytorch.progress import Progress
 from determined.pytorch.reporting import Reporter
 from determined.pytorch.state import TrialState
 from determined.pytorch.trial import PyTorchTrial
-from determined.pytorch.units import Batch, Epoch, TrainUnit
+from determined.pytorch.units import Epoch, TrainUnit
 from determined.pytorch.validation import Validation
 
 logger = logging.getLogger("determined.pytorch")
@@ -41,8 +41,8 @@ class PyTorchTrialController:
         max_length: TrainUnit,
         checkpoint_period: TrainUnit | None = None,
         validation_period: TrainUnit | None = None,
-        reporting_period: TrainUnit = Batch(100),
-        checkpoint_policy: CheckpointPolicy = CheckpointPolicy("all"),
+        reporting_period: TrainUnit = DEFAULT_REPORTING_PERIOD,
+        checkpoint_policy: CheckpointPolicy = SAVE_ALL,
         latest_checkpoint: Any = None,
         step_zero_validation: bool = False,
         test_mode: bool = False,
@@ -85,13 +85,13 @@ class PyTorchTrialController:
         own = [name for name in methods if overridden(self.trial, name, PyTorchTrial)]
         if len(own) != 1:
             raise InvalidExperimentException(
-                f"{type(self.trial).__name__} must override exactly one of evaluate_batch and evaluate_full_dataset, and "
+                f"{type(self.trial).__name__} must override exactly one of evaluate_batch and evaluate_full_dataset, but "
                 f"it overrides {'both' if own else 'neither'}"
             )
         self.evaluate_method = own[0]
 
     def run(self) -> None:
-        """Train. Whatever ends it, the hooks of shutdown run, and the user's own exception is the one that is raised."""
+        """Train. Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
         with self._checkpoint_directory() as checkpoint, ExitStack() as cleanup:
             if checkpoint is not None:
                 self._take_counters(checkpoint)
@@ -164,13 +164,9 @@ class PyTorchTrialController:
 
     def _build_loop(self, plan: Plan, data: TrainingData, cleanup: ExitStack) -> TrainLoop:
         context, whole = self.context, self.evaluate_method == "evaluate_full_dataset"
-        loader = checked(
-            self.trial.build_validation_data_loader(), "build_validation_data_loader", self.context
-        )
+        loader = checked(self.trial.build_validation_data_loader(), "build_validation_data_loader", self.context)
         chief = context.distributed.rank == 0
-        reporter = Reporter(
-            self.core_context, context, Progress(plan, self.state.batches_trained, visible=chief)
-        )
+        reporter = Reporter(self.core_context, context, Progress(plan, self.state.batches_trained, visible=chief))
         cleanup.callback(_quietly, reporter.close)
         train_batch, evaluate = self._bind()
         return TrainLoop(
@@ -189,9 +185,7 @@ class PyTorchTrialController:
                 whole=whole,
                 test_mode=self.test_mode,
             ),
-            checkpointer=Checkpointer(
-                self.core_context, context, self.callbacks, self.load_data, self.code_dir
-            ),
+            checkpointer=Checkpointer(self.core_context, context, self.callbacks, self.load_data, self.code_dir),
             policy=self.checkpoint_policy,
             callbacks=self.callbacks,
             reporter=reporter,

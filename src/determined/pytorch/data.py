@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,11 +13,13 @@ from torch.utils.data._utils import collate as torch_collate
 
 from determined.pytorch.samplers import ShuffleSampler, adapt_batch_sampler, draw_seed, mix
 
-TorchData = Union[dict[str, torch.Tensor], Sequence[torch.Tensor], torch.Tensor]
+TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 """What `train_batch` and `evaluate_batch` get: tensors, in any nesting of dicts, lists and tuples."""
 
 _Array = np.ndarray[Any, Any]
-_Data = Union[dict[str, _Array | torch.Tensor], Sequence[_Array | torch.Tensor], _Array, torch.Tensor]
+_Data: TypeAlias = dict[str, _Array | torch.Tensor] | Sequence[_Array | torch.Tensor] | _Array | torch.Tensor
+
+_default_collate: Callable[[Any], Any] = torch_collate.default_collate
 
 _TORCH_OPTIONS = frozenset(inspect.signature(torch.utils.data.DataLoader.__init__).parameters) - {"self"}
 
@@ -53,14 +55,12 @@ class DataLoader:
         persistent_workers: bool = False,
         **torch_options: Any,
     ) -> None:
-        _refuse_what_cannot_work(
-            dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout
-        )
+        _refuse_what_cannot_work(dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout)
         _refuse_worker_options(num_workers, prefetch_factor, persistent_workers, torch_options)
 
         self.dataset = dataset
         self.num_workers = num_workers
-        self.collate_fn = collate_fn if collate_fn is not None else torch_collate.default_collate
+        self.collate_fn = collate_fn if collate_fn is not None else _default_collate
         self.pin_memory = pin_memory
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
@@ -150,7 +150,7 @@ class _Loader(torch.utils.data.DataLoader[Any]):
 def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """The given function, or for torch's own default one that takes the short way for tuples of tensors."""
     own_rule_for_tensors = torch_collate.default_collate_fn_map.get(torch.Tensor)
-    if collate is torch_collate.default_collate and own_rule_for_tensors is torch_collate.collate_tensor_fn:
+    if collate is _default_collate and own_rule_for_tensors is torch_collate.collate_tensor_fn:
         return _collate_records
     return collate
 
@@ -158,15 +158,12 @@ def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[A
 def _collate_records(records: list[Any]) -> Any:
     """What torch's default_collate gives, with one test per field instead of one per record and field."""
     if type(records[0]) is not tuple:
-        return torch_collate.default_collate(records)
+        return _default_collate(records)
     try:
         columns = list(zip(*records, strict=True))
     except ValueError:
-        return torch_collate.default_collate(records)  # records of unequal length: its error says so
-    return [
-        torch.stack(column) if type(column[0]) is torch.Tensor else torch_collate.default_collate(column)
-        for column in columns
-    ]
+        return _default_collate(records)  # records of unequal length: its error says so
+    return [torch.stack(column) if type(column[0]) is torch.Tensor else _default_collate(column) for column in columns]
 
 
 def _default_sampler(dataset: Any, shuffle: bool, generator: torch.Generator | None) -> Any:
@@ -189,7 +186,7 @@ def _refuse_what_cannot_work(
 ) -> None:
     if isinstance(dataset, IterableDataset):
         raise ValueError(
-            f"determined.pytorch.DataLoader takes map-style data sets, got the IterableDataset {type(dataset).__name__}; "
+            f"pytorch.DataLoader takes map-style data sets, got the IterableDataset {type(dataset).__name__}; "
             "use torch.utils.data.DataLoader and call context.experimental.disable_dataset_reproducibility_checks()"
         )
     if num_workers < 0:

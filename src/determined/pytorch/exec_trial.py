@@ -38,7 +38,9 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
             max_length=_length(config, context),
             checkpoint_period=_period(config, "min_checkpoint_period", context),
             validation_period=_period(config, "min_validation_period", context),
-            reporting_period=Batch(config.get("scheduling_unit") or config.get("batches_per_step") or _BATCHES_PER_STEP),
+            reporting_period=Batch(
+                config.get("scheduling_unit") or config.get("batches_per_step") or _BATCHES_PER_STEP
+            ),
             checkpoint_policy=config.get("checkpoint_policy", "best"),
             step_zero_validation=config.get("perform_initial_validation", False),
             latest_checkpoint=info.latest_checkpoint if info is not None else None,

@@ -70,9 +70,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
     context.lr_schedulers.append(scheduler)
 
 
-def bind_train_batch(
-    trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks
-) -> Callable[..., Any]:
+def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[..., Any]:
     """The user's `train_batch`, followed by the backward and the step that the first generation left to the loop."""
     user = bind(trial.train_batch, ["batch", "model", "epoch_idx", "batch_idx"])
     model, optimizer = context.models[0], context.optimizers[0]
@@ -84,7 +82,7 @@ def bind_train_batch(
             metrics = {"loss": metrics}
         if not isinstance(metrics, dict) or "loss" not in metrics:
             raise InvalidExperimentException(
-                "train_batch of a first-generation trial must return the loss or a dict of metrics with the key 'loss', "
+                "train_batch of a first-generation trial must return the loss or a dict with the key 'loss', "
                 f"got {sorted(metrics) if isinstance(metrics, dict) else type(metrics).__name__}"
             )
         context.backward(metrics["loss"])

@@ -66,7 +66,7 @@ def init(
                     yield context
                 finally:
                     if context._summary_writer is not None:
-                        context._summary_writer.close()  # type: ignore[no-untyped-call]
+                        context._summary_writer.close()
 
 
 def _make_context(

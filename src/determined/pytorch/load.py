@@ -48,7 +48,9 @@ def load_trial_from_checkpoint_path(
         if torch_load_kwargs is not None:
             raise ValueError(f"give torch_load_kwargs or keyword arguments ({', '.join(kwargs)}), not both")
         warnings.warn(
-            "keyword arguments for torch.load are deprecated: pass torch_load_kwargs={...}", FutureWarning, stacklevel=2
+            "keyword arguments for torch.load are deprecated: pass torch_load_kwargs={...}",
+            FutureWarning,
+            stacklevel=2,
         )
         torch_load_kwargs = kwargs
     directory = Path(path)
@@ -107,7 +109,7 @@ def _import_class(directory: Path, spec: Any) -> type[PyTorchTrial]:
     code = directory / "code"
     if not isinstance(spec, str) or ":" not in spec:
         raise ValueError(
-            f"checkpoint {directory} does not say which trial class it belongs to: pass trial_class (very old ones say it "
+            f"checkpoint {directory} does not say which trial class it belongs to: pass trial_class (old ones say it "
             "in a metadata.json that the download added)"
         )
     if not code.is_dir():
@@ -122,7 +124,7 @@ def _import_class(directory: Path, spec: Any) -> type[PyTorchTrial]:
                 found = getattr(found, part)
     except (ImportError, AttributeError, SyntaxError) as error:
         raise ValueError(
-            f"the trial class {spec!r} of checkpoint {directory} cannot be imported from its code: {error}; pass trial_class"
+            f"the trial class {spec!r} of checkpoint {directory} cannot be imported: {error}; pass trial_class"
         ) from error
     except SystemExit as error:
         raise ValueError(
@@ -144,8 +146,8 @@ def _module_that_defines(code: Path, name: str) -> str:
     if len(found) != 1:
         places = ", ".join(str(file.relative_to(code)) for file in found) or "none"
         raise ValueError(
-            f"the trial class {name!r} was defined in the program's main script, and the files in the checkpoint that define "
-            f"it are: {places}; pass trial_class"
+            f"the trial class {name!r} was defined in the main script, and the files in the checkpoint that define it "
+            f"are: {places}; pass trial_class"
         )
     return ".".join(found[0].relative_to(code).with_suffix("").parts)
 

@@ -119,7 +119,7 @@ class TrainLoop:
         state.step_id += 1
 
     def train_stretch(self, epoch_idx: int, stop: int) -> None:
-        """Train batches of one epoch up to `stop`. This is the path of every batch: what is not needed for it is not here."""
+        """Train batches of one epoch up to `stop`. The path of every batch: only what it needs is here."""
         context, state, batches, workload = self.context, self.state, self.batches, self.workload
         train_batch, device, warned = self.train_batch, context.device, context._warned_types
         move, profiler = context.experimental._auto_to_device, context.profiler
@@ -150,7 +150,11 @@ class TrainLoop:
     def report(self) -> None:
         """Turn the workload's metrics into numbers, combine them over ranks in one collective, and report them."""
         reducers = self.context._reducers
-        mine = columns_of(self.workload, "train_batch()"), reducers.per_slot(for_training=True), self.wants_to_stop()
+        mine = (
+            columns_of(self.workload, "train_batch()"),
+            reducers.per_slot(for_training=True),
+            self.wants_to_stop(),
+        )
         ranks = self.context.distributed.allgather(mine)
 
         columns = combine([rank_columns for rank_columns, _, _ in ranks])
@@ -212,5 +216,5 @@ def _as_dict(metrics: Any) -> Metrics:
     if isinstance(metrics, dict):
         return metrics
     raise TypeError(
-        f"train_batch() must return a dict of metrics or a tensor (the loss), got {type(metrics).__name__}: {metrics!r:.80}"
+        f"train_batch() must return a dict of metrics or a tensor, got {type(metrics).__name__}: {metrics!r:.80}"
     )

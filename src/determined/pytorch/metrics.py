@@ -22,7 +22,7 @@ Columns = dict[str, Column]
 
 
 def keep(metrics: Mapping[str, Any]) -> Metrics:
-    """This batch's metrics without their graph. Scalars stay where they are: fetching them would wait for the device."""
+    """A batch's metrics without their graph. Scalars stay on the device: fetching them would wait for it."""
     kept = {}
     for name, value in metrics.items():
         if isinstance(value, torch.Tensor):
@@ -99,10 +99,7 @@ def rows_of(columns: Columns) -> list[Metrics]:
     """The columns as one dict of numpy values per batch, as callbacks get them."""
     length = len(next(iter(columns.values()), ()))
     return [
-        {
-            name: column[i, ...] if isinstance(column, np.ndarray) else column[i]
-            for name, column in columns.items()
-        }
+        {name: column[i, ...] if isinstance(column, np.ndarray) else column[i] for name, column in columns.items()}
         for i in range(length)
     ]
 

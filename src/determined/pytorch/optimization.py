@@ -75,9 +75,7 @@ class Optimization:
             )
         if not self.updates:
             if self.updates is None:
-                raise InternalException(
-                    "context.step_optimizer was called before training; call it in train_batch"
-                )
+                raise InternalException("context.step_optimizer was called before training; call it in train_batch")
             return
         if frequency > 1 and average:
             for parameter in parameters_of(optimizer):

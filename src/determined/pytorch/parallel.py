@@ -62,4 +62,4 @@ def set_sync(models: list[torch.nn.Module], sync: bool) -> None:
     """Exchange gradients in this batch, or hold them back: DDP looks during forward, so say it before."""
     for model in models:
         if isinstance(model, DistributedDataParallel):
-            model.require_backward_grad_sync = sync  # type: ignore[assignment]
+            model.require_backward_grad_sync = sync

@@ -47,6 +47,9 @@ def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int
     return limit
 
 
+DEFAULT_REPORTING_PERIOD = Batch(100)
+
+
 @dataclass(frozen=True)
 class Plan:
     """The length of training and the periods on the way, over epochs of `epoch_length` batches."""
@@ -55,7 +58,7 @@ class Plan:
     epoch_length: int
     validation_period: TrainUnit | None = None
     checkpoint_period: TrainUnit | None = None
-    reporting_period: TrainUnit = Batch(100)
+    reporting_period: TrainUnit = DEFAULT_REPORTING_PERIOD
 
     @property
     def last_batch(self) -> int:

@@ -33,7 +33,7 @@ class CheckpointPolicy:
         return value < best if self.smaller_is_better else value > best
 
     def _value(self, metrics: Metrics) -> float | None:
-        value: Any = metrics.get(self.metric)
+        value: Any = metrics.get(str(self.metric))
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -44,3 +44,6 @@ class CheckpointPolicy:
                 f"metrics, and got {value!r}; there are: {', '.join(map(str, metrics)) or 'none'}"
             ) from None
         return None if math.isnan(number) else number
+
+
+SAVE_ALL = CheckpointPolicy("all")

@@ -47,9 +47,7 @@ class Precision:
     ) -> bool:
         """Carry out an apex optimization level with torch's own means; False for O0, which is full precision."""
         if opt_level not in ("O0", "O1", "O2", "O3"):
-            raise InvalidExperimentException(
-                f"configure_apex_amp: opt_level is O0, O1, O2 or O3, got {opt_level!r}"
-            )
+            raise InvalidExperimentException(f"configure_apex_amp: opt_level is O0, O1, O2 or O3, got {opt_level!r}")
         self.apex_configured = True
         if opt_level == "O0":
             logger.info("configure_apex_amp: opt_level O0 is full precision, nothing is changed")
@@ -58,7 +56,7 @@ class Precision:
         self.automatic = True
         self._scale_bounds = (min_scale, max_scale)
         logger.warning(
-            "configure_apex_amp: apex is not maintained; opt_level %s is carried out by torch.amp with autocast to %s %s",
+            "configure_apex_amp: apex is gone; opt_level %s is carried out by torch.amp with autocast to %s %s",
             opt_level,
             self.dtype,
             "and a gradient scaler" if self.scaler.is_enabled() else "(which needs no gradient scaler)",
@@ -72,7 +70,11 @@ class Precision:
         if fixed_scale is not None:
             # A growth interval that is never reached keeps the scale where it was put.
             return torch.amp.GradScaler(
-                kind, init_scale=fixed_scale, growth_interval=2**31 - 1, backoff_factor=1.0 - 1e-9, enabled=enabled
+                kind,
+                init_scale=fixed_scale,
+                growth_interval=2**31 - 1,
+                backoff_factor=1.0 - 1e-9,
+                enabled=enabled,
             )
         return torch.amp.GradScaler(kind, enabled=enabled)
 
@@ -82,7 +84,7 @@ class Precision:
         return autocast_forward(model, self._device.type, self.dtype)
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        return self.scaler.scale(loss) if self.automatic else loss  # type: ignore[no-any-return]
+        return self.scaler.scale(loss) if self.automatic else loss
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         self.scaler.step(optimizer)
@@ -140,10 +142,10 @@ def to_float32(data: Any) -> Any:
     if isinstance(data, list):
         return [to_float32(item) for item in data]
     if dataclasses.is_dataclass(data) and not isinstance(data, type):
-        changed = copy.copy(data)
+        filled: Any = copy.copy(data)
         for field in dataclasses.fields(data):
-            object.__setattr__(changed, field.name, to_float32(getattr(data, field.name)))
-        return changed
+            object.__setattr__(filled, field.name, to_float32(getattr(data, field.name)))
+        return filled
     if not isinstance(data, (str, int, float, bool, type(None))) and type(data) not in _warned:
         _warned.add(type(data))
         logger.warning(

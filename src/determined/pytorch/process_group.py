@@ -31,7 +31,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
     missing = [name for name in _LAUNCHER_VARIABLES if name not in os.environ]
     if missing:
         raise RuntimeError(
-            f"this is rank {ranks.rank} of {ranks.size}, and torch.distributed is not initialised: start the program with "
+            f"this is rank {ranks.rank} of {ranks.size}, and torch.distributed is not initialised: start it with "
             "torchrun or python -m determined.launch.torch_distributed, or call "
             f"torch.distributed.init_process_group first (missing in the environment: {', '.join(missing)})"
         )
@@ -52,9 +52,7 @@ def _ranks_of_this_process() -> DistributedContext:
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         # Processes that a program started itself, on this machine.
         rank, size = dist.get_rank(), dist.get_world_size()
-        return DistributedContext(
-            rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1
-        )
+        return DistributedContext(rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1)
     return DummyDistributedContext()
 
 

@@ -24,7 +24,12 @@ class Progress:
     def __init__(self, plan: Plan, batches: int, *, visible: bool, stream: TextIO | None = None) -> None:
         self._plan = plan
         self._stream = stream if stream is not None else sys.stderr
-        self._visible = visible and os.environ.get("DET_PROGRESS", "1").lower() not in ("0", "false", "off", "no")
+        self._visible = visible and os.environ.get("DET_PROGRESS", "1").lower() not in (
+            "0",
+            "false",
+            "off",
+            "no",
+        )
         self._live = self._stream.isatty()
         self._interval = _SECONDS_BETWEEN_LINES[self._live]
         self._since = time.monotonic()

@@ -115,15 +115,12 @@ class ReducerContext:
             known.attempt("reset", known.reducer.reset)
 
     def selected(self, for_training: bool) -> list[_Registered]:
-        return [
-            known for known in self._registered if (known.for_training if for_training else known.for_validation)
-        ]
+        return [known for known in self._registered if (known.for_training if for_training else known.for_validation)]
 
     def per_slot(self, for_training: bool) -> list[Any]:
         """This rank's half: one value per selected reducer."""
         return [
-            known.attempt("per_slot_reduce", known.reducer.per_slot_reduce)
-            for known in self.selected(for_training)
+            known.attempt("per_slot_reduce", known.reducer.per_slot_reduce) for known in self.selected(for_training)
         ]
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
@@ -149,7 +146,7 @@ class ReducerContext:
                 metrics.update({name: as_numpy(part) for name, part in value.items()})
             else:
                 assert not isinstance(value, dict), (
-                    f"{kind} was wrapped with the name {known.name!r}, so cross_slot_reduce returns one value, got a dict"
+                    f"{kind} was wrapped with the name {known.name!r}, so cross_slot_reduce returns a value, got a dict"
                 )
                 metrics[known.name] = as_numpy(value)
         return metrics
@@ -187,9 +184,7 @@ def simple_reduce(reducer: Reducer, values: Any, weights: Sequence[float] | None
     return values.dtype.type(result) if values.dtype.kind == "f" and np.ndim(result) == 0 else result
 
 
-def reducers_by_name(
-    reducer: Reducer | dict[str, Reducer] | Any, names: Sequence[str]
-) -> dict[str, Reducer]:
+def reducers_by_name(reducer: Reducer | dict[str, Reducer] | Any, names: Sequence[str]) -> dict[str, Reducer]:
     """What `evaluation_reducer` returned, as one reducer per metric name; refused if it does not fit the names."""
     if isinstance(reducer, dict):
         missing, extra = sorted(set(names) - set(reducer)), sorted(set(reducer) - set(names))
@@ -204,7 +199,7 @@ def reducers_by_name(
     for name, one in by_name.items():
         if not isinstance(one, Reducer):
             raise InvalidExperimentException(
-                f"evaluation_reducer() must return a determined.pytorch.Reducer for each metric, got {one!r} for {name!r}"
+                f"evaluation_reducer() must return a pytorch.Reducer for each metric, got {one!r} for {name!r}"
             )
     if not isinstance(reducer, (dict, Reducer)):
         raise InvalidExperimentException(

@@ -67,7 +67,7 @@ class Reporter:
         if self._events is not None:
             self._events.close()
         if self._context._summary_writer is not None:
-            self._context._summary_writer.flush()  # type: ignore[no-untyped-call]
+            self._context._summary_writer.flush()
 
     def _write_series(self, batches: int, columns: Columns) -> None:
         names = [

@@ -27,7 +27,7 @@ def seed_from_torch() -> int:
 
 def get_state(device: torch.device) -> dict[str, Any]:
     version, words, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     state: dict[str, Any] = {
         "cpu_rng_state": torch.get_rng_state(),
         "np_rng_state": {

@@ -255,9 +255,7 @@ class SkipBatchSampler(_Skip):
     Its length stays that of the inner sampler. (Up to 0.16.4 it shrank unless `same_length` was true.)
     """
 
-    def __init__(
-        self, batch_sampler: Iterable[list[int]], skip: int, same_length: bool | None = None
-    ) -> None:
+    def __init__(self, batch_sampler: Iterable[list[int]], skip: int, same_length: bool | None = None) -> None:
         super().__init__(batch_sampler, skip)
         self.batch_sampler = batch_sampler
         self._shrink = same_length is False

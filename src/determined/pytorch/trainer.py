@@ -12,6 +12,7 @@ from determined.core.jsonable import to_jsonable
 from determined.info import from_env
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.controller import PyTorchTrialController
+from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD
 from determined.pytorch.policy import CheckpointPolicy
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, Epoch, TrainUnit
@@ -47,7 +48,7 @@ class Trainer:
         checkpoint_period: TrainUnit | None = None,
         validation_period: TrainUnit | None = None,
         max_length: TrainUnit | None = None,
-        reporting_period: TrainUnit = Batch(100),
+        reporting_period: TrainUnit = DEFAULT_REPORTING_PERIOD,
         checkpoint_policy: str = "best",
         latest_checkpoint: str | os.PathLike[str] | None = None,
         step_zero_validation: bool = False,
@@ -103,9 +104,7 @@ class Trainer:
         ).run()
 
 
-def _checked_length(
-    max_length: Any, config: dict[str, Any], context: PyTorchTrialContext
-) -> TrainUnit:
+def _checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
     if max_length is None:
         max_length = _configured_length(config, context)
     if max_length is None:
@@ -120,7 +119,9 @@ def _configured_length(config: dict[str, Any], context: PyTorchTrialContext) -> 
     if length is None:
         return None
     warnings.warn(
-        "searcher.max_length in the configuration is deprecated: pass max_length to fit()", FutureWarning, stacklevel=4
+        "searcher.max_length in the configuration is deprecated: pass max_length to fit()",
+        FutureWarning,
+        stacklevel=4,
     )
     if isinstance(length, int):
         return Batch(length)
@@ -148,9 +149,7 @@ def _checked_reporting_period(period: Any) -> TrainUnit:
     return checked
 
 
-def _checked_policy(
-    name: Any, metric: str | None, smaller_is_better: bool, config: dict[str, Any]
-) -> CheckpointPolicy:
+def _checked_policy(name: Any, metric: str | None, smaller_is_better: bool, config: dict[str, Any]) -> CheckpointPolicy:
     if name not in _POLICIES:
         raise ValueError(f"fit: checkpoint_policy is one of {', '.join(_POLICIES)}, got {name!r}")
     searcher = config.get("searcher") or {}

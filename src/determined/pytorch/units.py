@@ -30,7 +30,7 @@ class TrainUnit:
         return f"{type(self).__name__}({self.value!r})"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and bool(self.value == other.value)  # type: ignore[attr-defined]
+        return type(other) is type(self) and bool(self.value == other.value)
 
     def __hash__(self) -> int:
         return hash((type(self), repr(self.value)))

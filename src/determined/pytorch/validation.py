@@ -184,7 +184,8 @@ def _columns(kept: list[Metrics]) -> Columns:
 def _reduce_along_batches(reducer: Reducer, values: Any, weights: Sequence[float] | None) -> Any:
     if reducer is Reducer.AVG:
         return np.average(values, axis=0, weights=weights)
-    return {Reducer.SUM: np.sum, Reducer.MAX: np.max, Reducer.MIN: np.min}[reducer](values, axis=0)
+    along: Any = {Reducer.SUM: np.sum, Reducer.MAX: np.max, Reducer.MIN: np.min}[reducer]
+    return along(values, axis=0)
 
 
 def _check_is_dict(metrics: Any, method: str) -> None:

@@ -1,9 +1,9 @@
 """Write scalars into a TensorBoard event file, a whole report at once and without importing TensorBoard.
 
-An event file is a sequence of records, each `length, crc(length), data, crc(data)`, the data a small protocol-buffer
-message. Per-batch scalars of one report are alike but for the step and the values, so their records are stamped out
-of one template as a matrix of bytes. The checksum (CRC-32C) is linear: that of a record is that of the template,
-changed by what each differing byte contributes at its distance from the end.
+An event file is a sequence of records, each `length, crc(length), data, crc(data)`, the data a small
+protocol-buffer message. Per-batch scalars of one report are alike but for the step and the values, so their records
+are stamped out of one template as a matrix of bytes. The checksum (CRC-32C) is linear: that of a record is that of
+the template, changed by what each differing byte contributes at its distance from the end.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ class EventFileWriter:
             values = np.array([[value for _, _, value in members]], dtype=np.float64)
             self.add_series([tag for tag, _, _ in members], np.array([step]), values)
 
-    def add_series(
-        self, tags: Sequence[str], steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]
-    ) -> None:
+    def add_series(self, tags: Sequence[str], steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
         """Write a matrix of values: one row per step, one column per tag."""
         if not len(tags) or not len(steps):
             return
@@ -169,7 +167,9 @@ def _crc_of_zeros(length: int) -> int:
 
 def _masked(crcs: Words) -> Words:
     """Checksums as the format stores them; numbers wrap around at 32 bits."""
-    return ((crcs >> np.uint32(15)) | (crcs << np.uint32(17))) + np.uint32(0xA282EAD8)
+    rotated: Words = (crcs >> np.uint32(15)) | (crcs << np.uint32(17))
+    masked: Words = rotated + np.uint32(0xA282EAD8)
+    return masked
 
 
 def _stored_crc(data: bytes) -> bytes:

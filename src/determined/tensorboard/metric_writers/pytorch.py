@@ -12,15 +12,13 @@ from determined.tensorboard.metric_writers.base import MetricWriter
 
 
 class TorchWriter(MetricWriter):
-    """Holds a `torch.utils.tensorboard.SummaryWriter` as `writer`. Newer programs: `context.get_tensorboard_writer()`."""
+    """Holds a `torch.utils.tensorboard.SummaryWriter` as `writer`."""
 
     def __init__(self) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        warnings.warn(
-            "TorchWriter is deprecated; use context.get_tensorboard_writer()", FutureWarning, stacklevel=2
-        )
-        self.writer: Any = SummaryWriter(log_dir=str(directory.current()))  # type: ignore[no-untyped-call]
+        warnings.warn("TorchWriter is deprecated; use context.get_tensorboard_writer()", FutureWarning, stacklevel=2)
+        self.writer: Any = SummaryWriter(log_dir=str(directory.current()))
 
     def add_scalar(self, name: str, value: int | float | np.ndarray[Any, Any], step: int) -> None:
         self.writer.add_scalar(name, value, step)
