@@ -63,9 +63,7 @@ def read_cifar(root: str | Path, names: list[str]) -> tuple[np.ndarray, np.ndarr
 def read_records(path: Path) -> np.ndarray:
     """Read the records of one file, one per row."""
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{path}: not there; data.path must name a directory with CIFAR-10's .bin files"
-        )
+        raise FileNotFoundError(f"{path}: not there; data.path must name a directory with CIFAR-10's .bin files")
     content = np.fromfile(path, np.uint8)
     if not content.size or content.size % RECORD:
         raise ValueError(

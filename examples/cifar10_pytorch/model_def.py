@@ -37,9 +37,7 @@ class CIFARTrial(pytorch.PyTorchTrial):
     def build_validation_data_loader(self) -> pytorch.DataLoader:
         return pytorch.DataLoader(self.validation_set, batch_size=self.context.get_per_slot_batch_size())
 
-    def train_batch(
-        self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int
-    ) -> dict[str, torch.Tensor]:
+    def train_batch(self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int) -> dict[str, torch.Tensor]:
         images, labels = batch
         output = self.model(images)
         loss = F.cross_entropy(output, labels)

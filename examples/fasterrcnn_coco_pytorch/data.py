@@ -132,13 +132,9 @@ class Coco(Detections):
             raise ValueError(f"{annotations}: not a JSON file: {error}") from error
         missing = {"images", "annotations", "categories"} - set(content if isinstance(content, dict) else ())
         if missing:
-            raise ValueError(
-                f"{annotations}: not a COCO instances file, it has no {', '.join(sorted(missing))}"
-            )
+            raise ValueError(f"{annotations}: not a COCO instances file, it has no {', '.join(sorted(missing))}")
         # COCO's category ids have gaps; classes are counted from 1 without any.
-        classes = {
-            c["id"]: label for label, c in enumerate(sorted(content["categories"], key=by_id), start=1)
-        }
+        classes = {c["id"]: label for label, c in enumerate(sorted(content["categories"], key=by_id), start=1)}
         self.num_classes = len(classes) + 1
         self.images = sorted(content["images"], key=by_id)
         self.objects: dict[int, list[tuple[list[float], int]]] = {image["id"]: [] for image in self.images}
@@ -172,9 +168,7 @@ class PennFudan(Detections):
     def __init__(self, root: str | Path) -> None:
         self.images = sorted((Path(root) / "PNGImages").glob("*.png"))
         if not self.images:
-            raise FileNotFoundError(
-                f"{root}: no PNGImages/*.png; data.path must name the unpacked PennFudanPed"
-            )
+            raise FileNotFoundError(f"{root}: no PNGImages/*.png; data.path must name the unpacked PennFudanPed")
         self.masks = [Path(root) / "PedMasks" / f"{image.stem}_mask.png" for image in self.images]
         for mask in self.masks:
             if not mask.is_file():
@@ -186,9 +180,7 @@ class PennFudan(Detections):
     def __getitem__(self, index: int) -> tuple[Tensor, Target]:
         pixels, mask = read_pixels(self.images[index], "RGB"), read_pixels(self.masks[index], None)
         if mask.shape != pixels.shape[:2]:
-            raise ValueError(
-                f"{self.masks[index]}: its size {mask.shape} is not its image's {pixels.shape[:2]}"
-            )
+            raise ValueError(f"{self.masks[index]}: its size {mask.shape} is not its image's {pixels.shape[:2]}")
         if not mask.any():
             raise ValueError(f"{self.masks[index]}: shows no pedestrian")
         boxes = []

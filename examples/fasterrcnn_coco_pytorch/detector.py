@@ -24,9 +24,7 @@ class SmallFasterRCNN(nn.Module):
     def __init__(self, num_classes: int, width: int = 64, proposals: int = 32) -> None:
         super().__init__()
         self.proposals = proposals
-        self.backbone = nn.Sequential(
-            *stage(3, width // 4), *stage(width // 4, width // 2), *stage(width // 2, width)
-        )
+        self.backbone = nn.Sequential(*stage(3, width // 4), *stage(width // 4, width // 2), *stage(width // 2, width))
         self.region = nn.Conv2d(width, width, kernel_size=3, padding=1)
         self.objectness = nn.Conv2d(width, len(SIDES), kernel_size=1)
         self.region_offsets = nn.Conv2d(width, 4 * len(SIDES), kernel_size=1)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from pathlib import Path
 
 import data
 from model_def import ObjectDetectionTrial
 
-import determined as det
 from determined import pytorch
 from determined.config.load import load_yaml
 
@@ -19,12 +17,9 @@ def main() -> None:
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--batches", type=int, default=480, help="how long to train (default: %(default)s)")
     length.add_argument("--epochs", type=int, help="the same in epochs")
-    parser.add_argument(
-        "--data", metavar="SOURCE", help="scenes, a Penn-Fudan directory, or IMAGES:FILE.json of COCO"
-    )
+    parser.add_argument("--data", metavar="SOURCE", help="scenes, a Penn-Fudan directory, or IMAGES:FILE.json of COCO")
     args = parser.parse_args()
 
-    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
     config = load_yaml(Path(__file__).with_name("const.yaml"))
     if args.data:
         config["data"] = data.from_option(args.data)

@@ -36,9 +36,7 @@ class GANTrial(pytorch.PyTorchTrial):
     def build_validation_data_loader(self) -> pytorch.DataLoader:
         return pytorch.DataLoader(self.validation_set, batch_size=self.context.get_per_slot_batch_size())
 
-    def train_batch(
-        self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int
-    ) -> dict[str, torch.Tensor]:
+    def train_batch(self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int) -> dict[str, torch.Tensor]:
         real, _ = batch
         fake = self.generator(self.noise(len(real)))
 

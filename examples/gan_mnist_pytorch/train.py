@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
 from pathlib import Path
 
 import data
 from model_def import GANTrial
 
-import determined as det
 from determined import pytorch
 from determined.config.load import load_yaml
 
@@ -22,7 +20,6 @@ def main() -> None:
     parser.add_argument("--data", metavar="SOURCE", help="digits, fashion-mnist, or a directory of IDX files")
     args = parser.parse_args()
 
-    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
     config = load_yaml(Path(__file__).with_name("const.yaml"))
     if args.data:
         config["data"] = data.from_option(args.data)

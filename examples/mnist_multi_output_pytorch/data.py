@@ -103,14 +103,10 @@ def read_idx(path: Path, *, axes: int) -> np.ndarray:
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(
-                f"{path}: cannot be unpacked, the download may be incomplete: {error}"
-            ) from error
+            raise ValueError(f"{path}: cannot be unpacked, the download may be incomplete: {error}") from error
     magic, expected = content[:4].hex(), f"000008{axes:02x}"
     if magic != expected:
-        raise ValueError(
-            f"{path}: not an IDX file with {axes} axes: it begins with {magic}, expected {expected}"
-        )
+        raise ValueError(f"{path}: not an IDX file with {axes} axes: it begins with {magic}, expected {expected}")
     start = 4 + 4 * axes
     if len(content) < start:
         raise ValueError(f"{path}: ends within its header, the download may be incomplete")

@@ -10,9 +10,7 @@ from torch.nn import functional as F
 class MultiNet(nn.Module):
     """Takes a dict of inputs and returns a dict of predictions, both as logarithms or logits."""
 
-    def __init__(
-        self, shape: tuple[int, int, int], *, n_filters1: int, n_filters2: int, dropout: float
-    ) -> None:
+    def __init__(self, shape: tuple[int, int, int], *, n_filters1: int, n_filters2: int, dropout: float) -> None:
         super().__init__()
         channels, height, width = shape
         self.trunk = nn.Sequential(

@@ -49,9 +49,7 @@ class MultiMNistTrial(pytorch.PyTorchTrial):
         inputs, labels = batch
         predictions = self.model(inputs)
         loss = F.nll_loss(predictions["digit_predictions"], labels["digit_labels"])
-        loss = loss + F.binary_cross_entropy_with_logits(
-            predictions["binary_predictions"], labels["binary_labels"]
-        )
+        loss = loss + F.binary_cross_entropy_with_logits(predictions["binary_predictions"], labels["binary_labels"])
         self.context.backward(loss)
         self.context.step_optimizer(self.optimizer)
         return {"loss": loss, "classification_error": digit_error(predictions, labels)}

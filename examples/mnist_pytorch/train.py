@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import shlex
 import sys
 from pathlib import Path
@@ -41,9 +40,7 @@ class MNistTrial(pytorch.PyTorchTrial):
     def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
         return {"summary": self.summary}
 
-    def train_batch(
-        self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int
-    ) -> dict[str, torch.Tensor]:
+    def train_batch(self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int) -> dict[str, torch.Tensor]:
         images, labels = batch
         loss = F.nll_loss(self.model(images), labels)
         self.context.backward(loss)
@@ -100,7 +97,6 @@ def main() -> None:
     parser.add_argument("--resume", metavar="UUID", help="go on from this checkpoint")
     args = parser.parse_args()
 
-    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
     config = load_yaml(Path(__file__).with_name("const.yaml"))
     if args.data:
         config["data"] = data.from_option(args.data)
@@ -113,7 +109,6 @@ def main() -> None:
         trainer.fit(
             max_length=pytorch.Batch(args.max_batches) if args.max_batches else pytorch.Epoch(args.epochs),
             validation_period=pytorch.Epoch(1),
-            checkpoint_policy="all",
             latest_checkpoint=info.latest_checkpoint if info else args.resume,
         )
         if context.distributed.rank == 0:

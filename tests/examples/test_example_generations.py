@@ -24,9 +24,7 @@ class Recorder(pytorch.PyTorchCallback):
         self.losses: list[float] = []
         self.validations: list[dict[str, float]] = []
 
-    def on_training_workload_end(
-        self, avg_metrics: dict[str, Any], batch_metrics: list[dict[str, Any]]
-    ) -> None:
+    def on_training_workload_end(self, avg_metrics: dict[str, Any], batch_metrics: list[dict[str, Any]]) -> None:
         self.losses += [float(metrics["loss"]) for metrics in batch_metrics]
 
     def on_validation_end(self, metrics: dict[str, Any]) -> None:

@@ -17,9 +17,7 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize(
-    ("shape", "count"), [((1, 28, 28), 1_199_882), ((1, 24, 24), 839_434), ((1, 16, 21), None)]
-)
+@pytest.mark.parametrize(("shape", "count"), [((1, 28, 28), 1_199_882), ((1, 24, 24), 839_434), ((1, 16, 21), None)])
 def test_mnist_fits_any_image(load: Load, shape: tuple[int, int, int], count: int | None) -> None:
     build_model = load("mnist_pytorch", "model").build_model
     model = build_model(shape, n_filters1=32, n_filters2=64, dropout1=0.25, dropout2=0.5)
@@ -38,18 +36,14 @@ def test_cifar10(load: Load) -> None:
 @pytest.mark.parametrize("shape", [(1, 28, 28), (1, 24, 24)])
 @pytest.mark.parametrize("records", [1, 3])
 def test_multi_output_keeps_the_batch_axis(load: Load, shape: tuple[int, int, int], records: int) -> None:
-    model = load("mnist_multi_output_pytorch", "model").MultiNet(
-        shape, n_filters1=4, n_filters2=6, dropout=0.5
-    )
+    model = load("mnist_multi_output_pytorch", "model").MultiNet(shape, n_filters1=4, n_filters2=6, dropout=0.5)
     predictions = model({"data": torch.rand(records, *shape)})
     assert predictions["binary_predictions"].shape == (records,)
     torch.testing.assert_close(predictions["digit_predictions"].exp().sum(dim=1), torch.ones(records))
 
 
 def test_multi_output_linear_layer_at_mnist_size(load: Load) -> None:
-    model = load("mnist_multi_output_pytorch", "model").MultiNet(
-        (1, 28, 28), n_filters1=40, n_filters2=40, dropout=0.5
-    )
+    model = load("mnist_multi_output_pytorch", "model").MultiNet((1, 28, 28), n_filters1=40, n_filters2=40, dropout=0.5)
     assert model.trunk[7].in_features == 16 * 40
 
 
@@ -68,9 +62,7 @@ def test_gan(load: Load) -> None:
 def test_overlaps_and_suppression(load: Load) -> None:
     boxes = load("fasterrcnn_coco_pytorch", "boxes")
     some = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 5], [20, 20, 30, 30], [5, 5, 5, 9]])
-    torch.testing.assert_close(
-        boxes.iou(some[:2], some), torch.tensor([[1.0, 0.5, 0.0, 0.0], [0.5, 1.0, 0.0, 0.0]])
-    )
+    torch.testing.assert_close(boxes.iou(some[:2], some), torch.tensor([[1.0, 0.5, 0.0, 0.0], [0.5, 1.0, 0.0, 0.0]]))
     scores = torch.tensor([0.5, 0.9, 0.1, 0.2])
     assert boxes.nms(some, scores, 0.4).tolist() == [1, 3, 2]
     assert boxes.nms(some, scores, 0.6).tolist() == [1, 0, 3, 2]

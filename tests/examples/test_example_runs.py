@@ -14,9 +14,7 @@ Run = Callable[..., Any]
 
 def test_mnist_tells_what_came_of_it_and_resumes(run: Run) -> None:
     first = run("mnist_pytorch", "--epochs", "2")
-    told = dict(
-        re.findall(r"^(Validation accuracy|Checkpoint|Metrics|TensorBoard files): +(.+)$", first.output, re.M)
-    )
+    told = dict(re.findall(r"^(Validation accuracy|Checkpoint|Metrics|TensorBoard files): +(.+)$", first.output, re.M))
     assert float(told["Validation accuracy"].rstrip("%")) > 80
     assert (Path(told["Checkpoint"]) / "state_dict.pth").is_file()
     assert Path(told["Metrics"]).is_file()

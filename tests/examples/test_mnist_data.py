@@ -113,9 +113,7 @@ def test_labels_must_fit_the_images(data: ModuleType, tmp_path: Path) -> None:
 
 
 def test_missing_files_and_unknown_sources(data: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(
-        FileNotFoundError, match=r"no file train-images-idx3-ubyte or train-images-idx3-ubyte\.gz"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"no file train-images-idx3-ubyte or train-images-idx3-ubyte\.gz"):
         data.load({"source": "idx", "path": str(tmp_path)})
     with pytest.raises(ValueError, match=r"data\.path must name"):
         data.load({"source": "idx"})

@@ -82,9 +82,7 @@ def put_result(value: object) -> None:
 class Ranks:
     """The running ranks of one job."""
 
-    def __init__(
-        self, directory: tempfile.TemporaryDirectory[str], processes: list[subprocess.Popen[str]]
-    ) -> None:
+    def __init__(self, directory: tempfile.TemporaryDirectory[str], processes: list[subprocess.Popen[str]]) -> None:
         self.processes = processes
         self._directory = directory
         self._started = time.monotonic()
@@ -107,8 +105,7 @@ class Ranks:
         late = [rank for rank in range(len(self.processes)) if rank not in ended]
         if late:
             raise AssertionError(
-                f"ranks {late} did not end within {timeout} s\n"
-                + "\n".join(str(result) for result in results)
+                f"ranks {late} did not end within {timeout} s\n" + "\n".join(str(result) for result in results)
             )
         return results
 

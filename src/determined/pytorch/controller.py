@@ -85,7 +85,7 @@ class PyTorchTrialController:
         own = [name for name in methods if overridden(self.trial, name, PyTorchTrial)]
         if len(own) != 1:
             raise InvalidExperimentException(
-                f"{type(self.trial).__name__} must override exactly one of evaluate_batch and evaluate_full_dataset, but "
+                f"{type(self.trial).__name__} must override one of evaluate_batch and evaluate_full_dataset, but "
                 f"it overrides {'both' if own else 'neither'}"
             )
         self.evaluate_method = own[0]
