@@ -22,7 +22,7 @@ def main() -> None:
 
     config = load_yaml(Path(__file__).with_name("const.yaml"))
     if args.data:
-        config["data"] = data.from_option(args.data)
+        config["data"] |= data.from_option(args.data)
 
     with pytorch.init(hparams=config["hyperparameters"], exp_conf=config) as context:
         trainer = pytorch.Trainer(CIFARTrial(context), context)

@@ -99,7 +99,7 @@ def main() -> None:
 
     config = load_yaml(Path(__file__).with_name("const.yaml"))
     if args.data:
-        config["data"] = data.from_option(args.data)
+        config["data"] |= data.from_option(args.data)
     info = det.get_cluster_info()  # None unless an experiment started this process, with values of its own
     hparams = info.trial.hparams if info else config["hyperparameters"]
 
