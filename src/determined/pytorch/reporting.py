@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,13 +27,19 @@ class Reporter:
         self._chief = context.distributed.rank == 0
         self.progress = progress
         self._events: EventFileWriter | None = None
+        self._status = ""
+        self._told_at = -math.inf
 
     def status(self, text: str) -> None:
-        if self._chief:
+        if self._chief and text != self._status:
+            self._status = text
             self._train.set_status(text)
 
     def fraction_done(self, fraction: float) -> None:
-        if self._chief:
+        """Nobody reads this more often than once a second; the end is always told."""
+        now = time.monotonic()
+        if self._chief and (fraction >= 1 or now - self._told_at >= 1):
+            self._told_at = now
             self._train.report_progress(fraction)
 
     def training(self, state: TrialState, metrics: Metrics, columns: Columns) -> None:

@@ -1,0 +1,12 @@
+"""Batch inference: process a data set once, on all ranks, and go on after an interruption."""
+
+from determined.pytorch.experimental.batch_process import torch_batch_process
+from determined.pytorch.experimental.inference_context import initialize_default_inference_context
+from determined.pytorch.experimental.processor import TorchBatchProcessor, TorchBatchProcessorContext
+
+__all__ = [
+    "TorchBatchProcessor",
+    "TorchBatchProcessorContext",
+    "initialize_default_inference_context",
+    "torch_batch_process",
+]

@@ -1,0 +1,18 @@
+"""The run in which a batch process works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from determined import core
+from determined.pytorch import process_group
+
+
+@contextmanager
+def initialize_default_inference_context(
+    distributed: core.DistributedContext | None = None,
+) -> Iterator[core.Context]:
+    """Open a run over the ranks given, or those that the launcher started."""
+    with process_group.joined(distributed) as ranks, core.init(distributed=ranks) as core_context:
+        yield core_context
