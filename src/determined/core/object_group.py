@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import pickle
 import struct
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -31,6 +34,17 @@ _WAIT_FOR_SURVIVORS = timedelta(seconds=5)
 # the ranks of a test may be threads of one process.
 _groups_made: Counter[tuple[str, int]] = Counter()
 
+# A group that is torn down with the interpreter may abort the process: its threads are still at work then.
+_open_groups: weakref.WeakSet[ObjectGroup] = weakref.WeakSet()
+_own_process = os.getpid()
+
+
+@atexit.register
+def _close_open_groups() -> None:
+    if os.getpid() == _own_process:  # a fork has none of the threads
+        for group in list(_open_groups):
+            group.close()
+
 
 class ObjectGroup:
     """The ranks of a job, or of one node, that exchange objects in step."""
@@ -53,6 +67,7 @@ class ObjectGroup:
         self._sequence = 0
         self._group: Any = None  # torch types its backends in part only
         self._store: Store | None = None
+        self._timeout = timedelta()
         self._failure: str | None = None
         self._closed = False
 
@@ -87,6 +102,7 @@ class ObjectGroup:
         except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
             own_error = error
             payload = f"{type(error).__name__}: {error}".encode()[:1000]
+        self._open_store()
         self._sequence += 1
         try:
             headers, payloads = self._transfer(operation, payload, own_error is not None)
@@ -160,24 +176,31 @@ class ObjectGroup:
                     f"rank {rank} could not send what it gave to {operation}: " + payload.decode(errors="replace")
                 )
 
+    def _open_store(self) -> None:
+        if self._store is None:
+            from torch._C import _distributed_c10d as c10d
+
+            self._timeout = rendezvous.collective_timeout()
+            store = self._find_store(self._timeout)
+            key = (self._name, self._members[self._rank])
+            _groups_made[key] += 1
+            self._store = c10d.PrefixStore(f"determined/{self._name}/{_groups_made[key]}", store)
+
     def _connected(self) -> Any:
         if self._group is None:
             from torch._C import _distributed_c10d as c10d
 
-            timeout = rendezvous.collective_timeout()
-            key = (self._name, self._members[self._rank])
-            _groups_made[key] += 1
-            self._store = c10d.PrefixStore(f"determined/{self._name}/{_groups_made[key]}", self._find_store(timeout))
             size = len(self._members)
             gloo: Any = c10d.ProcessGroupGloo
             if self._on_one_node:
                 options = gloo._Options()
-                options._timeout = timeout
+                options._timeout = self._timeout
                 options._devices = [gloo.create_device(hostname=rendezvous.LOOPBACK)]
                 options._threads = 2
                 self._group = gloo(self._store, self._rank, size, options)
             else:  # this constructor honours GLOO_SOCKET_IFNAME
-                self._group = gloo(self._store, self._rank, size, timeout)
+                self._group = gloo(self._store, self._rank, size, self._timeout)
+            _open_groups.add(self)
         return self._group
 
     def _describe_failure(self, operation: Operation, error: RuntimeError) -> str:

@@ -8,7 +8,7 @@ from determined.pytorch.data import DataLoader, TorchData
 from determined.pytorch.data import _Data as _Data
 from determined.pytorch.device import data_length, to_device
 from determined.pytorch.experimental_context import PyTorchExperimentalContext
-from determined.pytorch.init import init
+from determined.pytorch.initialize import init
 from determined.pytorch.internals import _log_tb_metrics as _log_tb_metrics
 from determined.pytorch.internals import _TrainBoundary as _TrainBoundary
 from determined.pytorch.internals import reset_parameters

@@ -9,7 +9,7 @@ from typing import Any
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.info import get_cluster_info
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.init import init
+from determined.pytorch.initialize import init
 from determined.pytorch.trainer import Trainer
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, TrainUnit

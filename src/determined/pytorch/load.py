@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import re
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -150,17 +149,3 @@ def _module_that_defines(code: Path, name: str) -> str:
             f"are: {places}; pass trial_class"
         )
     return ".".join(found[0].relative_to(code).with_suffix("").parts)
-
-
-def load_class(spec: str, directory: Path) -> type[PyTorchTrial]:
-    """The trial class of an entrypoint `module:Name.Nested`, imported from `directory`."""
-    module, colon, name = spec.partition(":")
-    if not colon or not module or not name:
-        raise ValueError(f"an entrypoint is written module:ClassName, got {spec!r}")
-    sys.path.insert(0, str(directory))
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    if not isinstance(found, type) or not issubclass(found, PyTorchTrial):
-        raise TypeError(f"the entrypoint {spec!r} must name a class derived from PyTorchTrial, got {found!r}")
-    return found

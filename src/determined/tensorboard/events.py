@@ -14,6 +14,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -45,24 +46,16 @@ class EventFileWriter:
         """Write a matrix of values: one row per step, one column per tag."""
         if not len(tags) or not len(steps):
             return
-        template, step_at, values_at = _template(tuple(tags))
-        moment = struct.pack("<d", time.time())
-        data = np.frombuffer(template.replace(_NO_TIME, moment, 1), dtype=np.uint8)
-
-        changing = [*range(step_at, step_at + _STEP_BYTES)]
-        for at in values_at:
-            changing += range(at, at + 4)
+        event = _event(tuple(tags))
+        moment = np.frombuffer(struct.pack("<d", time.time()), dtype=np.uint8)
+        records = np.repeat(event.record, len(steps), axis=0)
+        records[:, event.time_at] = moment
         stamped = np.concatenate([_varints(steps), _floats(values)], axis=1)
+        records[:, event.stamped_at] = stamped
 
-        records = np.empty((len(steps), 12 + len(data) + 4), dtype=np.uint8)
-        records[:, :12] = np.frombuffer(_header(len(data)), dtype=np.uint8)
-        records[:, 12:-4] = data
-        delta = stamped ^ data[changing]
-        records[:, [12 + at for at in changing]] = stamped
-
-        distances = np.array([len(data) - 1 - at for at in changing])
-        tables = _contributions(len(data))
-        checksums = np.bitwise_xor.reduce(tables[distances, delta], axis=1) ^ np.uint32(_crc(bytes(data)))
+        # The template is all zeros where it is stamped, so that what is stamped is what changes the checksum.
+        checksums = np.bitwise_xor.reduce(event.stamp_contributions.take(stamped + event.stamp_rows), axis=1)
+        checksums ^= event.checksum ^ np.bitwise_xor.reduce(event.time_contributions.take(moment + event.time_rows))
         records[:, -4:] = _masked(checksums).astype("<u4").view(np.uint8).reshape(-1, 4)
         self._open().write(records.tobytes())
 
@@ -86,19 +79,46 @@ class EventFileWriter:
         return self._file
 
 
-_NO_TIME = b"\x01\x02\x03\x04\x05\x06\x07\x08"
+@dataclass(frozen=True)
+class _Event:
+    """A record to stamp times, steps and values into: zeros where they go, and what each byte does to the checksum."""
+
+    record: Bytes
+    checksum: np.uint32
+    time_at: slice
+    time_rows: np.ndarray[Any, Any]
+    time_contributions: Words
+    stamped_at: np.ndarray[Any, Any]
+    stamp_rows: np.ndarray[Any, Any]
+    stamp_contributions: Words
 
 
 @lru_cache(maxsize=64)
-def _template(tags: tuple[str, ...]) -> tuple[bytes, int, list[int]]:
-    """An event with room for the time, the step and one value per tag; and where step and values lie."""
-    step = b"\x80" * (_STEP_BYTES - 1) + b"\x00"
-    head = b"\x09" + _NO_TIME + b"\x10" + step + b"\x2a"
+def _event(tags: tuple[str, ...]) -> _Event:
+    """An event with room for the time, the step and one value per tag."""
+    head = b"\x09" + bytes(8) + b"\x10" + bytes(_STEP_BYTES) + b"\x2a"
     names = [b"\x0a" + _sized(tag.encode()) for tag in tags]
-    values = [b"\x0a" + _sized(name + b"\x15" + b"\0\0\0\0") for name in names]
+    values = [b"\x0a" + _sized(name + b"\x15" + bytes(4)) for name in names]
     head += _varint(sum(len(value) for value in values))
-    ends = itertools.accumulate((len(value) for value in values), initial=len(head))
-    return head + b"".join(values), 10, [end - 4 for end in list(ends)[1:]]
+    data = head + b"".join(values)
+
+    value_ends = itertools.accumulate((len(value) for value in values), initial=len(head))
+    places = [*range(10, 10 + _STEP_BYTES)]
+    for end in list(value_ends)[1:]:
+        places += range(end - 4, end)
+    stamped_at = np.array(places)
+    table = _contributions(len(data))
+    last = len(data) - 1
+    return _Event(
+        record=np.frombuffer(_header(len(data)) + data + bytes(4), dtype=np.uint8)[None, :],
+        checksum=np.uint32(_crc(data)),
+        time_at=slice(12 + 1, 12 + 9),
+        time_rows=np.arange(8) * 256,
+        time_contributions=table[last - np.arange(1, 9)].ravel(),
+        stamped_at=stamped_at + 12,
+        stamp_rows=np.arange(len(places)) * 256,
+        stamp_contributions=table[last - stamped_at].ravel(),
+    )
 
 
 def _varint(number: int) -> bytes:
