@@ -79,10 +79,10 @@ class Checkpointer:
         with self._core.checkpoint.store_path(metadata) as (directory, uuid):
             self._copy_code(directory / "code")
             checkpoint = {**self.parts(), "rng_state": generators[0], "rank_rng_states": generators}
-            checkpoint["trial_seed"] = self._context.get_trial_seed()
             self._callbacks.call("on_checkpoint_save_start", checkpoint)
             checkpoint_format.write(checkpoint, directory / "state_dict.pth")
-            _write_json(directory / STATE_FILE, state.state_dict())
+            counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
+            _write_json(directory / STATE_FILE, counters)
             _write_json(directory / "load_data.json", self._load_data)
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))

@@ -146,6 +146,8 @@ class PyTorchTrialController:
             logger.info("checkpoint %s is of another trial: a warm start from its weights", self.latest_checkpoint)
             return
         self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
+        # The order of the data goes on as it was, whatever seed this process would have drawn.
+        self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 
     def _start_up(self, callback: Any, cleanup: ExitStack) -> None:
         start = getattr(callback, "on_trial_startup", None)
