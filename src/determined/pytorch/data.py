@@ -70,6 +70,7 @@ class DataLoader:
         self.persistent_workers = persistent_workers
         self._torch_options = torch_options
         self._worker_seed: int | None = None
+        self._loader_class: type[torch.utils.data.DataLoader[Any]] = _Loader
 
         self.sampler: Any = sampler
         self.batch_sampler: Any = batch_sampler
@@ -90,7 +91,7 @@ class DataLoader:
             # Workers draw their seeds from a generator of ours, so that the global one is the program's alone.
             generator = torch.Generator()
             generator.manual_seed(mix(self._worker_seed, rank))
-        return _Loader(
+        return self._loader_class(
             self.dataset,
             batch_sampler=adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank),
             num_workers=self.num_workers,
@@ -119,6 +120,7 @@ class DataLoader:
 
     def order_by_global_generator(self) -> None:
         """Shuffle as releases up to 0.38 did: by torch's global generator, read when a pass begins."""
+        self._loader_class = torch.utils.data.DataLoader  # which reads that generator for a base seed as well
         if isinstance(self.sampler, ShuffleSampler):
             assert self.batch_size is not None
             self.sampler = RandomSampler(self.dataset)
@@ -131,19 +133,20 @@ class _Loader(torch.utils.data.DataLoader[Any]):
     def __iter__(self) -> Any:
         if self.num_workers > 0 or self.pin_memory:
             return super().__iter__()
-        if self.generator is not None and self.generator.device.type == "cpu":
+        batches = iter(self.batch_sampler)  # type: ignore[arg-type]
+        if self.generator is None or self.generator.device.type == "cpu":
             # torch draws a base seed per iterator, and the order that follows is the program's expectation.
             draw_seed(self.generator)
-        return self._fetch_in_process()
+        return self._fetch_in_process(batches)
 
-    def _fetch_in_process(self) -> Iterator[Any]:
+    def _fetch_in_process(self, batches: Iterator[list[int]]) -> Iterator[Any]:
         dataset, collate = self.dataset, _in_process_collate(self.collate_fn)
         fetch_many = getattr(dataset, "__getitems__", None)
         if fetch_many:
-            for indices in self.batch_sampler:  # type: ignore[union-attr]
+            for indices in batches:
                 yield collate(fetch_many(indices))
         else:
-            for indices in self.batch_sampler:  # type: ignore[union-attr]
+            for indices in batches:
                 yield collate([dataset[index] for index in indices])
 
 

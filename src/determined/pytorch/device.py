@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import copy
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,8 @@ def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
         return _move_mapping(data, device, warned)
     elif isinstance(data, tuple):
         moved = [_move(item, device, warned) for item in data]
-        return type(data)(*moved) if hasattr(data, "_fields") else tuple(moved)
+        make = getattr(data, "_make", tuple)  # named tuples keep their class
+        return make(moved)
     elif isinstance(data, list):
         return [_move(item, device, warned) for item in data]
     elif isinstance(data, _QUIET_LEAVES):
@@ -101,12 +103,16 @@ def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
 
 def _move_mapping(data: Any, device: torch.device, warned: set[type]) -> Any:
     moved = {key: _move(item, device, warned) for key, item in data.items()}
-    if not isinstance(data, collections.abc.MutableMapping):
+    if isinstance(data, dict) or hasattr(data, "__copy__"):
+        # A shallow copy keeps what a constructor would need to be told (a default factory, attributes).
+        same_type = copy.copy(data)
+        for key, item in moved.items():
+            same_type[key] = item
+        return same_type
+    try:
+        return type(data)(moved)
+    except TypeError:
         return moved
-    # A shallow copy keeps what a constructor would need to be told (a default factory, attributes).
-    same_type = copy.copy(data)
-    same_type.update(moved)
-    return same_type
 
 
 def _describe(data: Any) -> str:
@@ -119,24 +125,33 @@ def array_to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.complex128)
     elif not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+    if not array.flags.writeable or any(stride < 0 or stride % array.itemsize for stride in array.strides):
         array = array.copy()
     return torch.from_numpy(array)
 
 
 def data_length(data: Any) -> int:
     """The number of records in a batch: the length of the first tensor or array in it."""
-    if isinstance(data, torch.nn.utils.rnn.PackedSequence):
-        return int(data.batch_sizes[0])
-    if isinstance(data, (torch.Tensor, np.ndarray)):
-        return len(data)
-    if isinstance(data, collections.abc.Mapping):
-        data = list(data.values())
-    if isinstance(data, (list, tuple)):
-        if not data:
-            raise ValueError("the number of records of an empty container is not known")
-        return data_length(data[0])
+    leaf = None
+    for leaf in _leaves(data):
+        if isinstance(leaf, torch.nn.utils.rnn.PackedSequence):
+            return int(leaf.batch_sizes[0])
+        if isinstance(leaf, (torch.Tensor, np.ndarray)):
+            return len(leaf)
+    if leaf is None and data is not None:
+        raise ValueError("the number of records of an empty container is not known")
     raise TypeError(
-        f"the number of records in data of type {type(data).__name__} is not known; "
+        f"the number of records in data of type {type(data).__name__}, with no tensor or array in it, is not known; "
         "override PyTorchTrial.get_batch_length(batch) to tell"
     )
+
+
+def _leaves(data: Any) -> Iterator[Any]:
+    """What is in nested containers, in order."""
+    if isinstance(data, collections.abc.Mapping):
+        data = list(data.values())
+    if isinstance(data, (list, tuple)) and not isinstance(data, torch.nn.utils.rnn.PackedSequence):
+        for item in data:
+            yield from _leaves(item)
+    else:
+        yield data

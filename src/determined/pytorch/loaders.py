@@ -73,7 +73,7 @@ def validation_loader(loader: Any, context: PyTorchTrialContext, *, whole: bool)
 def _length(loader: Any) -> int:
     try:
         return len(loader)
-    except TypeError:
+    except (TypeError, NotImplementedError):
         return UNKNOWN_LENGTH
 
 

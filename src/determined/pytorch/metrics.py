@@ -22,12 +22,16 @@ Columns = dict[str, Column]
 
 
 def keep(metrics: Mapping[str, Any]) -> Metrics:
-    """A batch's metrics without their graph. Scalars stay on the device: fetching them would wait for it."""
+    """A batch's metrics without their graph. Scalars stay on the device: fetching them would wait for it.
+
+    The result of an operation is kept as it is; what may be a parameter or a buffer, which later batches change in
+    place, is copied.
+    """
     kept = {}
     for name, value in metrics.items():
         if isinstance(value, torch.Tensor):
-            if value.requires_grad:
-                value = value.detach()
+            computed = value.requires_grad and not value.is_leaf
+            value = value.detach() if computed else value.detach().clone()
             if value.dim():
                 value = value.cpu()
         elif isinstance(value, (list, tuple, dict)):
@@ -75,7 +79,7 @@ def _fetch_tensors(columns: Columns) -> None:
     for names in alike.values():
         values = [value for name in names for value in columns[name]]
         shape = values[0].shape
-        if shape and any(value.shape != shape for value in values):
+        if any(value.shape != shape for value in values):
             continue  # ragged: converted one by one
         stacked = as_numpy(torch.stack(values))
         length = len(values) // len(names)
@@ -126,7 +130,13 @@ def _mean_of_ranks(columns: list[Column]) -> Column:
         # Shapes differ from rank to rank: what can be averaged is each batch's mean.
         flat = [column.reshape(len(column), -1).mean(axis=1) for column in columns]
         return np.mean(np.stack(flat), axis=0)
-    return columns[0]
+    return [_mean_of_values(values) for values in zip(*columns, strict=True)]
+
+
+def _mean_of_values(values: tuple[Any, ...]) -> Any:
+    """What ranks returned for one batch: the mean of those that returned numbers, else what the first returned."""
+    mean = _mean(values)
+    return mean if mean is not None and not np.isnan(mean) else values[0]
 
 
 def average(columns: Columns) -> Metrics:

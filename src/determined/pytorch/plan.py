@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from determined.pytorch.units import Batch, Epoch, TrainUnit
 
@@ -41,10 +43,22 @@ def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int
     if isinstance(unit.value, int):
         period = max(unit.value, 1) * step
         return min(limit, (batches // period + 1) * period)
-    for count in range(batches // step + 1, limit // step + 1):
+    for count in _candidates(unit.value, batches // step + 1, limit // step):
         if unit.should_stop(count):
             return count * step
     return limit
+
+
+def _candidates(schedule: Any, first: int, last: int) -> Iterable[int]:
+    """The counts from `first` to `last` worth asking a schedule about: few, where it says what it holds."""
+    if isinstance(schedule, range):
+        upwards = schedule if schedule.step > 0 else schedule[::-1]
+        passed = max(0, -((upwards.start - first) // upwards.step))
+        return [count for count in upwards[passed : passed + 1] if count <= last]
+    if isinstance(schedule, (list, tuple, set, frozenset)) and len(schedule) <= last - first:
+        numbers: list[Any] = [count for count in schedule if isinstance(count, Real)]
+        return sorted({int(count) for count in numbers if first <= count <= last})
+    return range(first, last + 1)
 
 
 DEFAULT_REPORTING_PERIOD = Batch(100)

@@ -147,6 +147,8 @@ class _Shard(_Layer):
         if inner is None:
             return None
         (at, total), rank, count = inner, self.rank, self.num_workers
+        if not 0 <= rank < count:
+            return at, 0  # nobody's rank: no item has this remainder
         mine = total if total == ENDLESS else len(range(rank, total, count))
         return (lambda i: at(rank + i * count)), mine
 
@@ -169,11 +171,11 @@ class _Skip(_Layer):
         inner = access(self._inner)
         if inner is None:
             return None
-        (at, total), skip = inner, self.skip
+        (at, total), skip = inner, max(0, self.skip)
         return (lambda i: at(i + skip)), total if total == ENDLESS else max(0, total - skip)
 
     def _walk(self) -> Iterator[Any]:
-        return itertools.islice(iter(self._inner), self.skip, None)
+        return itertools.islice(iter(self._inner), max(0, self.skip), None)
 
 
 class _Shuffle(_Layer):

@@ -33,7 +33,7 @@ class TrainUnit:
         return type(other) is type(self) and bool(self.value == other.value)
 
     def __hash__(self) -> int:
-        return hash((type(self), repr(self.value)))
+        return hash((type(self), self.value if isinstance(self.value, int) else None))
 
     @staticmethod
     def _from_searcher_unit(length: int, unit: Any, global_batch_size: int | None = None) -> TrainUnit:

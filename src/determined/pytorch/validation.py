@@ -98,7 +98,7 @@ class Validation:
         kept, lengths = self._evaluate_all()
         columns = _columns(kept)
         if self.callbacks.overrides("on_validation_epoch_end"):
-            self.callbacks.call("on_validation_epoch_end", rows_of(columns))
+            self.callbacks.call("on_validation_epoch_end", rows_of(columns) if columns else [{} for _ in kept])
         by_name = reducers_by_name(self.trial.evaluation_reducer(), list(columns)) if kept else {}
         weights = lengths if self.context.experimental._weight_by_records else None
         return RankResult(
@@ -154,9 +154,9 @@ class Validation:
             )
         if self.context.experimental._keep_metric_shapes and column.ndim > 1:
             return _reduce_along_batches(reducer, column, weights)
-        if weights is not None:
-            column = column.reshape(len(column), -1).mean(axis=1)
-        return simple_reduce(reducer, column, weights if reducer is Reducer.AVG else None)
+        if weights is None or reducer is not Reducer.AVG:
+            return simple_reduce(reducer, column)
+        return simple_reduce(reducer, column.reshape(len(column), -1).mean(axis=1), weights)
 
     def _reduce_over_ranks(self, ranks: Sequence[RankResult]) -> Metrics:
         present = [rank for rank in ranks if rank.batches]
@@ -166,6 +166,13 @@ class Validation:
             )
         if len(present) == 1:
             return dict(present[0].metrics)
+        names = present[0].metrics.keys()
+        for rank in present:
+            if rank.metrics.keys() != names:
+                raise ValueError(
+                    "evaluate_batch() must return the same metric names on every rank: "
+                    f"{sorted(map(str, names))} on one, {sorted(map(str, rank.metrics))} on another"
+                )
         weights = [rank.weight for rank in present]
         metrics: Metrics = {}
         for name, reducer in present[0].reducers.items():

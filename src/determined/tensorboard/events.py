@@ -13,7 +13,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 _STEP_BYTES = 6  # steps as varints of fixed width: 42 bits
+_EVENT_BYTES = 2000
 _numbers = itertools.count()
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -44,8 +45,11 @@ class EventFileWriter:
 
     def add_series(self, tags: Sequence[str], steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
         """Write a matrix of values: one row per step, one column per tag."""
-        if not len(tags) or not len(steps):
-            return
+        if len(steps):
+            for columns in _bounded(tags):
+                self._add_records(tags[columns], steps, values[:, columns])
+
+    def _add_records(self, tags: Sequence[str], steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
         event = _event(tuple(tags))
         moment = np.frombuffer(struct.pack("<d", time.time()), dtype=np.uint8)
         records = np.repeat(event.record, len(steps), axis=0)
@@ -79,6 +83,18 @@ class EventFileWriter:
         return self._file
 
 
+def _bounded(tags: Sequence[str]) -> Iterator[slice]:
+    """Tags in groups that fit into one event of moderate length: tables for checksums grow with it."""
+    begin = size = 0
+    for at, tag in enumerate(tags):
+        if size + len(tag) > _EVENT_BYTES and at > begin:
+            yield slice(begin, at)
+            begin, size = at, 0
+        size += len(tag) + 10
+    if begin < len(tags):
+        yield slice(begin, len(tags))
+
+
 @dataclass(frozen=True)
 class _Event:
     """A record to stamp times, steps and values into: zeros where they go, and what each byte does to the checksum."""
@@ -97,7 +113,7 @@ class _Event:
 def _event(tags: tuple[str, ...]) -> _Event:
     """An event with room for the time, the step and one value per tag."""
     head = b"\x09" + bytes(8) + b"\x10" + bytes(_STEP_BYTES) + b"\x2a"
-    names = [b"\x0a" + _sized(tag.encode()) for tag in tags]
+    names = [b"\x0a" + _sized(tag.encode(errors="replace")) for tag in tags]
     values = [b"\x0a" + _sized(name + b"\x15" + bytes(4)) for name in names]
     head += _varint(sum(len(value) for value in values))
     data = head + b"".join(values)
