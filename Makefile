@@ -12,6 +12,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples]"
+	$(BIN)/python -m compileall -q src
 	touch $@
 
 # The main job: train the first example and show what came of it.
@@ -33,6 +34,7 @@ format: $(STAMP)
 
 # Ratios to a bare PyTorch loop, and to peers where they can be installed.
 bench: $(STAMP) $(BENCH_STAMP)
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m bench
 
 $(BENCH_STAMP): $(STAMP)
