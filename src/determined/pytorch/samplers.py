@@ -98,11 +98,13 @@ class _Layer(Sampler[Any], ABC):
         self._inner = inner
 
     def __iter__(self) -> Iterator[Any]:
+        # A generator, which does nothing until the first item is wanted: torch makes iterators that it never uses.
         by_number = self._access()
         if by_number is None:
-            return self._walk()
-        at, total = by_number
-        return map(at, itertools.count() if total == ENDLESS else range(total))
+            yield from self._walk()
+        else:
+            at, total = by_number
+            yield from map(at, itertools.count() if total == ENDLESS else range(total))
 
     def __len__(self) -> int:
         return len(self._inner)  # type: ignore[arg-type]
