@@ -377,7 +377,7 @@ def test_an_empty_training_set_is_an_error_before_anything(workers: int, shuffle
     def loader() -> pytorch.DataLoader:
         return pytorch.DataLoader(Numbers(0), batch_size=2, shuffle=shuffle, num_workers=workers)
 
-    with pytest.raises(InvalidExperimentException, match="build_training_data_loader.*empty"):
+    with pytest.raises(InvalidExperimentException, match=r"build_training_data_loader.*empty"):
         fit(order_trial(loader), max_length=pytorch.Batch(2))
 
 

@@ -324,7 +324,12 @@ def test_callback_defaults_do_nothing() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["InvalidExperimentException", "InvalidModelException", "InvalidConfigurationException", "InvalidDataTypeException"],
+    [
+        "InvalidExperimentException",
+        "InvalidModelException",
+        "InvalidConfigurationException",
+        "InvalidDataTypeException",
+    ],
 )
 def test_errors_are_ordinary_exceptions(name: str) -> None:
     kind = getattr(errors, name)

@@ -137,7 +137,7 @@ def test_a_bad_rank_of_distributed_sampler_yields_nothing(inner: Any, rank: int)
 
 @pytest.mark.parametrize(("count", "rank"), [(2, -1), (0, 0), (-1, 0), (2, 2), (2, 5)])
 def test_distributed_batch_sampler_refuses_bad_numbers(count: int, rank: int) -> None:
-    with pytest.raises(ValueError, match="rank|num_workers"):
+    with pytest.raises(ValueError, match=r"rank|num_workers"):
         samplers.DistributedBatchSampler([[0]], count, rank)
 
 

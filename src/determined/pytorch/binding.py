@@ -17,11 +17,14 @@ def overridden(trial: Any, method: str, base: type) -> bool:
     return getattr(function, "__func__", function) is not getattr(base, method, None)
 
 
-def bind(method: Callable[..., Any], arguments: Sequence[str], optional: str | None = None) -> Callable[..., Any]:
+def bind(
+    method: Callable[..., Any], arguments: Sequence[str], optional: str | None = None, *, any_names: bool = False
+) -> Callable[..., Any]:
     """A function that takes `arguments` in this order, whatever the order in which `method` has them.
 
     Arguments are found by name; the first one (the batch) and positional-only ones also by position. `optional` is
-    left out when the method has no room for it.
+    left out when the method has no room for it. With `any_names`, a method that has none of the names and as many
+    parameters gets all of them by position.
     """
     try:
         parameters = list(inspect.signature(method).parameters.values())
@@ -52,7 +55,7 @@ def bind(method: Callable[..., Any], arguments: Sequence[str], optional: str | N
     without_names = not known & {*rest}
     if without_names and (takes_any_position or len(only_positional) == len(wanted)):
         return method
-    if optional is not None and without_names and len(positional) == len(wanted):
+    if (any_names or optional is not None) and without_names and len(positional) == len(wanted):
         return method
     name = getattr(method, "__qualname__", repr(method))
     raise TypeError(

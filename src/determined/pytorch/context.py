@@ -96,6 +96,7 @@ class PyTorchTrialContext(TrialContext):
         self._warned_types: set[type] = set()
         self._default_fp16_compression = False
         self._default_average_gradients = True
+        self._first_generation = False
 
     # Wrapping
 

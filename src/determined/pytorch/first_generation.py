@@ -30,7 +30,7 @@ def is_first_generation(trial: PyTorchTrial, context: PyTorchTrialContext) -> bo
     A trial that wrapped a model is of a later generation, whatever helpers it has under those names.
     """
     if context.models:
-        return False
+        return context._first_generation  # made by an earlier fit() of this trial
     own = [name for name in _METHODS if overridden(trial, name, PyTorchTrial)]
     if own and not {"build_model", "optimizer"} <= {*own}:
         missing = [name for name in ("build_model", "optimizer") if name not in own]
@@ -44,6 +44,9 @@ def is_first_generation(trial: PyTorchTrial, context: PyTorchTrialContext) -> bo
 
 def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
     """Make and wrap model, optimizer and scheduler, by calling each of the trial's methods once."""
+    if context._first_generation:
+        return
+    context._first_generation = True
     logger.warning(
         "%s defines build_model and optimizer, as in Determined 0.12; "
         "docs/migrate-from-0.12.md shows the newer form, which wraps them in __init__",
@@ -72,7 +75,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
 
 def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[..., Any]:
     """The user's `train_batch`, followed by the backward and the step that the first generation left to the loop."""
-    user = bind(trial.train_batch, ["batch", "model", "epoch_idx", "batch_idx"])
+    user = bind(trial.train_batch, ["batch", "model", "epoch_idx", "batch_idx"], any_names=True)
     model, optimizer = context.models[0], context.optimizers[0]
     clip = _clipping(context, callbacks)
 
@@ -95,7 +98,7 @@ def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callback
 def bind_evaluate(trial: PyTorchTrial, context: PyTorchTrialContext, method: str) -> Callable[..., Any]:
     """`evaluate_batch(batch, model)` or `evaluate_full_dataset(data_loader, model)`, with the model filled in."""
     first = "batch" if method == "evaluate_batch" else "data_loader"
-    user = bind(getattr(trial, method), [first, "model"])
+    user = bind(getattr(trial, method), [first, "model"], any_names=True)
     model = context.models[0]
     return lambda data, *_: user(data, model)
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 
 import torch
 import torch.distributed as dist
 
-from determined.core import DistributedContext, DummyDistributedContext
+from determined.core import DistributedContext, DummyDistributedContext, rendezvous
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -36,7 +38,15 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
             f"torch.distributed.init_process_group first (missing in the environment: {', '.join(missing)})"
         )
     with _gloo_on_loopback(ranks):
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=_timeout())
+        timeout = rendezvous.collective_timeout()
+        dist.init_process_group(
+            "nccl" if torch.cuda.is_available() else "gloo",
+            # A name of its own: nobody takes the addresses of this program's earlier run for those of this one.
+            store=dist.PrefixStore(f"determined/run/{next(_runs)}", _launchers_store(ranks.rank, ranks.size, timeout)),
+            rank=ranks.rank,
+            world_size=ranks.size,
+            timeout=timeout,
+        )
         try:
             yield ranks
         finally:
@@ -70,6 +80,10 @@ def _gloo_on_loopback(ranks: DistributedContext) -> Iterator[None]:
         os.environ.pop(name, None)
 
 
-def _timeout() -> timedelta | None:
-    seconds = os.environ.get("DET_COLLECTIVE_TIMEOUT")
-    return timedelta(seconds=float(seconds)) if seconds else None
+_runs = itertools.count(1)
+
+
+@cache
+def _launchers_store(rank: int, size: int, timeout: timedelta) -> dist.Store:
+    """Where the ranks meet, opened once: its port cannot be given up and taken again without losing somebody."""
+    return rendezvous.find_store(rank, size, chief_ip=None, port=None, timeout=timeout)
