@@ -36,13 +36,12 @@ _groups_made: Counter[tuple[str, int]] = Counter()
 
 # A group that is torn down with the interpreter may abort the process: its threads are still at work then.
 _open_groups: weakref.WeakSet[ObjectGroup] = weakref.WeakSet()
-_own_process = os.getpid()
 
 
 @atexit.register
 def _close_open_groups() -> None:
-    if os.getpid() == _own_process:  # a fork has none of the threads
-        for group in list(_open_groups):
+    for group in list(_open_groups):
+        if group._process == os.getpid():  # a fork has none of the threads
             group.close()
 
 
@@ -68,6 +67,7 @@ class ObjectGroup:
         self._group: Any = None  # torch types its backends in part only
         self._store: Store | None = None
         self._timeout = timedelta()
+        self._process = 0
         self._failure: str | None = None
         self._closed = False
 
@@ -200,6 +200,7 @@ class ObjectGroup:
                 self._group = gloo(self._store, self._rank, size, options)
             else:  # this constructor honours GLOO_SOCKET_IFNAME
                 self._group = gloo(self._store, self._rank, size, self._timeout)
+            self._process = os.getpid()
             _open_groups.add(self)
         return self._group
 

@@ -1,0 +1,209 @@
+"""`core.init()`: opening and closing a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import determined as det
+from determined import core, info, paths
+from tests.helpers.ranks import run_ranks
+
+
+def records(context: core.Context, name: str) -> Any:
+    return json.loads((context.run_dir / name).read_text())
+
+
+def test_a_run_by_hand_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--api-key", "s3cr3t"])
+    config = {"checkpoint_storage": {"type": "s3", "bucket": "b", "secret_key": "s3cr3t"}}
+    with core.init(_hparams={"lr": 0.5}, _exp_conf=config) as context:
+        context.train.set_status("training")
+        context.train.report_progress(0.25)
+        assert records(context, "status.json")["state"] == "running"
+    assert context.run_dir.parent == paths.data_dir() / "runs"
+    run = (context.run_dir / "run.json").read_text()
+    assert json.loads(run)["hparams"] == {"lr": 0.5}
+    assert json.loads(run)["pid"] == os.getpid()
+    assert "s3cr3t" not in run
+    status = records(context, "status.json")
+    assert (status["state"], status["phase"], status["progress"]) == ("completed", "training", 0.25)
+    for file in ("run.json", "status.json", "metrics.jsonl"):
+        assert stat.S_IMODE((context.run_dir / file).stat().st_mode) == 0o600
+
+
+def test_members_are_the_real_ones() -> None:
+    mine = core.DummyDistributedContext()
+    with core.init(distributed=mine) as context:
+        assert context.distributed is mine
+        assert type(context.train) is core.DummyTrainContext is core.TrainContext
+        assert context.preempt.should_preempt() is False
+        assert context.checkpoint is not None
+        context.alert("title", "description", level="nonsense")
+
+
+def test_a_context_is_entered_once() -> None:
+    context = core.init()
+    with context:
+        with pytest.raises(RuntimeError, match="started already"):
+            context.start()
+    context.close()
+
+
+@pytest.mark.parametrize("argument", ["preempt_mode", "tensorboard_mode", "distributed"])
+def test_wrong_arguments_are_named(argument: str) -> None:
+    with pytest.raises(TypeError, match=argument):
+        core.init(**{argument: "WorkersAskChief"})  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        core.init(core.DummyDistributedContext())  # type: ignore[misc]
+
+
+def test_unwritable_storage_is_refused_before_anything_is_done() -> None:
+    with pytest.raises(OSError, match="/dev/null/x"):
+        core.init(checkpoint_storage="/dev/null/x")
+    assert not (paths.data_dir() / "runs").exists()
+
+
+def test_a_described_trial_uses_its_own_storage_and_needs_its_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with core.init() as by_hand:
+        env = info.to_env(by_hand.info)
+    env["DET_EXPERIMENT_CONFIG"] = json.dumps(
+        {"checkpoint_storage": {"type": "shared_fs", "host_path": str(tmp_path / "shared")}}
+    )
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    with core.init() as context:
+        with context.checkpoint.store_path({"steps_completed": 0}) as (_, storage_id):
+            pass
+        with pytest.raises(ValueError, match="max_length"):
+            context.searcher.operations()
+    assert (tmp_path / "shared" / storage_id).is_dir()
+    monkeypatch.setenv("DET_CONTAINER_SLOT_COUNTS", "[2]")
+    with pytest.raises(ValueError, match="distributed="):
+        core.init()
+
+
+def test_invalid_hyperparameters_end_the_process_politely(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(SystemExit) as caught, core.init() as context:
+        raise det.InvalidHP("lr is absurd")
+    assert caught.value.code == 0
+    assert "lr is absurd" in caplog.text
+    status = records(context, "status.json")
+    assert (status["early_exit"], status["state"]) == ("INVALID_HP", "completed")
+    assert det.get_cluster_info() is None
+
+
+def test_other_exceptions_pass_and_the_run_is_marked() -> None:
+    with pytest.raises(ZeroDivisionError), core.init() as context:
+        _ = 1 / 0
+    assert records(context, "status.json")["state"] == "failed"
+
+
+def test_an_error_at_the_end_never_hides_the_users_own(caplog: pytest.LogCaptureFixture) -> None:
+    context = core.init()
+    with pytest.raises(ZeroDivisionError), context:
+        remove_and_fail(context.run_dir)
+    assert "while the run was being closed" in caplog.text
+    assert det.get_cluster_info() is None
+
+
+def test_an_error_at_the_end_is_raised_when_there_is_no_other() -> None:
+    with pytest.raises(FileNotFoundError), core.init() as context:
+        remove(context.run_dir)
+    assert det.get_cluster_info() is None
+
+
+def remove(directory: Path) -> None:
+    for file in directory.iterdir():
+        file.unlink()
+    directory.rmdir()
+
+
+def remove_and_fail(directory: Path) -> None:
+    remove(directory)
+    raise ZeroDivisionError
+
+
+SLEEPER = """
+import sys
+from determined import core
+def wait_here():
+    sys.stdout.write("ready\\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+with core.init():
+    wait_here()
+"""
+
+
+def test_sigusr1_shows_the_stack_and_the_run_goes_on() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGUSR1)
+    shown = ""
+    while "wait_here" not in shown:
+        line = process.stderr.readline()
+        assert line, shown
+        shown += line
+    _, errors = process.communicate("\n", timeout=30)
+    assert process.returncode == 0, errors
+
+
+def run_of_two() -> dict[str, Any]:
+    ranks = core.DistributedContext.from_torch_distributed()
+    with core.init(distributed=ranks, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
+        context.train.report_validation_metrics(1, {"rank": context.distributed.rank})
+        return {
+            "run_dir": str(context.run_dir),
+            "token": context.info.session_token,
+            "seed": context.info.trial.trial_seed,
+            "tensorboard": str(context.train.get_tensorboard_path().relative_to(context.run_dir)),
+            "slots": context.info.container_slot_counts,
+            "same": context.distributed is ranks,
+        }
+
+
+def test_two_ranks_share_one_run_that_the_chief_writes() -> None:
+    first, second = (rank.value for rank in run_ranks(run_of_two))
+    for shared in ("run_dir", "token", "seed", "slots", "same"):
+        assert first[shared] == second[shared], shared
+    assert first["slots"] == [2]
+    assert first["same"] is True
+    assert (first["tensorboard"], second["tensorboard"]) == ("tensorboard", "tensorboard/rank_1")
+    rows = (Path(first["run_dir"]) / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["metrics"] for row in rows] == [{"rank": 0}]
+    assert len(list((paths.data_dir() / "runs").iterdir())) == 1
+
+
+def refused_on_one() -> str:
+    ranks = core.DistributedContext.from_torch_distributed()
+    try:
+        core.init(distributed=ranks, checkpoint_storage="/dev/null/x" if ranks.rank == 0 else None)
+    except Exception as error:  # noqa: BLE001
+        return f"{type(error).__name__}: {error}"
+    return "opened"
+
+
+def test_what_the_chief_refuses_is_refused_on_all() -> None:
+    first, second = (rank.value for rank in run_ranks(refused_on_one))
+    assert first.startswith("NotADirectoryError")
+    assert second.startswith("DistributedError: rank 0")
+    assert "/dev/null/x" in second

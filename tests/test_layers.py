@@ -1,0 +1,138 @@
+"""The imports are what ARCHITECTURE.md says, and the light entry points stay light."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "determined"
+
+# The public list stands beside the table: it may name what it shows, and rooms from pytorch on may use it.
+PUBLIC_LIST = "__init__"
+
+# Imports that point down on purpose: inside a function, or for types alone.
+DOWNWARD_WHEN_CALLED = {("core", "tensorboard")}
+
+
+def read_table() -> dict[str, set[str]]:
+    """Room to the rooms that it may import, as the table says."""
+    rows: list[tuple[list[str], str]] = []
+    for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            names = re.findall(r"`([\w/.]+)`", cells[0])
+            rows.append(([name.removesuffix("/").removesuffix(".py") for name in names], cells[2]))
+    allowed: dict[str, set[str]] = {}
+    for position, (rooms, rule) in enumerate(rows):
+        above = [room for row, _ in rows[:position] for room in row]
+        for room in rooms:
+            allowed[room] = _permitted(rule, above, [name for row, _ in rows for name in row]) | set(rooms)
+    return allowed
+
+
+def _permitted(rule: str, above: list[str], everything: list[str]) -> set[str]:
+    if rule.startswith("nothing"):
+        return set()
+    if rule.startswith("everything,"):
+        return {*everything, PUBLIC_LIST}
+    if rule.endswith("above"):
+        return {*above, PUBLIC_LIST} if "pytorch" in above or "trial" in above else set(above)
+    named = {word.strip() for word in rule.split(",")}
+    assert named <= set(above), f"the table allows {named - set(above)}, which is not above"
+    return named | {"errors"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> Iterator[tuple[str, int, bool]]:
+    """Rooms of ours that a file imports, with the line, and whether only when called or for types."""
+    tree = ast.parse(path.read_text())
+    at_import = set(map(id, _run_at_import(tree)))
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            base = node.module or ""
+            names = [f"{base}.{alias.name}" for alias in node.names] if base == "determined" else [base]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "determined":
+                known = len(parts) > 1 and ((SOURCE / parts[1]).is_dir() or (SOURCE / f"{parts[1]}.py").exists())
+                yield (parts[1] if known else PUBLIC_LIST), node.lineno, id(node) not in at_import
+
+
+def _run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _run_at_import(child)
+
+
+def source_files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def test_the_table_lists_every_room() -> None:
+    rooms = {room_of(path) for path in source_files()} - {PUBLIC_LIST}
+    assert rooms == set(read_table())
+
+
+def test_imports_point_up_the_table() -> None:
+    allowed = read_table()
+    wrong = []
+    for path in source_files():
+        room = room_of(path)
+        if room == PUBLIC_LIST or room not in allowed:
+            continue
+        for imported, line, when_called in imported_rooms(path):
+            if imported in allowed[room] or imported == room:
+                continue
+            if when_called and (room, imported) in DOWNWARD_WHEN_CALLED:
+                continue
+            wrong.append(f"{path.relative_to(ROOT)}:{line}: {room} imports {imported}")
+    assert wrong == []
+
+
+def test_torch_is_imported_at_import_by_one_room_only() -> None:
+    wrong = []
+    for path in source_files():
+        if room_of(path) == "pytorch":
+            continue
+        for node in _run_at_import(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            wrong += [f"{path}: {name}" for name in names if name.split(".")[0] == "torch"]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import determined",
+        "import determined.core",
+        "import determined.core, determined.core.context, determined.trial, determined.config",
+        "from determined import core\nwith core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as c:\n"
+        "    c.train.report_training_metrics(1, {'a': 1.0})",
+        "from click.testing import CliRunner\nfrom determined.cli.main import main\n"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0",
+    ],
+)
+def test_light_entry_points_load_neither_torch_nor_numpy(program: str) -> None:
+    check = "\nimport sys\nheavy = {'torch', 'numpy', 'psutil'} & set(sys.modules)\nassert not heavy, heavy"
+    done = subprocess.run([sys.executable, "-c", program + check], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
