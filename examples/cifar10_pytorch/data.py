@@ -80,9 +80,9 @@ def draw_shapes(count: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw shapes of ten kinds, each with colours, place and size of its own, on a noisy ground."""
     random = np.random.default_rng(seed)
     labels = random.permutation(np.arange(count) % 10)
-    ground, paint = random.integers(0, 256, (2, count, 3, 1, 1))
-    # A shape in nearly the colour of its ground could not be seen.
-    paint = np.where(abs(paint - ground) < 96, 255 - ground, paint)
+    # Shapes are brighter than their ground in every colour, so that all of them can be seen.
+    ground = random.integers(0, 120, (count, 3, 1, 1))
+    paint = ground + random.integers(90, 136, (count, 3, 1, 1))
     size = random.uniform(7, 12, (count, 1, 1))
     centre = random.uniform(11, SIDE - 12, (2, count, 1, 1))
     axis = np.arange(SIDE)

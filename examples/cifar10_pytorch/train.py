@@ -18,13 +18,14 @@ def main() -> None:
     length.add_argument("--batches", type=int, default=630, help="how long to train (default: %(default)s)")
     length.add_argument("--epochs", type=int, help="the same in epochs")
     parser.add_argument("--data", metavar="SOURCE", help="shapes, or a directory of CIFAR-10's .bin files")
+    parser.add_argument("--seed", type=int, help="the same seed gives the same training")
     args = parser.parse_args()
 
     config = load_yaml(Path(__file__).with_name("const.yaml"))
     if args.data:
         config["data"] |= data.from_option(args.data)
 
-    with pytorch.init(hparams=config["hyperparameters"], exp_conf=config) as context:
+    with pytorch.init(hparams=config["hyperparameters"], exp_conf=config, seed=args.seed) as context:
         trainer = pytorch.Trainer(CIFARTrial(context), context)
         trainer.fit(
             max_length=pytorch.Epoch(args.epochs) if args.epochs else pytorch.Batch(args.batches),

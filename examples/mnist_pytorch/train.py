@@ -68,24 +68,25 @@ class Summary(pytorch.PyTorchCallback):
     def on_checkpoint_upload_end(self, uuid: str) -> None:
         self.checkpoint = uuid
 
-    def tell(self, context: pytorch.PyTorchTrialContext) -> None:
-        tensorboard = context.get_tensorboard_path()
-        python, script = sys.executable, sys.argv[0]
-        launcher = "determined.launch.torch_distributed"
-        next_commands = [
-            [python, "-m", "tensorboard.main", "--logdir", str(tensorboard)],
-            [python, script, "--epochs", "16", "--resume", self.checkpoint],
-            [python, "-m", launcher, "--nproc_per_node=2", "--", python, script],
-        ]
-        print(
-            f"\nValidation accuracy: {self.accuracy:.1%}"
-            f"\nCheckpoint:          {data_dir() / self.checkpoint}"
-            f"\nMetrics:             {tensorboard.parent / 'metrics.jsonl'}"
-            f"\nTensorBoard files:   {tensorboard}"
-            "\n\nWhat to type next, to see the curves, to train on, to train on two processes:",
-            *map(shlex.join, next_commands),
-            sep="\n  ",
-        )
+
+def tell(summary: Summary, context: pytorch.PyTorchTrialContext, args: argparse.Namespace) -> None:
+    tensorboard = context.get_tensorboard_path()
+    script = [sys.executable, sys.argv[0], *(["--data", args.data] if args.data else [])]
+    launcher = [sys.executable, "-m", "determined.launch.torch_distributed", "--nproc_per_node=2", "--"]
+    next_commands = [
+        [sys.executable, "-m", "tensorboard.main", "--logdir", str(tensorboard)],
+        [*script, "--epochs", str(2 * args.epochs), "--resume", summary.checkpoint],
+        [*launcher, *script],
+    ]
+    print(
+        f"\nValidation accuracy: {summary.accuracy:.1%}"
+        f"\nCheckpoint:          {data_dir() / summary.checkpoint}"
+        f"\nMetrics:             {tensorboard.parent / 'metrics.jsonl'}"
+        f"\nTensorBoard files:   {tensorboard}"
+        "\n\nWhat to type next, to see the curves, to train on, to train on two processes:",
+        *map(shlex.join, next_commands),
+        sep="\n  ",
+    )
 
 
 def main() -> None:
@@ -95,6 +96,7 @@ def main() -> None:
     length.add_argument("--max-batches", type=int, metavar="N", help="stop after N batches instead")
     parser.add_argument("--data", metavar="SOURCE", help="digits, fashion-mnist, or a directory of IDX files")
     parser.add_argument("--resume", metavar="UUID", help="go on from this checkpoint")
+    parser.add_argument("--seed", type=int, help="the same seed gives the same training")
     args = parser.parse_args()
 
     config = load_yaml(Path(__file__).with_name("const.yaml"))
@@ -103,16 +105,17 @@ def main() -> None:
     info = det.get_cluster_info()  # None unless an experiment started this process, with values of its own
     hparams = info.trial.hparams if info else config["hyperparameters"]
 
-    with pytorch.init(hparams=hparams, exp_conf=config) as context:
+    with pytorch.init(hparams=hparams, exp_conf=config, seed=args.seed) as context:
         trial = MNistTrial(context, hparams)
         trainer = pytorch.Trainer(trial, context)
         trainer.fit(
             max_length=pytorch.Batch(args.max_batches) if args.max_batches else pytorch.Epoch(args.epochs),
             validation_period=pytorch.Epoch(1),
+            searcher_metric=config["searcher"]["metric"],  # the best validations are followed by a checkpoint
             latest_checkpoint=info.latest_checkpoint if info else args.resume,
         )
         if context.distributed.rank == 0:
-            trial.summary.tell(context)
+            tell(trial.summary, context, args)
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ class Run:
 def run(tmp_path: Path) -> Callable[..., Run]:
     """Run a program in an example's directory as a user would, on one or several processes."""
 
-    def run_program(example: str, *arguments: str, processes: int = 1) -> Run:
-        command = [sys.executable, "train.py", *arguments]
+    def run_program(example: str, *arguments: str, processes: int = 1, command: list[str] | None = None) -> Run:
+        command = command or [sys.executable, "train.py", "--seed", "1", *arguments]
         if processes > 1:
             launcher = "determined.launch.torch_distributed"
             command = [sys.executable, "-m", launcher, f"--nproc_per_node={processes}", "--", *command]
