@@ -60,6 +60,9 @@ class Counting(torch.optim.lr_scheduler.LRScheduler):
     def get_lr(self) -> list[Any]:
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps}
+
     def step(self, *args: Any) -> None:
         if self.context._current_batch_idx is not None:
             self.steps.append(self.context.current_train_batch())
@@ -188,8 +191,9 @@ def test_plateau_in_an_automatic_mode_is_refused(mode: Any) -> None:
 
 def make_scheduler() -> torch.optim.lr_scheduler.StepLR:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
     optimizer.step()
-    return torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    return scheduler
 
 
 def test_step_modes_have_the_numbers_of_all_releases() -> None:

@@ -84,6 +84,7 @@ def test_equal_units_have_equal_hashes() -> None:
         (5, Unit.BATCHES, None, Batch(5)),
         (100, Unit.RECORDS, 32, Batch(3)),
         (10, Unit.RECORDS, 32, Batch(1)),
+        (5, "batches", None, Batch(5)),
     ],
 )
 def test_from_searcher_unit(length: int, unit: Any, batch_size: int | None, expected: TrainUnit) -> None:

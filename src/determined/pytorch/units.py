@@ -38,8 +38,7 @@ class TrainUnit:
     @staticmethod
     def _from_searcher_unit(length: int, unit: Any, global_batch_size: int | None = None) -> TrainUnit:
         """The length a searcher gives: in batches, epochs, or records (which need the global batch size)."""
-        name = getattr(unit, "value", unit)
-        name = name.lower() if isinstance(name, str) else None
+        name = str(getattr(unit, "name", unit)).lower()
         if name == "epochs":
             return Epoch(length)
         if name == "batches":
