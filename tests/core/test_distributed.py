@@ -307,6 +307,18 @@ def test_an_object_that_cannot_be_sent_and_ranks_out_of_step() -> None:
     assert first[2] == second[2]
 
 
+def one_after_the_other() -> int:
+    for number in range(10):
+        ranks = context()
+        assert ranks.allgather(number) == [number, number]
+        ranks.close()
+    return number
+
+
+def test_contexts_one_after_the_other_meet_each_time() -> None:
+    assert [rank.value for rank in run_ranks(one_after_the_other)] == [9, 9]
+
+
 def leave_without_closing() -> None:
     context().allgather("bye")
 

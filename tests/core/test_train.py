@@ -148,6 +148,16 @@ def test_the_same_step_twice(context: core.Context) -> None:
     assert len(rows(context)) == 4
 
 
+def test_a_new_attempt_may_report_its_steps_anew(context: core.Context) -> None:
+    for attempt, value in enumerate((1.0, 2.0)):
+        for step in (1, 2):
+            context.train.report_training_metrics(step, {"loss": value})
+        with pytest.raises(ValueError, match="already reported"):
+            context.train.report_training_metrics(1, {"loss": 7.0})
+        assert rows(context)[-1]["attempt"] == attempt
+        context.begin_attempt()
+
+
 @pytest.mark.parametrize("bad", [-0.1, 1.1, 7.0, math.nan, "0.5", None, True])
 def test_progress_is_between_0_and_1(context: core.Context, bad: Any) -> None:
     with pytest.raises(ValueError, match="progress"):

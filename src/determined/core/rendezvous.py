@@ -39,6 +39,11 @@ def collective_timeout() -> timedelta:
     return timedelta(seconds=seconds)
 
 
+# Stores that ranks opened themselves live as long as the process: were the chief to close one with a context, the
+# others could meet its end while they open the next.
+_opened_stores: dict[tuple[object, ...], Store] = {}
+
+
 def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, timeout: timedelta) -> Store:
     """The store of the default process group, else at the port the user named, else of the launcher."""
     import torch.distributed as dist
@@ -47,21 +52,33 @@ def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, 
         from torch.distributed.distributed_c10d import _get_default_store
 
         return _get_default_store()
-    try:
-        if port is not None:
-            return _store_at(rank, chief_ip or LOOPBACK, port, timeout)
-        if os.environ.get("MASTER_ADDR") and os.environ.get("MASTER_PORT"):
-            from torch.distributed.rendezvous import rendezvous
+    host = chief_ip or LOOPBACK
+    place: tuple[object, ...] = (host, port)
+    if port is None:
+        place = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
+        if not all(place):
+            raise RuntimeError(
+                f"rank {rank} of {size} does not know where to meet the others. Start the ranks with torchrun or "
+                "`python -m determined.launch.torch_distributed`, or call torch.distributed.init_process_group, "
+                "or give DistributedContext a free port of the chief as pub_port"
+            )
+    key = (os.getpid(), rank, *place)
+    if key not in _opened_stores:
+        try:
+            if port is None:
+                _opened_stores[key] = _launcher_store(rank, size, timeout)
+            else:
+                _opened_stores[key] = _store_at(rank, host, port, timeout)
+        except RuntimeError as error:
+            raise DistributedError(f"rank {rank} of {size} did not find the other ranks: {error}") from error
+    return _opened_stores[key]
 
-            store: Store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
-            return store
-    except RuntimeError as error:
-        raise DistributedError(f"rank {rank} of {size} did not find the other ranks: {error}") from error
-    raise RuntimeError(
-        f"rank {rank} of {size} does not know where to meet the others. Start the ranks with torchrun or "
-        "`python -m determined.launch.torch_distributed`, or call torch.distributed.init_process_group, "
-        "or give DistributedContext a free port of the chief as pub_port"
-    )
+
+def _launcher_store(rank: int, size: int, timeout: timedelta) -> Store:
+    from torch.distributed.rendezvous import rendezvous
+
+    store: Store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
+    return store
 
 
 def _store_at(rank: int, host: str, port: int, timeout: timedelta) -> Store:
