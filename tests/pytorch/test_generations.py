@@ -443,7 +443,6 @@ class TestSearcherUnits:
         assert pytorch.Batch(1)._to_searcher_unit() is Unit.BATCHES
         assert pytorch.Epoch(1)._to_searcher_unit() is Unit.EPOCHS
 
-    @pytest.mark.xfail(reason="Unit's values are UNIT_RECORDS etc., and units.py compares with 'records'")
     def test_from_a_unit_of_the_core_api(self) -> None:
         from determined.core import Unit
 

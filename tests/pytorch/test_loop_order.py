@@ -509,7 +509,7 @@ class TestChecksAtTheStart:
             def build_training_data_loader(self) -> Any:
                 return torch.utils.data.DataLoader(line(), batch_size=2)
 
-        with pytest.raises(RuntimeError, match="build_training_data_loader.*disable_dataset_reproducibility_checks"):
+        with pytest.raises(RuntimeError, match=r"build_training_data_loader.*disable_dataset_reproducibility_checks"):
             fit(Foreign, max_length=pytorch.Batch(1))
 
     def test_build_callbacks_comes_once_and_before_the_loaders(self) -> None:

@@ -63,13 +63,15 @@ class Checkpointer:
         distributed = self._context.distributed
         generators = distributed.allgather(rng.get_state(self._context.device))
         saved = replace(state, last_ckpt=state.batches_trained)
-        uuid = self._write(saved, generators) if distributed.rank == 0 else None
+        waiting = self._context._optimization.gradients_waiting(state.batches_trained)
+        gradients = distributed.gather(waiting) if waiting is not None else None
+        uuid = self._write(saved, generators, gradients) if distributed.rank == 0 else None
         uuid = distributed.broadcast(uuid)
         state.last_ckpt = state.batches_trained
         self._callbacks.call("on_checkpoint_upload_end", uuid=uuid)
         return str(uuid)
 
-    def _write(self, state: TrialState, generators: list[dict[str, Any]]) -> str:
+    def _write(self, state: TrialState, generators: list[dict[str, Any]], gradients: list[Any] | None) -> str:
         metadata = {
             "determined_version": determined.__version__,
             "steps_completed": state.batches_trained,
@@ -79,6 +81,8 @@ class Checkpointer:
         with self._core.checkpoint.store_path(metadata) as (directory, uuid):
             self._copy_code(directory / "code")
             checkpoint = {**self.parts(), "rng_state": generators[0], "rank_rng_states": generators}
+            if gradients is not None:
+                checkpoint["rank_gradients"] = gradients
             self._callbacks.call("on_checkpoint_save_start", checkpoint)
             checkpoint_format.write(checkpoint, directory / "state_dict.pth")
             counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
@@ -111,6 +115,7 @@ class Checkpointer:
             scheduler.load_state_dict(stored)
         self._restore_scaler(checkpoint, name)
         self._restore_generators(checkpoint, name)
+        self._restore_gradients(checkpoint, state)
         self._callbacks.load_state_dict(checkpoint.get("callbacks") or {})
 
     def _restore_scaler(self, checkpoint: dict[str, Any], name: str) -> None:
@@ -131,6 +136,22 @@ class Checkpointer:
             logger.warning("checkpoint %s holds no state of random generators; they are left as they are", name)
             return
         rng.set_state(state, self._context.device)
+
+    def _restore_gradients(self, checkpoint: dict[str, Any], state: TrialState) -> None:
+        """Those of an aggregation window that had begun; other ranks than then share what there was."""
+        ranks: list[Any] = checkpoint.get("rank_gradients") or []
+        if not ranks:
+            return
+        distributed = self._context.distributed
+        mine = ranks[distributed.rank] if len(ranks) == distributed.size else _mean_of_ranks(ranks)
+        self._context._optimization.put_gradients_back(mine, state.batches_trained)
+
+
+def _mean_of_ranks(ranks: list[Any]) -> list[list[torch.Tensor | None]]:
+    return [
+        [None if parts[0] is None else torch.stack(parts).mean(dim=0) for parts in zip(*optimizers, strict=True)]
+        for optimizers in zip(*ranks, strict=True)
+    ]
 
 
 def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) -> Iterator[tuple[Any, Any]]:

@@ -20,6 +20,7 @@ from determined.pytorch.lr_scheduler import LRScheduler
 from determined.pytorch.optimization import ClipGrads, Optimization, parameters_of
 from determined.pytorch.precision import Precision
 from determined.pytorch.reducer import MetricReducer, ReducerContext
+from determined.tensorboard import directory
 from determined.trial import TrialContext
 
 if TYPE_CHECKING:
@@ -306,6 +307,10 @@ class PyTorchTrialContext(TrialContext):
         return self._reducers.run_cross_slot_reduction(reducables, gathered)
 
     # TensorBoard and profiling
+
+    def get_tensorboard_path(self) -> Path:
+        """Where TensorBoard files go; without a run (a trial made by hand, to load weights) a temporary place."""
+        return self._tensorboard_path if self._tensorboard_path is not None else directory.current()
 
     def get_enable_tensorboard_logging(self) -> bool:
         return self._enable_tensorboard_logging

@@ -95,6 +95,26 @@ class Optimization:
         if auto_zero_grads:
             optimizer.zero_grad()
 
+    def gradients_waiting(self, batches: int) -> list[list[torch.Tensor | None]] | None:
+        """After `batches`: the gradients of a window that has begun, for each optimizer; None between two windows."""
+        if batches % self.aggregation_frequency == 0:
+            return None
+        return [
+            [
+                None if parameter.grad is None else parameter.grad.detach().cpu()
+                for parameter in parameters_of(optimizer)
+            ]
+            for optimizer in self.optimizers
+        ]
+
+    def put_gradients_back(self, gradients: list[list[torch.Tensor | None]], batches: int) -> None:
+        """Go on in the window from which `gradients_waiting` took them."""
+        if batches % self.aggregation_frequency == 0:
+            return  # another frequency than then: no window is open here
+        for optimizer, waiting in zip(self.optimizers, gradients, strict=True):
+            for parameter, gradient in zip(parameters_of(optimizer), waiting, strict=True):
+                parameter.grad = None if gradient is None else gradient.to(parameter)
+
     def automatic_schedulers(self) -> list[LRScheduler]:
         return [one for one in self.lr_schedulers if one.step_mode is not LRScheduler.StepMode.MANUAL_STEP]
 

@@ -13,6 +13,7 @@ from functools import cache
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 from determined.core import DistributedContext, DummyDistributedContext, rendezvous
 
@@ -42,7 +43,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
         dist.init_process_group(
             "nccl" if torch.cuda.is_available() else "gloo",
             # A name of its own: nobody takes the addresses of this program's earlier run for those of this one.
-            store=dist.PrefixStore(f"determined/run/{next(_runs)}", _launchers_store(ranks.rank, ranks.size, timeout)),
+            store=c10d.PrefixStore(f"determined/run/{next(_runs)}", _launchers_store(ranks.rank, ranks.size, timeout)),
             rank=ranks.rank,
             world_size=ranks.size,
             timeout=timeout,
@@ -84,6 +85,6 @@ _runs = itertools.count(1)
 
 
 @cache
-def _launchers_store(rank: int, size: int, timeout: timedelta) -> dist.Store:
+def _launchers_store(rank: int, size: int, timeout: timedelta) -> c10d.Store:
     """Where the ranks meet, opened once: its port cannot be given up and taken again without losing somebody."""
     return rendezvous.find_store(rank, size, chief_ip=None, port=None, timeout=timeout)
