@@ -16,7 +16,7 @@ import torch
 import determined
 from determined import core
 from determined.code_copy import copy_code, link_tree
-from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
@@ -177,14 +177,7 @@ def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
         with core_context.checkpoint.restore_path(str(name)) as directory:
             yield directory
         return
-    try:
-        path = Path(name)
-        found = path.is_dir()
-    except ValueError as error:  # a NUL in it
-        raise CheckpointNotFound(f"no checkpoint at {os.fspath(name)!r}: {error}") from error
-    if not found:
-        raise CheckpointNotFound(f"no checkpoint at {os.fspath(name)!r}: there is no such directory")
-    yield path
+    yield checkpoint_format.directory_at(name)
 
 
 def read_state(directory: Path, name: str) -> dict[str, Any] | None:

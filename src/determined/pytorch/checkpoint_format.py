@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from determined.errors import InvalidCheckpointException
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
 
 STATE_FILES = (
     "state_dict.pth",
@@ -127,3 +127,14 @@ def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
 def is_path(name: str | os.PathLike[str]) -> bool:
     """A user's explicit path, in contrast to a checkpoint's id."""
     return isinstance(name, os.PathLike) or os.sep in name
+
+
+def directory_at(path: str | os.PathLike[str]) -> Path:
+    """The directory of a checkpoint that the user wrote out as a path."""
+    try:
+        found, reason = Path(path).is_dir(), "there is no such directory"
+    except (ValueError, OSError) as error:  # a NUL in it, or it is too long
+        found, reason = False, getattr(error, "strerror", None) or str(error)
+    if not found:
+        raise CheckpointNotFound(f"no checkpoint at {os.fspath(path)!r:.200}: {reason}")
+    return Path(path)

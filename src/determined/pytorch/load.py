@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from determined.code_import import import_from_path
-from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy
 from determined.pytorch.binding import overridden
 from determined.pytorch.context import CheckpointLoadContext
@@ -52,9 +52,7 @@ def load_trial_from_checkpoint_path(
             stacklevel=2,
         )
         torch_load_kwargs = kwargs
-    directory = Path(path)
-    if not directory.is_dir():
-        raise CheckpointNotFound(f"no checkpoint at {os.fspath(path)!r}: there is no such directory")
+    directory = checkpoint_format.directory_at(path)
     about = _describe(directory)
     state = checkpoint_format.read(directory, str(directory), **(torch_load_kwargs or {}))
 
