@@ -76,7 +76,9 @@ class EventFileWriter:
         if self._file is None:
             self.directory.mkdir(parents=True, exist_ok=True)
             now = time.time()
-            name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
+            # The last part keeps us from the names of a SummaryWriter, which would overwrite the file.
+            number = f"{os.getpid()}.{next(_numbers)}.loop"
+            name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{number}"
             self._file = open(self.directory / name, "ab")  # noqa: SIM115 - open until close()
             version = b"\x09" + struct.pack("<d", now) + b"\x1a" + _sized(b"brain.Event:2")
             self._file.write(_header(len(version)) + version + _stored_crc(version))
