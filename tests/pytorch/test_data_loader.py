@@ -509,11 +509,16 @@ def test_no_worker_outlives_fit_and_persistent_ones_serve_every_validation() -> 
     assert multiprocessing.active_children() == []
 
 
-def test_a_resumed_shuffled_run_continues_the_stream(data_home: Any) -> None:
+@pytest.mark.parametrize("by", ["seed", "generator", "sampler"])
+def test_a_resumed_shuffled_run_continues_the_stream(by: str, data_home: Any) -> None:
     from tests.helpers.trials import checkpoints
 
     def loader() -> pytorch.DataLoader:
-        return pytorch.DataLoader(Numbers(11), batch_size=2, shuffle=True)
+        if by == "sampler":
+            sampler = pytorch.samplers.ReproducibleShuffleSampler(range(11), 5)
+            return pytorch.DataLoader(Numbers(11), batch_size=2, sampler=sampler)
+        generator = torch.Generator().manual_seed(5) if by == "generator" else None
+        return pytorch.DataLoader(Numbers(11), batch_size=2, shuffle=True, generator=generator)
 
     trial_class = order_trial(loader)
     whole = fit(trial_class, options={"seed": 3}, max_length=pytorch.Batch(14))
@@ -537,8 +542,21 @@ def shuffled_on_ranks(workers: int) -> dict[str, Any]:
             TensorDataset(torch.arange(22)), batch_size=2, shuffle=True, num_workers=workers, collate_fn=_first
         )
 
-    trial = fit(order_trial(loader, loader), seed=_rank_seed(), max_length=pytorch.Epoch(1))
-    return {"train": trial.seen, "validation": trial.validated}
+    trial_class = order_trial(loader, loader)
+    trial = fit(trial_class, seed=_rank_seed(), max_length=pytorch.Epoch(1))
+
+    # The same once more by the seed of the chief, interrupted after four batches.
+    uuids: list[str] = []
+
+    class Noting(pytorch.PyTorchCallback):
+        def on_checkpoint_upload_end(self, uuid: str) -> None:
+            uuids.append(uuid)
+
+    trial_class.callbacks = {"noting": Noting()}
+    seed = trial.context.get_trial_seed()
+    part = fit(trial_class, options={"seed": seed}, max_length=pytorch.Batch(4))
+    rest = fit(trial_class, options={"seed": seed}, max_length=pytorch.Epoch(1), latest_checkpoint=uuids[0])
+    return {"train": trial.seen, "validation": trial.validated, "resumed": part.seen + rest.seen}
 
 
 def _first(records: list[Any]) -> torch.Tensor:
@@ -562,6 +580,7 @@ def test_shuffled_shards_of_two_ranks_are_disjoint_and_complete(data_home: Any) 
     dealt = [batch for pair in zip(*(value["train"] for value in values), strict=True) for batch in pair]
     assert sorted(r for batch in dealt[:11] for r in batch) == list(range(22))
     assert metrics(data_home, "validation")[0]["sum"] == pytest.approx(sum(range(22)) / 11)
+    assert [value["resumed"] for value in values] == [value["train"] for value in values]
 
 
 def test_batch_sampler_class_is_kept_for_torch_code_that_looks_at_it() -> None:

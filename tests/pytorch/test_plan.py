@@ -74,11 +74,19 @@ def test_next_stop_is_what_asking_after_every_batch_finds(
 def test_sparse_schedules_far_away_cost_nothing() -> None:
     """One number is asked for per report, and once a second for the progress line."""
     far = 10**15
-    for schedule in ([10, far], {10, far}, range(10, far + 1, far - 10), (far, 10), [np.int64(10), np.int64(far)]):
+    for schedule in (
+        [10, far],
+        {10, far},
+        range(10, far + 1, far - 10),
+        (far, 10),
+        np.array([far, 10]),
+        {far: 0, 10: 0},
+    ):
         unit = Batch(schedule)
         assert next_due(unit, 0, 1, 10**16) == 10
         assert next_due(unit, 10, 1, 10**16) == far
         assert next_due(unit, far, 1, 10**16) == 10**16
+    assert next_due(Batch([np.int64(7), 5.0, "x"]), 5, 1, 100) == 7
     assert next_due(Batch([5]), 5, 1, 10**30) == 10**30
 
 

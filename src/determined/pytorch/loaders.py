@@ -9,6 +9,9 @@ from determined.errors import InvalidExperimentException
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data import DataLoader
 from determined.pytorch.plan import UNKNOWN_LENGTH
+from determined.pytorch.samplers import mix
+
+_BUILDERS = ("build_training_data_loader", "build_validation_data_loader")
 
 
 def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
@@ -17,7 +20,7 @@ def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
         if context.experimental._global_shuffle:
             loader.order_by_global_generator()
         else:
-            loader.order_by_seed(context.get_trial_seed())
+            loader.order_by_seed(mix(context.get_trial_seed(), _BUILDERS.index(method)))
         return loader
     if not context.experimental._any_loader:
         raise RuntimeError(

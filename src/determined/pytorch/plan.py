@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -55,7 +55,7 @@ def _candidates(schedule: Any, first: int, last: int) -> Iterable[int]:
         upwards = schedule if schedule.step > 0 else schedule[::-1]
         passed = max(0, -((upwards.start - first) // upwards.step))
         return [count for count in upwards[passed : passed + 1] if count <= last]
-    if isinstance(schedule, (list, tuple, set, frozenset)) and len(schedule) <= last - first:
+    if isinstance(schedule, Collection) and len(schedule) <= last - first:
         numbers: list[Any] = [count for count in schedule if isinstance(count, Real)]
         return sorted({int(count) for count in numbers if first <= count <= last})
     return range(first, last + 1)
