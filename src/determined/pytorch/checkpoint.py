@@ -135,7 +135,12 @@ class Checkpointer:
         if state is None:
             logger.warning("checkpoint %s holds no state of random generators; they are left as they are", name)
             return
-        rng.set_state(state, self._context.device)
+        try:
+            rng.set_state(state, self._context.device)
+        except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
+            raise InvalidCheckpointException(
+                f"checkpoint {name} holds a state of random generators that they do not take: {error}"
+            ) from error
 
     def _restore_gradients(self, checkpoint: dict[str, Any], state: TrialState) -> None:
         """Those of an aggregation window that had begun; other ranks than then share what there was."""
@@ -156,6 +161,8 @@ def _mean_of_ranks(ranks: list[Any]) -> list[list[torch.Tensor | None]]:
 
 def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) -> Iterator[tuple[Any, Any]]:
     stored = checkpoint.get(key) or []
+    if not isinstance(stored, list):
+        raise InvalidCheckpointException(f"checkpoint {name} holds a {type(stored).__name__} in {key!r}, not a list")
     if len(stored) != len(objects):
         raise RuntimeError(
             f"checkpoint {name} holds {len(stored)} states in {key!r}, and the trial wrapped {len(objects)}: "
@@ -189,8 +196,18 @@ def read_state(directory: Path, name: str) -> dict[str, Any] | None:
             raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {STATE_FILE}: {error}") from error
         if not isinstance(stored, dict):
             raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {STATE_FILE} holds no object")
-        return stored
+        return _with_checked_counters(stored, STATE_FILE, name)
     for old in ("trial_state.pkl", "workload_sequencer.pkl"):
         if (directory / old).is_file():
-            return checkpoint_format.read_plain_pickle(directory / old, name)
+            return _with_checked_counters(checkpoint_format.read_plain_pickle(directory / old, name), old, name)
     return None
+
+
+def _with_checked_counters(stored: dict[str, Any], file: str, name: str) -> dict[str, Any]:
+    for counter in ("batches_trained", "steps_completed", "latest_batch", "last_ckpt", "last_val", "step_id"):
+        value = stored.get(counter, 0)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InvalidCheckpointException(
+                f"checkpoint {name} cannot be read: {file}: {counter} is {value!r:.80}, and not a count"
+            )
+    return stored

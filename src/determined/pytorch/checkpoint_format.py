@@ -60,7 +60,7 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
             f"checkpoint {name} holds data that could run code when loaded, so it was not loaded: {_first_line(error)} "
             '(if you trust its author: load_trial_from_checkpoint_path(..., torch_load_kwargs={"weights_only": False}))'
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+    except Exception as error:  # a damaged pickle raises whatever its wrong instructions lead to
         raise InvalidCheckpointException(
             f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
         ) from error
@@ -109,16 +109,10 @@ def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
     try:
         with open(file, "rb") as opened:
             state = _NoCode(opened).load()
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        ValueError,
-        OSError,
-        IndexError,
-        KeyError,
-        AttributeError,
-    ) as error:
-        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name}: {error}") from error
+    except Exception as error:  # a damaged pickle raises whatever its wrong instructions lead to
+        raise InvalidCheckpointException(
+            f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
+        ) from error
     if not isinstance(state, dict):
         raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name} holds no dict")
     return state
