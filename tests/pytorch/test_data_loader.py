@@ -509,6 +509,33 @@ def test_no_worker_outlives_fit_and_persistent_ones_serve_every_validation() -> 
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize("method", ["train_batch", "evaluate_batch"])
+@pytest.mark.parametrize("own", [True, False])
+def test_no_worker_outlives_an_exception_even_if_that_is_kept(method: str, own: bool) -> None:
+    def loader() -> Any:
+        kind: Any = pytorch.DataLoader if own else torch.utils.data.DataLoader
+        return kind(Numbers(8), batch_size=2, num_workers=1, persistent_workers=own)
+
+    def fail(self: Any, batch: Any, **indices: int) -> Any:
+        assert multiprocessing.active_children()
+        raise LookupError("of the user's own")
+
+    trial_class = order_trial(loader, loader, any_loader=True)
+    setattr(trial_class, method, fail)
+    with pytest.raises(LookupError) as kept:
+        fit(trial_class, max_length=pytorch.Batch(1))
+    assert multiprocessing.active_children() == []
+    assert kept.value.args == ("of the user's own",)
+
+
+def test_a_foreign_loader_with_persistent_workers_serves_again() -> None:
+    loader = torch.utils.data.DataLoader(Numbers(4), batch_size=2, num_workers=1, persistent_workers=True)
+    for _ in range(2):
+        trial = fit(order_trial(lambda: loader, lambda: loader, any_loader=True), max_length=pytorch.Batch(3))
+        assert trial.seen == [[0, 1], [2, 3], [0, 1]]
+        assert trial.validated == [[0, 1], [2, 3]]
+
+
 @pytest.mark.parametrize("by", ["seed", "generator", "sampler"])
 def test_a_resumed_shuffled_run_continues_the_stream(by: str, data_home: Any) -> None:
     from tests.helpers.trials import checkpoints

@@ -70,7 +70,6 @@ class DataLoader:
         self.persistent_workers = persistent_workers
         self._torch_options = torch_options
         self._worker_seed: int | None = None
-        self._loader_class: type[torch.utils.data.DataLoader[Any]] = _Loader
 
         self.sampler: Any = sampler
         self.batch_sampler: Any = batch_sampler
@@ -91,7 +90,7 @@ class DataLoader:
             # Workers draw their seeds from a generator of ours, so that the global one is the program's alone.
             generator = torch.Generator()
             generator.manual_seed(mix(self._worker_seed, rank))
-        return self._loader_class(
+        return OwnLoader(
             self.dataset,
             batch_sampler=adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank),
             num_workers=self.num_workers,
@@ -120,14 +119,13 @@ class DataLoader:
 
     def order_by_global_generator(self) -> None:
         """Shuffle as releases up to 0.38 did: by torch's global generator, read when a pass begins."""
-        self._loader_class = torch.utils.data.DataLoader  # which reads that generator for a base seed as well
         if isinstance(self.sampler, ShuffleSampler):
             assert self.batch_size is not None
             self.sampler = RandomSampler(self.dataset)
             self.batch_sampler = BatchSampler(self.sampler, self.batch_size, self.drop_last)
 
 
-class _Loader(torch.utils.data.DataLoader[Any]):
+class OwnLoader(torch.utils.data.DataLoader[Any]):
     """A torch loader that, without worker processes, fetches without the ceremony around each batch."""
 
     def __iter__(self) -> Any:

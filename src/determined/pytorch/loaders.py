@@ -55,13 +55,22 @@ class TrainingData:
             self.iterator = _over_and_over(self.loader)
 
     def close(self) -> None:
-        """End worker processes now, not when the garbage collector comes by."""
-        shut_down = getattr(self.iterator, "_shutdown_workers", None)
-        if callable(shut_down):
-            shut_down()
-        elif hasattr(self.iterator, "close"):
-            self.iterator.close()
+        end(self.iterator, own=True)
         self.iterator = iter(())
+
+
+def end(iterator: Any, *, own: bool) -> None:
+    """End an iterator's worker processes now, not when the garbage collector comes by.
+
+    Persistent workers of a foreign loader are spared: the program may go on with it.
+    """
+    if getattr(iterator, "_persistent_workers", False) and not own:
+        return
+    shut_down = getattr(iterator, "_shutdown_workers", None)
+    if callable(shut_down):
+        shut_down()
+    elif hasattr(iterator, "close"):
+        iterator.close()
 
 
 def validation_loader(loader: Any, context: PyTorchTrialContext, *, whole: bool) -> Any:

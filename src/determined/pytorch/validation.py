@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,9 @@ import torch
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.data import OwnLoader
 from determined.pytorch.device import to_device
+from determined.pytorch.loaders import end
 from determined.pytorch.metrics import Columns, Metrics, columns_of, keep, rows_of
 from determined.pytorch.reducer import Reducer, as_numpy, reducers_by_name, simple_reduce
 from determined.pytorch.trial import PyTorchTrial
@@ -110,13 +112,22 @@ class Validation:
         )
 
     def _evaluate_all(self) -> tuple[list[Metrics], list[int]]:
+        batches = iter(self.loader)
+        try:
+            return self._evaluate_each(batches)
+        except BaseException:
+            # An exception that is kept would keep worker processes as well.
+            end(batches, own=isinstance(self.loader, OwnLoader))
+            raise
+
+    def _evaluate_each(self, batches: Iterator[Any]) -> tuple[list[Metrics], list[int]]:
         evaluate, device, warned = self.evaluate, self.context.device, self.context._warned_types
         move = self.context.experimental._auto_to_device
         count = self._count_always or logger.isEnabledFor(logging.INFO)
         kept: list[Metrics] = []
         lengths: list[int] = []
         names: Any = None
-        for batch_idx, batch in enumerate(self.loader):
+        for batch_idx, batch in enumerate(batches):
             if move:
                 batch = to_device(batch, device, warned)
             if count:
