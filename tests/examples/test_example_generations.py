@@ -69,3 +69,9 @@ def test_three_forms_one_training(load: Callable[[str, str], ModuleType]) -> Non
 def test_one_seed_gives_one_training(load: Callable[[str, str], ModuleType]) -> None:
     trial_class = load("mnist_pytorch", "model_def").MNistTrial
     assert train(trial_class).losses == train(trial_class).losses
+
+
+def test_without_a_configuration_the_default_data_are_used(load: Callable[[str, str], ModuleType]) -> None:
+    module = load("mnist_pytorch", "model_def")
+    with pytorch.init(hparams=load_yaml(EXAMPLE / "const.yaml")["hyperparameters"]) as context:
+        assert module.MNistTrial(context).train_set.shape == (1, 24, 24)
