@@ -1,0 +1,1 @@
+"""How much the library costs beside a bare PyTorch loop: `python -m bench`."""

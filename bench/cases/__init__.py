@@ -1,0 +1,23 @@
+"""Every case by the name that `--only` takes, in the order of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.cases import instructions, loading, ranks, starting, training, validating
+from bench.measure import Effort
+from bench.table import Row
+
+CASES: dict[str, Callable[[Effort], list[Row]]] = {
+    "mlp-instructions": instructions.mlp_instructions,
+    "mlp-list": training.mlp_list,
+    "mlp-loader": training.mlp_loader,
+    "cnn": training.cnn,
+    "two-ranks": ranks.two_ranks,
+    "collectives": ranks.collectives,
+    "validation": validating.validation,
+    "loading": loading.loading,
+    "sampler": loading.sampler,
+    "import": starting.importing,
+    "first-batch": starting.first_batch,
+}

@@ -1,0 +1,90 @@
+"""The harness runs: every kind of case once, with counts so small that their numbers mean nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.measure import Pairs, Turns, summarize
+from bench.table import Row, at_least, at_most, not_installed, show
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def run(results: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
+    """What `python -m bench --smoke` printed, and what it kept."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--smoke", "--results", str(results), *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    (kept,) = results.glob("*.json")
+    return done.stdout, json.loads(kept.read_text())
+
+
+def test_table_shows_ours_beside_the_bare_loop_and_every_peer(tmp_path: Path) -> None:
+    table, kept = run(tmp_path, "--only", "mlp-list")
+    assert [row["who"] for row in kept["rows"]] == [
+        "bare loop",
+        "determined",
+        "bare loop again",
+        "Fabric",
+        "Accelerate",
+        "Ignite",
+        "Lightning",
+    ]
+    ours = kept["rows"][1]
+    assert ours["must_be"] == "<= 1.05"
+    assert ours["ok"] is (ours["ratio"] <= 1.05)
+    assert ("ok" if ours["ok"] else "MISSED") in table
+    assert {"cpu", "cores", "torch"} <= kept["machine"].keys()
+
+
+def test_ranks_meet_once_a_report_and_never_for_a_batch(tmp_path: Path) -> None:
+    _, kept = run(tmp_path, "--only", "collectives")
+    (row,) = kept["rows"]
+    assert row["note"] == "0 a batch, 1 a report"
+    assert row["ok"]
+
+
+def test_cases_give_numbers_with_targets(tmp_path: Path) -> None:
+    cases = ("validation", "sampler")
+    printed, kept = run(tmp_path, "--json", *(word for case in cases for word in ("--only", case)))
+    assert json.loads(printed) == kept
+    judged = [row for row in kept["rows"] if row["ok"] is not None]
+    assert [row["who"] for row in judged] == ["determined"] * len(cases)
+    assert all(row["us"] > 0 and row["must_be"] for row in judged)
+
+
+def test_turns_give_the_contender_its_blocks_and_the_bare_loop_as_many() -> None:
+    bare: list[list[int]] = []
+    turns = Turns([1, 2, 3], lambda block: bare.append(list(block)), pairs=4, warm_up=2)
+    assert list(turns) == [1, 2, 3] * 6 + [1]
+    assert len(turns) == 19
+    assert bare == [[1, 2, 3]] * 6
+    assert len(turns.result.own) == len(turns.result.bare) == 4
+
+
+def test_summary_is_the_median_of_the_ratios() -> None:
+    summary = summarize(Pairs([2e-6, 9e-6, 4e-6], [1e-6, 3e-6, 4e-6]))
+    assert summary.ratio == pytest.approx(2)
+    assert (summary.own_us, summary.bare_us) == pytest.approx((4, 3))
+
+
+def test_a_missed_target_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        at_most(Row("a", "determined", us=1, ratio=1.2), 1.05),
+        at_least(Row("b", "determined", us=1, ratio=1.2), 1.0),
+        not_installed("b", "Peer"),
+    ]
+    assert [row.ok for row in rows] == [False, True, None]
+    show(rows, "title")
+    printed = capsys.readouterr().out
+    assert "MISSED" in printed
+    assert "not installed" in printed
