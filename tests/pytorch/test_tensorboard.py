@@ -154,6 +154,8 @@ def test_which_training_values_are_written() -> None:
         "vector": [1.0, 2.0],
         "text": "text",
         "none": None,
+        "complex": torch.tensor(1j),
+        "too large": 10**400,
         "nan": float("nan"),
     }
     found = logged({"trained": staticmethod(lambda i: dict(kinds))}, max_length=pytorch.Batch(1))
@@ -274,7 +276,17 @@ def test_batch_metric_writer_follows_the_same_rules() -> None:
         "flush",
     ]
     writer.rows.clear()
-    batch_writer.on_validation_step_end(5, {"loss": np.array(1.0), "val_x": 2, "vector": np.ones(2), "none": None})
+    batch_writer.on_validation_step_end(
+        5,
+        {
+            "loss": np.array(1.0),
+            "val_x": 2,
+            "vector": np.ones(2),
+            "none": None,
+            "big": 10**400,
+            "complex": np.array(1j),
+        },
+    )
     assert writer.rows == [("Determined/val_loss", 1.0, 5), ("Determined/val_x", 2, 5), "flush"]
 
 
@@ -305,6 +317,9 @@ def test_torch_writer_outside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert Path(writer.writer.log_dir) == directory.current()
     assert directory.current().parent == tmp_path
     assert directory.current().name.startswith("tensorboard-")
+    assert directory.current().name.endswith("-0")
+    monkeypatch.setenv("RANK", "3")
+    assert directory.current().name.endswith("-3")
     writer.writer.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,12 @@ def train(returned: Callable[[int], Any], length: int = 4, report: int = 100) ->
         (lambda i: {"m": None if i < 2 else i}, 2.5),
         (lambda i: {"m": None if i < 2 else torch.tensor(i)}, 2.5),
         (lambda i: {"m": float("inf")}, math.inf),
+        (lambda i: {"m": torch.tensor([float(i), 1.0]).to_sparse()}, 1.25),
+        (lambda i: {"m": torch.tensor(float(i)).to(torch.float8_e5m2)}, 1.5),
+        (lambda i: {"m": Fraction(i)}, 1.5),
+        (lambda i: {"m": 2**70}, 2.0**70),
+        (lambda i: {"m": 10**400}, None),
+        (lambda i: {"m": {1, 2}}, None),
         (lambda i: {"m": "text"}, None),
         (lambda i: {"m": {"nested": 1}}, None),
         (lambda i: {"m": torch.zeros(i + 1)}, None),

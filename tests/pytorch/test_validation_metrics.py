@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -124,12 +125,27 @@ def test_misfit_reducers_are_refused(reducer: Any) -> None:
         (lambda batch, i: {"m": [i, i + 2.0]}, 2.0),
         (lambda batch, i: {"m": torch.tensor(float(i), dtype=torch.bfloat16)}, 1.0),
         (lambda batch, i: {"m": float("inf")}, float("inf")),
+        (lambda batch, i: {"m": torch.tensor([i, 2.0 * i]).to_sparse()}, 1.5),
+        (lambda batch, i: {"m": Decimal(i)}, 1.0),
     ],
 )
 def test_values_become_one_number(returned: Callable[[Any, int], Any], expected: float) -> None:
     value = reduced(returned)["m"]
     assert np.ndim(value) == 0
     assert value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("reducer", "expected"), [(Reducer.AVG, np.nan), (Reducer.SUM, 0.0), (Reducer.MAX, np.nan), (Reducer.MIN, np.nan)]
+)
+def test_values_without_any_number_in_them(reducer: Reducer, expected: float) -> None:
+    value = reduced(lambda batch, i: {"m": torch.zeros(0)}, reducer=reducer)["m"]
+    assert value == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"name of a metric .* 3"):
+        validate(lambda batch, i: {3: 1.0})
 
 
 def test_python_numbers_are_reduced_in_double_precision() -> None:

@@ -24,14 +24,17 @@ Columns = dict[str, Column]
 def keep(metrics: Mapping[str, Any]) -> Metrics:
     """A batch's metrics without their graph. Scalars stay on the device: fetching them would wait for it.
 
-    The result of an operation is kept as it is; what may be a parameter or a buffer, which later batches change in
+    A loss with a graph is kept as it is; what may be a parameter or a running total, which later batches change in
     place, is copied.
     """
     kept = {}
     for name, value in metrics.items():
         if isinstance(value, torch.Tensor):
-            computed = value.requires_grad and not value.is_leaf
-            value = value.detach() if computed else value.detach().clone()
+            leaf = value.is_leaf  # true of all that have no graph
+            if value.requires_grad:
+                value = value.detach()
+            if leaf:
+                value = value.clone()
             if value.dim():
                 value = value.cpu()
         elif isinstance(value, (list, tuple, dict)):
@@ -96,6 +99,11 @@ def _as_array(column: list[Any]) -> Column:
         array = np.array(column)
     except ValueError:  # values of different shapes
         return column
+    if array.dtype.kind == "O":  # whole numbers beyond 64 bits, fractions, decimals
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return column
     return array if array.dtype.kind in "fiubc" else column
 
 

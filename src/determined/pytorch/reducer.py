@@ -152,12 +152,19 @@ class ReducerContext:
         return metrics
 
 
+_FLOATS_OF_NUMPY = (torch.float16, torch.float32, torch.float64)
+
+
 def as_numpy(value: Any) -> Any:
-    """A tensor's numbers as an array (bfloat16, which numpy lacks, as float32); anything else as it is."""
+    """A tensor's numbers as an array (types that numpy lacks as float32); anything else as it is."""
     if not isinstance(value, torch.Tensor):
         return value
     value = value.detach()
-    return (value.float() if value.dtype is torch.bfloat16 else value).cpu().numpy()
+    if value.layout is not torch.strided:
+        value = value.to_dense()
+    if value.is_floating_point() and value.dtype not in _FLOATS_OF_NUMPY:
+        value = value.float()
+    return value.cpu().numpy()
 
 
 def simple_reduce(reducer: Reducer, values: Any, weights: Sequence[float] | None = None) -> Any:
@@ -165,6 +172,8 @@ def simple_reduce(reducer: Reducer, values: Any, weights: Sequence[float] | None
     values = np.asarray(values)
     if values.dtype.kind not in "fiubc":
         raise TypeError(f"metrics of type {values.dtype} cannot be reduced by {reducer}: they are not numbers")
+    if not values.size and reducer is not Reducer.SUM:
+        return np.float64("nan")
     if reducer is Reducer.MAX:
         return np.max(values)
     if reducer is Reducer.MIN:

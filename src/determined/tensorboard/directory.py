@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,8 +24,9 @@ def in_use(path: Path) -> Iterator[None]:
 
 
 def current() -> Path:
-    """The open run's directory; outside a run a temporary one, named after the task if there is one."""
+    """The open run's directory; outside a run a temporary one, named after the task, if there is one, and the rank."""
     if _current:
         return _current[-1]
     info = get_cluster_info()
-    return Path(tempfile.gettempdir()) / f"tensorboard-{info.allocation_id if info else 'none'}-0"
+    rank = os.environ.get("HOROVOD_RANK") or os.environ.get("RANK") or "0"
+    return Path(tempfile.gettempdir()) / f"tensorboard-{info.allocation_id if info else 'none'}-{rank}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -76,11 +77,13 @@ def validation_rows(steps_completed: int, metrics: Mapping[str, Any]) -> Iterato
 
 
 def validation_name(name: str) -> str:
-    return name if name.startswith("val") else f"val_{name}"
+    return name if str(name).startswith("val") else f"val_{name}"
 
 
 def is_scalar(value: Any) -> bool:
     """Numbers and 0-d arrays of numbers; arrays of shape (1,), vectors, strings and None are no scalars."""
     if isinstance(value, np.ndarray):
-        return value.ndim == 0 and (np.issubdtype(value.dtype, np.number) or value.dtype == np.bool_)
-    return isinstance(value, (int, float, np.number, np.bool_)) and not isinstance(value, np.complexfloating)
+        return value.ndim == 0 and value.dtype.kind in "fiub"
+    if isinstance(value, int):
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, (float, np.number, np.bool_)) and not isinstance(value, np.complexfloating)
