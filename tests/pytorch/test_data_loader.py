@@ -248,6 +248,26 @@ def test_shuffle_by_hand_follows_torchs_seed() -> None:
         assert sorted(r for batch in records for r in batch) == list(range(40))
 
 
+class Noise(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(())
+
+
+def test_random_numbers_in_workers_follow_from_seed_rank_and_position() -> None:
+    loader = pytorch.DataLoader(Noise(8), batch_size=2, num_workers=1)
+    loader.order_by_seed(3)
+
+    def noise(**position: int) -> list[Any]:
+        state = torch.get_rng_state()
+        found = lists(loader.get_data_loader(repeat=True, num_replicas=2, **position), 2)
+        assert torch.equal(torch.get_rng_state(), state)
+        return found
+
+    assert noise(rank=0, skip=0) == noise(rank=0, skip=0)
+    assert noise(rank=0, skip=0) != noise(rank=1, skip=0)
+    assert noise(rank=0, skip=0) != noise(rank=0, skip=2)
+
+
 def test_reproducible_shuffle_is_the_same_with_workers() -> None:
     batches = pytorch.samplers.ReproducibleShuffleBatchSampler([[i] for i in range(5)], 777)
     loader = pytorch.DataLoader(Numbers(5), batch_sampler=batches, num_workers=1)

@@ -18,6 +18,9 @@ class EvenOnes:
     def __contains__(self, step: object) -> bool:
         return isinstance(step, int) and step % 2 == 0
 
+    def __repr__(self) -> str:
+        return "even ones"
+
 
 @pytest.mark.parametrize("kind", [Batch, Epoch, TrainUnit])
 @pytest.mark.parametrize(

@@ -87,9 +87,10 @@ class DataLoader:
         """A torch loader over this rank's batches, endless if `repeat`, without the first `skip` of them."""
         generator = self.generator
         if generator is None and self._worker_seed is not None:
-            # Workers draw their seeds from a generator of ours, so that the global one is the program's alone.
+            # Workers draw their seeds from a generator of ours, so that the global one is the program's alone; after a
+            # restart they are others, for the random numbers of the first ones were used already.
             generator = torch.Generator()
-            generator.manual_seed(mix(self._worker_seed, rank))
+            generator.manual_seed(mix(mix(self._worker_seed, rank), skip))
         return OwnLoader(
             self.dataset,
             batch_sampler=adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank),
