@@ -226,8 +226,29 @@ def various() -> Any:
     result["dropping"] = weights(whole.model)
     result["records"] = whole.records
 
+    result["compressed"] = weights(fit(Compressed, hparams=TWO, max_length=pytorch.Batch(4)).model)
     result["refused"] = refused()
     return result
+
+
+class Compressed(LineTrial):
+    """Two optimizers for parts of one model, gradients exchanged in float16."""
+
+    def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+        torch.manual_seed(0)
+        self.context = context
+        self.model = context.wrap_model(small_model())
+        first, second, *rest = self.model.parameters()
+        self.optimizers = [
+            context.wrap_optimizer(torch.optim.SGD(part, lr=0.1), fp16_compression=True)
+            for part in ([first, second], rest)
+        ]
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        self.context.backward(mse_loss(self.model(batch[0]), batch[1]))
+        for optimizer in self.optimizers:
+            self.context.step_optimizer(optimizer)
+        return {"loss": 0.0}
 
 
 def refused() -> list[str]:
@@ -278,6 +299,13 @@ def test_various_things_on_two_ranks(data_home: Path) -> None:
     epoch = first["records"][:3] + second["records"][:3]
     assert sorted(record for batch in epoch for record in batch) == [*range(1, 13)]
     assert ["num_losses" in first["refused"][0], "aggregation_frequency" in first["refused"][1]] == [True, True]
+
+    # Compressed gradients are nearly those of one rank, and the same on both.
+    assert first["compressed"] == second["compressed"]
+    exact = weights(fit(Compressed, hparams=TWO, max_length=pytorch.Batch(4)).model)
+    assert exact != first["compressed"]
+    for value, expected in zip(first["compressed"], exact, strict=True):
+        torch.testing.assert_close(torch.tensor(value), torch.tensor(expected), atol=0.002, rtol=0.01)
 
     # Nothing listens where others could connect, but for torch's store, which rank 0 holds where there is no agent.
     assert {port for _, port in first["listeners"]} <= {first["rendezvous"]}

@@ -54,7 +54,9 @@ def compress_gradients(models: list[torch.nn.Module], parameters: set[int]) -> N
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     for model in models:
-        if isinstance(model, DistributedDataParallel) and any(id(p) in parameters for p in model.parameters()):
+        if not isinstance(model, DistributedDataParallel) or model._comm_hooks:
+            continue  # torch takes one hook: that of the model's first optimizer, or the user's own
+        if any(id(p) in parameters for p in model.parameters()):
             model.register_comm_hook(state=None, hook=fp16_compress_hook)
 
 
