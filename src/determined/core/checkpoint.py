@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from determined.checkpoint_storage import files
+from determined.checkpoint_storage import files, manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Selector
 from determined.core import sharded
 from determined.core.agreement import in_step
@@ -141,7 +141,11 @@ class CheckpointContext:
         with contextlib.ExitStack() as stack:
 
             def enter() -> Path:
-                return stack.enter_context(self._storage.open(storage_id))
+                path = stack.enter_context(self._storage.open(storage_id))
+                # One rank reads everything for all ranks of its node.
+                if manifest.exists(path) and not (shared and self._distributed.local_rank):
+                    manifest.verify(path, storage_id)
+                return path
 
             if shared:
                 doing = f"opening checkpoint {storage_id!r}"
@@ -166,14 +170,16 @@ class CheckpointContext:
             )
 
     @contextlib.contextmanager
-    def _staged(self, metadata: dict[str, Any] | None) -> Iterator[tuple[Path, str]]:
+    def _staged(
+        self, metadata: dict[str, Any] | None, with_manifest: bool = False
+    ) -> Iterator[tuple[Path, str]]:
         _checked_metadata(metadata)
         storage_id = str(uuid.uuid4())
         try:
             with _saying_not_saved(storage_id):
                 path = self._storage.stage(storage_id)
             yield path, storage_id
-            self._finish(storage_id, _checked_metadata(metadata))
+            self._finish(storage_id, _checked_metadata(metadata), with_manifest)
         except BaseException:
             self._storage.abandon(storage_id)
             raise
@@ -287,9 +293,12 @@ class CheckpointContext:
 
         self._together(commit, doing)
 
-    def _finish(self, storage_id: str, metadata: dict[str, Any]) -> None:
+    def _finish(self, storage_id: str, metadata: dict[str, Any], with_manifest: bool = False) -> None:
         with _saying_not_saved(storage_id):
-            (self._storage.staged(storage_id) / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
+            staged = self._storage.staged(storage_id)
+            (staged / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
+            if with_manifest:
+                manifest.write(staged)
             resources = self._storage.commit(storage_id)
         self._supervisor.report_checkpoint(
             CheckpointRecord(storage_id, metadata["steps_completed"], metadata, resources)

@@ -203,6 +203,10 @@ class DistributedContext:
         """Like `broadcast`, among the ranks of this node, from its local chief."""
         return stuff if self._node is None else self._node.broadcast(stuff)
 
+    def shared_store(self) -> Store | None:
+        """A torch store that all ranks of the job share, under a name of its own; None for a job of one rank."""
+        return None if self._world is None else self._world.shared_store()
+
     def close(self) -> None:
         """Free what the collectives hold; calling it again does nothing."""
         for group in (self._node, self._world):

@@ -84,6 +84,11 @@ class ObjectGroup:
         """The first rank's object on every rank."""
         return pickle.loads(self._exchange("broadcast", obj if self._rank == 0 else None)[0])
 
+    def shared_store(self) -> Store:
+        self._open_store()
+        assert self._store is not None
+        return self._store
+
     def close(self) -> None:
         self._closed = True
         self._group = self._store = None

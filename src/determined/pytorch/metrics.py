@@ -8,6 +8,7 @@ cross to the host in one transfer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -24,23 +25,32 @@ Columns = dict[str, Column]
 def keep(metrics: Mapping[str, Any]) -> Metrics:
     """A batch's metrics without their graph. Scalars stay on the device: fetching them would wait for it.
 
-    A loss with a graph is kept as it is; what may be a parameter or a running total, which later batches change in
-    place, is copied.
+    A result of this batch is kept as it is. What somebody else holds, too, what is part of another tensor, and what
+    was ever changed in place may be a parameter or a running total, which later batches change again: it is copied.
     """
     kept = {}
     for name, value in metrics.items():
         if isinstance(value, torch.Tensor):
-            leaf = value.is_leaf  # true of all that have no graph
-            if value.requires_grad:
+            if value.requires_grad and not value.is_leaf:
                 value = value.detach()
-            if leaf:
-                value = value.clone()
+            elif getrefcount(value) > _REFERENCES_TO_A_RESULT or value._version or value._is_view():
+                value = value.detach().clone()
             if value.dim():
                 value = value.cpu()
         elif isinstance(value, (list, tuple, dict)):
             value = _without_graph(value)
         kept[name] = value
     return kept
+
+
+def _count_references() -> int:
+    """How many references `keep` sees to a tensor that only the dict of metrics holds."""
+    for _, value in {"fresh": torch.zeros(())}.items():
+        return getrefcount(value)
+    return 0
+
+
+_REFERENCES_TO_A_RESULT = _count_references()
 
 
 def _without_graph(value: Any) -> Any:

@@ -94,7 +94,9 @@ class Trainer:
             checkpoint_period=_checked_period("checkpoint_period", checkpoint_period),
             validation_period=_checked_period("validation_period", validation_period),
             reporting_period=_checked_reporting_period(reporting_period),
-            checkpoint_policy=_checked_policy(checkpoint_policy, searcher_metric, smaller_is_better, config),
+            checkpoint_policy=_checked_policy(
+                checkpoint_policy, searcher_metric, smaller_is_better, self._context._exp_conf or {}
+            ),
             latest_checkpoint=latest_checkpoint,
             step_zero_validation=step_zero_validation,
             test_mode=test_mode,

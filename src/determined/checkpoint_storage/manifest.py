@@ -1,0 +1,77 @@
+"""A list of a checkpoint's files with size and hash, by which damage is noticed before anything is loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from determined.checkpoint_storage import files
+from determined.errors import InvalidCheckpointException
+
+MANIFEST_FILE = "manifest.json"
+_CHUNK = 1 << 20
+
+
+def write(directory: Path) -> None:
+    """Describe every file below `directory` as it is now."""
+    entries = {
+        name: {"size": os.stat(directory / name).st_size, "sha256": _digest(directory / name)}
+        for name, is_directory in files.walk(directory)
+        if not is_directory and name != MANIFEST_FILE
+    }
+    manifest = {"files": entries, "sha256": _digest_of_entries(entries)}
+    (directory / MANIFEST_FILE).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def exists(directory: Path) -> bool:
+    return os.path.lexists(directory / MANIFEST_FILE)
+
+
+def verify(directory: Path, name: str) -> None:
+    """Compare every file with the manifest; the first that differs is named. Files that were added do no harm."""
+    for path, entry in _read(directory, name).items():
+        file = directory / path
+        try:
+            size = os.stat(file).st_size
+            if size != entry["size"]:
+                raise _damaged(name, f"{path} has {size} bytes instead of {entry['size']}")
+            if _digest(file) != entry["sha256"]:
+                raise _damaged(name, f"the content of {path} was changed")
+        except FileNotFoundError:
+            raise _damaged(name, f"{path} is missing") from None
+        except OSError as error:
+            raise _damaged(name, f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read(directory: Path, name: str) -> dict[str, dict[str, Any]]:
+    try:
+        manifest = json.loads((directory / MANIFEST_FILE).read_text(encoding="utf-8"))
+        entries = manifest["files"]
+        whole = manifest["sha256"] == _digest_of_entries(entries)
+    except FileNotFoundError:
+        raise _damaged(name, f"{MANIFEST_FILE} is missing") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _damaged(name, f"{MANIFEST_FILE} cannot be read: {type(error).__name__}: {error}") from error
+    if not whole:
+        raise _damaged(name, f"the content of {MANIFEST_FILE} was changed")
+    checked: dict[str, dict[str, Any]] = entries
+    return checked
+
+
+def _damaged(name: str, what: str) -> InvalidCheckpointException:
+    return InvalidCheckpointException(f"checkpoint {name} is damaged: {what}")
+
+
+def _digest(file: Path) -> str:
+    digest = hashlib.sha256()
+    with open(file, "rb", buffering=0) as opened:
+        while chunk := opened.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _digest_of_entries(entries: Any) -> str:
+    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,115 @@
+"""Signals that end training politely: the batch in progress is finished, all ranks stop after the same one.
+
+A signal handler only sets a flag, which the loop looks at after every batch. With several ranks the one that is told
+leaves a note in the ranks' store; a thread on each rank looks for that note now and then. Then every rank writes down
+how many batches it has done, and all go on to one more than the largest of these numbers: nobody has passed it, since
+from the moment a rank sees the flag its loop waits for the answer before it begins another batch.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from determined.core import DistributedContext
+
+_SECONDS_BETWEEN_LOOKS = 0.25
+_NOTE = "stop/note"
+
+EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+
+
+class Stopping:
+    """`raised` says that somebody wants training to end now; `stop_at` then says after which batch."""
+
+    def __init__(self, distributed: DistributedContext, batches_done: Callable[[], int]) -> None:
+        self._distributed = distributed
+        self._batches_done = batches_done
+        self._store = distributed.shared_store()
+        self._agreed: int | None = None
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._published = False
+        self.raised = False
+        self.signal: int | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[Stopping]:
+        """Take SIGTERM and SIGINT while training; a second SIGINT interrupts at once, as ever."""
+        watcher = None
+        if self._store is not None:
+            watcher = threading.Thread(target=self._watch, name="determined-stop", daemon=True)
+            watcher.start()
+        previous = self._install()
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            self._done.set()
+            if watcher is not None:
+                watcher.join()
+
+    def exit_code(self) -> int | None:
+        """With which code the program ends, if a signal ended training on any rank."""
+        return EXIT_CODES.get(signal.Signals(self.signal)) if self.signal is not None else None
+
+    def stop_at(self) -> int:
+        """The number of batches after which every rank stops: asked for by the loop once the flag is raised."""
+        if self._store is None:
+            return self._batches_done()
+        if self._agreed is None:
+            self._publish()
+            keys = [f"stop/done/{rank}" for rank in range(self._distributed.size)]
+            self._store.wait(keys)
+            self._agreed = 1 + max(int(self._store.get(key)) for key in keys)
+            self.signal = int(self._store.get(_NOTE))
+        return self._agreed
+
+    def _install(self) -> dict[int, Any]:
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        previous: dict[int, Any] = {}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            handler = signal.getsignal(number)
+            # A handler of the program's own stays in charge; None is one that was not installed from Python.
+            if handler in (signal.SIG_DFL, signal.default_int_handler):
+                previous[number] = handler
+                signal.signal(number, self._handle)
+        return previous
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.raised and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = number
+        self.raised = True
+
+    def _watch(self) -> None:
+        """Tell the other ranks of our signal, and ourselves of theirs."""
+        assert self._store is not None
+        while not self._done.wait(_SECONDS_BETWEEN_LOOKS):
+            try:
+                if self.raised:
+                    self._publish()
+                    return
+                if self._store.check([_NOTE]):
+                    self.raised = True  # before the count is read: from here on the loop waits for the answer
+                    self._publish()
+                    return
+            except RuntimeError:
+                return  # the store is gone with its host: the next collective says so, naming the rank
+
+    def _publish(self) -> None:
+        """Leave the note, and write down how far this rank is. Once, whether the loop or the thread comes first."""
+        assert self._store is not None
+        with self._lock:
+            if self._published:
+                return
+            if self.signal is not None:
+                self._store.set(_NOTE, str(self.signal))
+            self._store.set(f"stop/done/{self._distributed.rank}", str(self._batches_done()))
+            self._published = True
