@@ -59,6 +59,19 @@ class TestProfiler:
         assert len(ready) == 2
         assert list(trial.context.get_tensorboard_path().rglob("*.pt.trace.json")) == []
 
+    def test_a_handler_that_fails_costs_its_trace_only(self, caplog: pytest.LogCaptureFixture) -> None:
+        def fail(profiler: Any) -> None:
+            raise OSError("no space left")
+
+        # With a warm-up, torch's profiler crashes the interpreter when its handler raises.
+        schedule = torch.profiler.schedule(wait=0, warmup=1, active=1)
+        trial = fit(
+            type("Trial", (Profiled,), {"options": {"schedule": schedule, "on_trace_ready": fail}}),
+            max_length=pytorch.Batch(4),
+        )
+        assert trial.batch_indices == [0, 1, 2, 3]
+        assert "no space left" in caplog.text
+
     def test_positional_arguments(self) -> None:
         trial = fit(type("Trial", (Profiled,), {"arguments": (CPU,)}), max_length=pytorch.Batch(2))
         assert len(list(trial.context.get_tensorboard_path().rglob("*.pt.trace.json"))) == 1

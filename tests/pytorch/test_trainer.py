@@ -388,6 +388,15 @@ class TestResume:
         fit(renamed, max_length=pytorch.Batch(3), latest_checkpoint=uuid)
         assert "'other'" in caplog.text
 
+    def test_a_plain_object_that_only_gives_state(self, data_home: Path) -> None:
+        class Plain:
+            def state_dict(self) -> dict[str, Any]:
+                return {"x": 1}
+
+        fit(with_callbacks(Plain()), max_length=pytorch.Batch(1))
+        uuid = checkpoints(data_home)[-1].name
+        assert fit(with_callbacks(Plain()), max_length=pytorch.Batch(2), latest_checkpoint=uuid).batch_indices == [1]
+
     def test_every_generator_goes_on(self, data_home: Path) -> None:
         import random
 

@@ -151,7 +151,8 @@ class Callbacks:
     def load_state_dict(self, stored: dict[str, Any]) -> None:
         for name, callback in self.by_name.items():
             if name in stored:
-                callback.load_state_dict(stored[name])
+                if callable(getattr(callback, "load_state_dict", None)):  # a callback need not derive from the base
+                    callback.load_state_dict(stored[name])
             elif own_hook(callback, "load_state_dict") is not None:
                 logger.warning("the checkpoint holds no state for the callback %r; it starts afresh", name)
 

@@ -332,7 +332,7 @@ class PyTorchTrialContext(TrialContext):
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
         """Profile training with `torch.profiler.profile`, which takes these arguments.
 
-        Traces go to the TensorBoard directory, unless `on_trace_ready` says otherwise.
+        Traces go to the TensorBoard directory, unless `on_trace_ready` says otherwise. A handler that fails is logged.
         """
         names = [name for name in inspect.signature(torch.profiler.profile.__init__).parameters if name != "self"]
         if len(args) > len(names):
@@ -341,8 +341,10 @@ class PyTorchTrialContext(TrialContext):
             if name in kwargs:
                 raise TypeError(f"set_profiler got two values for the argument {name!r}")
             kwargs[name] = value
-        if kwargs.get("on_trace_ready") is None:
-            kwargs["on_trace_ready"] = torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))
+        handler = kwargs.get("on_trace_ready")
+        if handler is None:
+            handler = torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))
+        kwargs["on_trace_ready"] = _logging_failures(handler)
         self.profiler = torch.profiler.profile(**kwargs)
 
     # First generation
@@ -389,6 +391,18 @@ class CheckpointLoadContext(PyTorchTrialContext):
             tensorboard_path=None,
             managed=False,
         )
+
+
+def _logging_failures(handler: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """A trace that cannot be written must not end the training; and raised inside torch's profiler, it would crash."""
+
+    def on_trace_ready(profiler: Any) -> None:
+        try:
+            handler(profiler)
+        except Exception:
+            logger.exception("the profiler's on_trace_ready failed; training goes on without that trace")
+
+    return on_trace_ready
 
 
 def _the_only(members: Sequence[Any], kind: str, method: str) -> Any:
