@@ -1,5 +1,7 @@
 """Train, search, pause and resume models; `import determined` loads neither torch nor numpy."""
 
+import sys
+
 from determined import errors
 from determined.code_import import import_from_path
 from determined.errors import InvalidHP
@@ -11,6 +13,9 @@ __version__ = "1.0.0"
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 
 Trial = LegacyTrial
+
+# Where the documentation of 0.12 places TrialContext.
+sys.modules[f"{__name__}._train_context"] = sys.modules[__name__]
 
 __all__ = [
     "__version__",

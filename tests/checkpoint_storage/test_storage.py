@@ -77,9 +77,7 @@ def test_an_abandoned_checkpoint_leaves_nothing(storage: DirectoryStorage) -> No
     assert os.listdir(storage.root) == []
 
 
-def test_everything_is_flushed_before_the_rename(
-    storage: DirectoryStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_is_flushed_before_the_rename(storage: DirectoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
     fsync, rename = os.fsync, os.rename
 

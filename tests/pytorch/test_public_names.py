@@ -335,3 +335,21 @@ def test_errors_are_ordinary_exceptions(name: str) -> None:
     kind = getattr(errors, name)
     assert issubclass(kind, Exception)
     assert issubclass(kind, errors.InvalidExperimentException)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("determined._train_context", "TrialContext"),
+        ("determined.core._distributed", "DistributedContext"),
+        ("determined.pytorch._pytorch_trial", "PyTorchTrial"),
+        ("determined.pytorch._pytorch_trial", "ShouldExit"),
+        ("determined.pytorch._pytorch_context", "PyTorchTrialContext"),
+        ("determined.pytorch._data", "DataLoader"),
+        ("determined.pytorch._callback", "PyTorchCallback"),
+        ("determined.pytorch._lr_scheduler", "LRScheduler"),
+        ("determined.pytorch._reducer", "Reducer"),
+    ],
+)
+def test_modules_that_the_documents_name_hold_what_they_say(module: str, name: str) -> None:
+    assert isinstance(getattr(importlib.import_module(module), name), type)

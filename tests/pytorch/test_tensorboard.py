@@ -173,7 +173,6 @@ def test_which_training_values_are_written() -> None:
     }
 
 
-@pytest.mark.xfail(reason="a metric that is None in one batch is left out for the whole workload", raises=KeyError)
 def test_batches_with_a_number_are_written_and_those_without_left_out() -> None:
     trained = staticmethod(lambda i: {"m": i if i % 2 else None})
     assert logged({"trained": trained}, max_length=pytorch.Batch(4))["Determined/m"] == [(1, 1.0), (3, 3.0)]

@@ -1,5 +1,7 @@
 """One worker's view of its run: metrics, checkpoints, ranks, preemption."""
 
+import sys
+
 from determined.core.checkpoint import CheckpointContext, DownloadMode
 from determined.core.context import Context, init
 from determined.core.distributed import DistributedContext, DummyDistributedContext
@@ -16,6 +18,9 @@ DummyProfilerContext = ProfilerContext
 DummySearcherContext = SearcherContext
 DummySearcherOperation = SearcherOperation
 DummyTrainContext = TrainContext
+
+# Where the documentation of the last releases places DistributedContext.
+sys.modules[f"{__name__}._distributed"] = sys.modules[__name__]
 
 __all__ = [
     "init",

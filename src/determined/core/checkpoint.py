@@ -80,18 +80,21 @@ class CheckpointContext:
         return storage_id
 
     @contextlib.contextmanager
-    def store_path(self, metadata: dict[str, Any] | None = None, *, shard: bool = False) -> Iterator[tuple[Path, str]]:
+    def store_path(
+        self, metadata: dict[str, Any] | None = None, *, shard: bool = False, with_manifest: bool = False
+    ) -> Iterator[tuple[Path, str]]:
         """A directory to write a checkpoint into, and its id; at the end of the block it is stored.
 
         `shard=False` is for the chief alone. With `shard=True` every rank enters, in step, and all write into
-        the same directory. A failure in any block leaves no checkpoint.
+        the same directory. A failure in any block leaves no checkpoint. `with_manifest` adds a list of all files
+        with their hashes, by which `restore_path` notices damage.
         """
         if shard:
             with self._staged_sharded(metadata) as staged:
                 yield staged
         else:
             self._chief_only("store_path")
-            with self._staged(metadata) as staged:
+            with self._staged(metadata, with_manifest) as staged:
                 yield staged
 
     def download(
@@ -170,9 +173,7 @@ class CheckpointContext:
             )
 
     @contextlib.contextmanager
-    def _staged(
-        self, metadata: dict[str, Any] | None, with_manifest: bool = False
-    ) -> Iterator[tuple[Path, str]]:
+    def _staged(self, metadata: dict[str, Any] | None, with_manifest: bool = False) -> Iterator[tuple[Path, str]]:
         _checked_metadata(metadata)
         storage_id = str(uuid.uuid4())
         try:

@@ -1,5 +1,7 @@
 """determined.pytorch: train PyTorch models by saying what happens with one batch."""
 
+import sys
+
 from determined.pytorch import samplers
 from determined.pytorch.callbacks import ClipGradsL2Norm, ClipGradsL2Value, PyTorchCallback
 from determined.pytorch.context import CheckpointLoadContext, PyTorchTrialContext
@@ -28,7 +30,9 @@ from determined.pytorch.trainer import Trainer
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, Epoch, TrainUnit
 
-# Names that programs written against the internals of earlier releases use.
+# Names that programs written against the internals of earlier releases use, and the modules they import them from.
+for _name in ("_pytorch_trial", "_pytorch_context", "_data", "_callback", "_lr_scheduler", "_reducer"):
+    sys.modules[f"{__name__}.{_name}"] = sys.modules[__name__]
 _PyTorchTrialController = PyTorchTrialController
 _PyTorchReducerContext = ReducerContext
 _ShouldExit = ShouldExit

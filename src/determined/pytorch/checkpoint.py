@@ -15,6 +15,7 @@ import torch
 
 import determined
 from determined import core
+from determined.checkpoint_storage import manifest
 from determined.code_copy import copy_code, link_tree
 from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
@@ -22,6 +23,7 @@ from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.parallel import bare
 from determined.pytorch.state import TrialState
+from determined.pytorch.window import Window
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -58,31 +60,38 @@ class Checkpointer:
             parts["scaler_state_dict"] = context._precision.scaler.state_dict()
         return parts
 
-    def save(self, state: TrialState) -> str:
+    def save(self, state: TrialState, window: Window) -> str:
         """Write a checkpoint (chief), meet the other ranks, and return its id."""
         distributed = self._context.distributed
-        generators = distributed.allgather(rng.get_state(self._context.device))
+        ranks = distributed.gather(self._rank_parts(state, window))
         saved = replace(state, last_ckpt=state.batches_trained)
-        waiting = self._context._optimization.gradients_waiting(state.batches_trained)
-        gradients = distributed.gather(waiting) if waiting is not None else None
-        uuid = self._write(saved, generators, gradients) if distributed.rank == 0 else None
+        uuid = self._write(saved, ranks) if ranks is not None else None
         uuid = distributed.broadcast(uuid)
         state.last_ckpt = state.batches_trained
         self._callbacks.call("on_checkpoint_upload_end", uuid=uuid)
         return str(uuid)
 
-    def _write(self, state: TrialState, generators: list[dict[str, Any]], gradients: list[Any] | None) -> str:
+    def _rank_parts(self, state: TrialState, window: Window) -> dict[str, Any]:
+        """What differs from rank to rank, one line each; what there is none of is left out."""
+        parts = {
+            "rank_rng_states": rng.get_state(self._context.device),
+            "rank_gradients": self._context._optimization.gradients_waiting(state.batches_trained),
+            "rank_windows": window.state_dict(),
+        }
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _write(self, state: TrialState, ranks: list[dict[str, Any]]) -> str:
         metadata = {
             "determined_version": determined.__version__,
             "steps_completed": state.batches_trained,
             "framework": f"torch-{torch.__version__}",
             "format": "pickle",
         }
-        with self._core.checkpoint.store_path(metadata) as (directory, uuid):
+        with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, uuid):
             self._copy_code(directory / "code")
-            checkpoint = {**self.parts(), "rng_state": generators[0], "rank_rng_states": generators}
-            if gradients is not None:
-                checkpoint["rank_gradients"] = gradients
+            checkpoint = {**self.parts(), "rng_state": ranks[0]["rank_rng_states"]}
+            for name in ranks[0]:
+                checkpoint[name] = [rank.get(name) for rank in ranks]
             self._callbacks.call("on_checkpoint_save_start", checkpoint)
             checkpoint_format.write(checkpoint, directory / "state_dict.pth")
             counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
@@ -99,7 +108,7 @@ class Checkpointer:
             copy_code(self._code_dir, snapshot, [self._core.run_dir, *self._core.checkpoint.local_roots()])
         link_tree(snapshot, target)
 
-    def restore(self, directory: Path, name: str, state: TrialState) -> None:
+    def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
         """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
         context = self._context
         checkpoint = checkpoint_format.read(directory, name)
@@ -116,7 +125,18 @@ class Checkpointer:
         self._restore_scaler(checkpoint, name)
         self._restore_generators(checkpoint, name)
         self._restore_gradients(checkpoint, state)
+        self._restore_window(checkpoint, state, window)
         self._callbacks.load_state_dict(checkpoint.get("callbacks") or {})
+
+    def _restore_window(self, checkpoint: dict[str, Any], state: TrialState, window: Window) -> None:
+        windows = checkpoint.get("rank_windows")
+        if windows is None or not state.batches_trained:
+            return
+        if len(windows) != self._context.distributed.size:
+            logger.warning("the next report will miss batches before the restart: other ranks have their metrics")
+            return
+        if windows[self._context.distributed.rank] is not None:
+            window.load_state_dict(windows[self._context.distributed.rank])
 
     def _restore_scaler(self, checkpoint: dict[str, Any], name: str) -> None:
         scaler = self._context._precision.scaler
@@ -175,6 +195,14 @@ def _write_json(file: Path, value: Any) -> None:
     file.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
+def check_files(directory: Path, name: str, *, read_them: bool = True) -> None:
+    """Notice damage before anything is loaded. Only checkpoints of earlier releases have no manifest."""
+    if not manifest.exists(directory) and not (directory / STATE_FILE).exists():
+        return
+    if read_them or not manifest.exists(directory):
+        manifest.verify(directory, name)
+
+
 @contextmanager
 def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
     """The directory of a checkpoint given by its id, or by a path that the user wrote out."""
@@ -182,9 +210,12 @@ def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
         raise TypeError(f"latest_checkpoint is the id of a checkpoint or a path, got {name!r}")
     if not checkpoint_format.is_path(name):
         with core_context.checkpoint.restore_path(str(name)) as directory:
+            check_files(directory, str(name), read_them=False)  # they were read when it was opened
             yield directory
         return
-    yield checkpoint_format.directory_at(name)
+    path = checkpoint_format.directory_at(name)
+    check_files(path, str(path), read_them=core_context.distributed.local_rank == 0)
+    yield path
 
 
 def read_state(directory: Path, name: str) -> dict[str, Any] | None:

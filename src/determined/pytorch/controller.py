@@ -22,6 +22,7 @@ from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
 from determined.pytorch.progress import Progress
 from determined.pytorch.reporting import Reporter
 from determined.pytorch.state import TrialState
+from determined.pytorch.stopping import Stopping
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Epoch, TrainUnit
 from determined.pytorch.validation import Validation
@@ -114,22 +115,26 @@ class PyTorchTrialController:
                 self.checkpoint_period,
                 self.reporting_period,
             )
+            self.stopping = cleanup.enter_context(
+                Stopping(self.context.distributed, lambda: self.state.batches_trained).listening()
+            )
             loop = self._build_loop(plan, data, cleanup)
             if checkpoint is not None:
-                loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state)
+                loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
             self.context._epoch_length = data.epoch_length
+            if self.state.batches_trained:
+                self.context._current_batch_idx = self.state.batches_trained - 1
             self.callbacks.call("on_training_start")
             if self.profiling_enabled:
                 self.core_context.profiler.on()
                 cleanup.callback(_quietly, self.core_context.profiler.off)
+            fresh = self.state.batches_trained == 0
             with self.context.profiler if self.context.profiler is not None else nullcontext():
-                self._train(loop)
-
-    def _train(self, loop: TrainLoop) -> None:
-        fresh = self.state.batches_trained == 0 and self.latest_checkpoint is None
-        if self.step_zero_validation and fresh and not loop.plan.finished(0):
-            loop.validate_now()
-        loop.run()
+                loop.run(step_zero_validation=self.step_zero_validation and fresh)
+        exit_code = self.stopping.exit_code()
+        if exit_code is not None:
+            logger.warning("training was stopped by a signal; a checkpoint of all batches trained is saved")
+            raise SystemExit(exit_code)
 
     @contextmanager
     def _checkpoint_directory(self) -> Iterator[Path | None]:
@@ -186,11 +191,13 @@ class PyTorchTrialController:
                 evaluate,
                 whole=whole,
                 test_mode=self.test_mode,
+                stopping=self.stopping,
             ),
             checkpointer=Checkpointer(self.core_context, context, self.callbacks, self.load_data, self.code_dir),
             policy=self.checkpoint_policy,
             callbacks=self.callbacks,
             reporter=reporter,
+            stopping=self.stopping,
         )
 
     def _bind(self) -> tuple[Callable[..., Any], Callable[..., Any]]:

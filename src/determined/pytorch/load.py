@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from determined.code_import import import_from_path
 from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy
 from determined.pytorch.binding import overridden
+from determined.pytorch.checkpoint import check_files
 from determined.pytorch.context import CheckpointLoadContext
 from determined.pytorch.parallel import bare
 from determined.pytorch.trial import PyTorchTrial
@@ -53,11 +55,12 @@ def load_trial_from_checkpoint_path(
         )
         torch_load_kwargs = kwargs
     directory = checkpoint_format.directory_at(path)
+    check_files(directory, str(directory))
     about = _describe(directory)
     state = checkpoint_format.read(directory, str(directory), **(torch_load_kwargs or {}))
 
     if trial_class is None:
-        trial_class = _import_class(directory, about["trial_cls_spec"])
+        trial_class = _import_class(directory, about["trial_cls_spec"], about["main_script"])
     context = CheckpointLoadContext(about["hparams"], about["experiment_config"])
     trial = trial_class(context, **(trial_kwargs or {}))
 
@@ -81,7 +84,7 @@ def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory
 
 def _describe(directory: Path) -> dict[str, Any]:
     """Which class, hyperparameters and configuration the checkpoint was made with."""
-    about: dict[str, Any] = {"trial_cls_spec": None, "hparams": None, "experiment_config": None}
+    about: dict[str, Any] = {"trial_cls_spec": None, "hparams": None, "experiment_config": None, "main_script": None}
     for name in ("load_data.json", "metadata.json"):
         if not (directory / name).is_file():
             continue
@@ -101,21 +104,25 @@ def _describe(directory: Path) -> dict[str, Any]:
     return about
 
 
-def _import_class(directory: Path, spec: Any) -> type[PyTorchTrial]:
+def _import_class(directory: Path, spec: Any, main_script: str | None) -> type[PyTorchTrial]:
     """The class `module:Name.Nested` out of the checkpoint's own code."""
     code = directory / "code"
     if not isinstance(spec, str) or ":" not in spec:
-        raise ValueError(
+        raise AssertionError(
             f"checkpoint {directory} does not say which trial class it belongs to: pass trial_class (old ones say it "
             "in a metadata.json that the download added)"
         )
     if not code.is_dir():
         raise ValueError(f"checkpoint {directory} holds no code: pass trial_class")
     module, _, name = spec.partition(":")
+    # Modules are found from the program's directory, and first from that of its main script, as Python does.
+    script = code / main_script if isinstance(main_script, str) else None
+    if script is not None and not (script.is_file() and script.resolve().is_relative_to(code.resolve())):
+        script = None
     if module == "__main__":
-        module = _module_that_defines(code, name)
+        module = script.stem if script is not None else _module_that_defines(code, name)
     try:
-        with import_from_path(code):
+        with import_from_path(code), import_from_path(script.parent) if script is not None else nullcontext():
             found: Any = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,16 +10,19 @@ import torch
 
 from determined import core
 from determined.errors import InvalidHP
+from determined.pytorch import rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.device import to_device
-from determined.pytorch.metrics import Metrics, average, columns_of, combine, keep, rows_of
+from determined.pytorch.metrics import Metrics, keep
 from determined.pytorch.plan import BoundaryType, Plan
 from determined.pytorch.policy import CheckpointPolicy
 from determined.pytorch.reporting import Reporter
 from determined.pytorch.state import TrialState
+from determined.pytorch.stopping import Stopping
 from determined.pytorch.validation import Validation
+from determined.pytorch.window import Window
 
 
 class ShouldExit(Exception):
@@ -27,6 +31,14 @@ class ShouldExit(Exception):
     def __init__(self, skip_exit_checkpoint: bool = False) -> None:
         super().__init__()
         self.skip_exit_checkpoint = skip_exit_checkpoint
+
+
+class Wish(enum.IntEnum):
+    """How much somebody wants training to end before its time."""
+
+    NONE = 0
+    SOON = 1  # when what is being done at this boundary is done
+    NOW = 2  # before anything else
 
 
 class TrainLoop:
@@ -46,6 +58,7 @@ class TrainLoop:
         policy: CheckpointPolicy,
         callbacks: Callbacks,
         reporter: Reporter,
+        stopping: Stopping,
     ) -> None:
         self.plan = plan
         self.state = state
@@ -58,28 +71,30 @@ class TrainLoop:
         self.policy = policy
         self.callbacks = callbacks
         self.reporter = reporter
-        self.workload: list[Metrics] = []
-        self._agreed_to_stop = False
+        self.stopping = stopping
+        self.window = Window(context)
+        self._agreed = Wish.NONE
 
-    def run(self) -> None:
+    def run(self, step_zero_validation: bool = False) -> None:
         """Train to the end of the plan, or to the first polite moment to stop."""
         try:
+            if step_zero_validation and not self.plan.finished(0):
+                self.validate_now()
+            self.catch_up()
             while not self.plan.finished(self.state.batches_trained):
                 self.train_workload()
                 self.report()
                 for act in self.due_actions():  # each does nothing if already up to date
+                    self.leave_if(Wish.NOW)
                     act()
-                    if self.should_stop():
-                        raise ShouldExit
+                    self.leave_if(Wish.SOON)
             self.validate()
             self.checkpoint()
         except ShouldExit as leaving:
-            if not leaving.skip_exit_checkpoint:
-                self.checkpoint()
-            if self.context.distributed.rank == 0 and self.preempt.pending():
-                self.preempt.acknowledge_preemption_signal()
+            self.leave(save=not leaving.skip_exit_checkpoint)
         except InvalidHP:
-            self.checkpoint()
+            if self.context.distributed.size == 1:  # several ranks save together, and others may go on
+                self.checkpoint()
             raise
 
     def due_actions(self) -> Iterator[Callable[[], None]]:
@@ -93,34 +108,52 @@ class TrainLoop:
                 told = True
                 yield self.tell_progress
 
+    def catch_up(self) -> None:
+        """What was due at the batch of a restored checkpoint, and an earlier run did not get to before it ended."""
+        if self.state.batches_trained and not self.window.batches:
+            for act in self.due_actions():
+                act()
+
+    def leave(self, *, save: bool) -> None:
+        """End training before its time: save, agree on the reason, and tell whoever asked for it."""
+        if save:
+            self.checkpoint()
+        self.stopping.share_reason()
+        if self.context.distributed.rank == 0 and self.preempt.pending():
+            self.preempt.acknowledge_preemption_signal()
+
     def train_workload(self) -> None:
         """Train to the next batch after which something is due."""
         self.reporter.status("training")
         self.callbacks.call("on_train_step_start", self.state.step_id + 1)
         for model in self.context.models:
             model.train()
-        self.context.reset_reducers()
-        self.workload = []
+        self.window.begin()
 
         state, progress = self.state, self.reporter.progress
-        stop = self.plan.next_stop(state.batches_trained)
-        while state.batches_trained < stop:
+        last = planned = self.plan.next_stop(state.batches_trained)
+        while state.batches_trained < last:
             epoch_idx, within = divmod(state.batches_trained, self.plan.epoch_length)
             if within == 0:
                 self.context._current_batch_idx = state.batches_trained
                 self.callbacks.epoch_start(epoch_idx)
             epoch_end = state.batches_trained - within + self.plan.epoch_length
-            self.train_stretch(epoch_idx, min(stop, epoch_end, max(progress.next_tick, state.batches_trained + 1)))
+            self.train_stretch(epoch_idx, min(last, epoch_end, max(progress.next_tick, state.batches_trained + 1)))
             if state.batches_trained == epoch_end:
                 self.callbacks.call("on_training_epoch_end", epoch_idx)
                 state.epochs_trained = epoch_idx + 1
             if state.batches_trained >= progress.next_tick:
                 progress.tick(state.batches_trained)
+            if self.stopping.raised and state.batches_trained < planned:
+                last = min(planned, self.stopping.stop_at())
+        if last < planned:
+            raise ShouldExit  # in the middle of a workload: its metrics wait in the checkpoint
         state.step_id += 1
 
     def train_stretch(self, epoch_idx: int, stop: int) -> None:
         """Train batches of one epoch up to `stop`. The path of every batch: only what it needs is here."""
-        context, state, batches, workload = self.context, self.state, self.batches, self.workload
+        context, state, batches, workload = self.context, self.state, self.batches, self.window.batches
+        stopping = self.stopping
         train_batch, device, warned = self.train_batch, context.device, context._warned_types
         move, profiler = context.experimental._auto_to_device, context.profiler
         optimization, precision = context._optimization, context._precision
@@ -146,29 +179,21 @@ class TrainLoop:
             state.batches_trained = batch_idx + 1
             if profiler is not None:
                 profiler.step()
+            if stopping.raised:
+                return
+            del batch, metrics  # a graph that nobody needs is not kept through the next batch
 
     def report(self) -> None:
         """Turn the workload's metrics into numbers, combine them over ranks in one collective, and report them."""
-        reducers = self.context._reducers
-        mine = (
-            columns_of(self.workload, "train_batch()"),
-            reducers.per_slot(for_training=True),
-            self.wants_to_stop(),
-        )
-        ranks = self.context.distributed.allgather(mine)
-
-        columns = combine([rank_columns for rank_columns, _, _ in ranks])
-        metrics = average(columns)
-        selected = reducers.selected(for_training=True)
-        if selected:
-            metrics.update(reducers.run_cross_slot_reduction(selected, [parts for _, parts, _ in ranks]))
-        self._agreed_to_stop = any(stop for _, _, stop in ranks)
-
+        ranks = self.context.distributed.allgather((self.window.mine(), self.wish()))
+        self._agreed = max(wish for _, wish in ranks)
+        columns, metrics = self.window.combine([half for half, _ in ranks])
         self.reporter.training(self.state, metrics, columns)
         self.callbacks.call("on_train_step_end", self.state.step_id, metrics)
         if self.callbacks.overrides("on_training_workload_end"):
-            rows = rows_of(columns) if columns else [{} for _ in self.workload]
+            rows = self.window.rows(columns)
             self.callbacks.call("on_training_workload_end", avg_metrics=metrics, batch_metrics=rows)
+        self.window.clear()
 
     def validate(self) -> None:
         """Validate, unless the last validation was at this very batch."""
@@ -178,15 +203,19 @@ class TrainLoop:
     def validate_now(self) -> None:
         """Validate, report, and let the policy decide about a checkpoint."""
         self.reporter.status("validating")
+        generators = rng.get_state(self.context.device)
         metrics = self.validation.run()
+        if metrics is None:  # given up: whoever goes on does it again, with the same random numbers
+            rng.set_state(generators, self.context.device)
+            raise ShouldExit
         self.state.last_val = self.state.batches_trained
         best = self.reporter.best_validation()
         self.reporter.validation(self.state, metrics)
 
         # The chief decides about the checkpoint, any rank may ask to stop: one collective for both.
         save = self.policy.wants(metrics, best, self.state) if self.context.distributed.rank == 0 else False
-        answers = self.context.distributed.allgather((save, self.wants_to_stop()))
-        self._agreed_to_stop = any(stop for _, stop in answers)
+        answers = self.context.distributed.allgather((save, self.wish()))
+        self._agreed = max(wish for _, wish in answers)
         if answers[0][0]:
             self.checkpoint()
 
@@ -195,19 +224,23 @@ class TrainLoop:
         if self.state.last_ckpt == self.state.batches_trained:
             return
         self.reporter.status("checkpointing")
-        uuid = self.checkpointer.save(self.state)
+        uuid = self.checkpointer.save(self.state, self.window)
         self.reporter.progress.checkpoint(self.state.batches_trained, uuid)
 
     def tell_progress(self) -> None:
         self.reporter.fraction_done(self.plan.progress(self.state.batches_trained))
 
-    def wants_to_stop(self) -> bool:
+    def wish(self) -> Wish:
         """This rank's own wish, without asking the others."""
-        return self.context.get_stop_requested() or self.preempt.pending()
+        if self.stopping.raised:
+            return Wish.NOW
+        return Wish.SOON if self.context.get_stop_requested() or self.preempt.pending() else Wish.NONE
 
-    def should_stop(self) -> bool:
-        """Do we stop here? Several ranks go by what they agreed on when they last met, so that all do the same."""
-        return self._agreed_to_stop if self.context.distributed.size > 1 else self.wants_to_stop()
+    def leave_if(self, wish: Wish) -> None:
+        """Leave if somebody wishes it as much. Several ranks go by what they agreed on when they last met."""
+        agreed = self._agreed if self.context.distributed.size > 1 else self.wish()
+        if agreed >= wish:
+            raise ShouldExit
 
 
 def _as_dict(metrics: Any) -> Metrics:

@@ -117,13 +117,16 @@ def _as_array(column: list[Any]) -> Column:
     return array if array.dtype.kind in "fiubc" else column
 
 
-def rows_of(columns: Columns) -> list[Metrics]:
-    """The columns as one dict of numpy values per batch, as callbacks get them."""
-    length = len(next(iter(columns.values()), ()))
-    return [
-        {name: column[i, ...] if isinstance(column, np.ndarray) else column[i] for name, column in columns.items()}
-        for i in range(length)
-    ]
+def rows_of(columns: Columns, returned: Sequence[Metrics] = ()) -> list[Metrics]:
+    """The columns as one dict per batch, as callbacks get them: what was `returned` as a number stays a plain one."""
+    rows: list[Metrics] = [{} for _ in range(len(next(iter(columns.values()), returned)))]
+    for name, column in columns.items():
+        tensors = not returned or isinstance(returned[0][name], (torch.Tensor, np.ndarray, np.generic))
+        if isinstance(column, np.ndarray) and not tensors:
+            column = column.tolist()
+        for i, row in enumerate(rows):
+            row[name] = column[i, ...] if isinstance(column, np.ndarray) else column[i]
+    return rows
 
 
 def combine(columns_of_ranks: Sequence[Columns]) -> Columns:

@@ -60,6 +60,12 @@ class SimpleReducer(MetricReducer):
     def reset(self) -> None:
         self.values = []
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": self.values}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.values = list(state_dict["values"])
+
     def per_slot_reduce(self) -> Any:
         return self.values
 
@@ -122,6 +128,20 @@ class ReducerContext:
         return [
             known.attempt("per_slot_reduce", known.reducer.per_slot_reduce) for known in self.selected(for_training)
         ]
+
+    def states(self) -> list[dict[str, Any]]:
+        """What each reducer holds in the middle of a window: its own `state_dict()`, else its attributes."""
+        return [
+            known.reducer.state_dict() if hasattr(known.reducer, "state_dict") else dict(vars(known.reducer))
+            for known in self._registered
+        ]
+
+    def load_states(self, states: Sequence[dict[str, Any]]) -> None:
+        for known, state in zip(self._registered, states, strict=False):
+            if hasattr(known.reducer, "load_state_dict"):
+                known.reducer.load_state_dict(state)
+            else:
+                vars(known.reducer).update(state)
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
         """Reduce the selected reducers over all ranks, in one collective; the same dict on every rank."""

@@ -78,6 +78,13 @@ class Reporter:
             self._context._summary_writer.flush()
 
     def _write_series(self, batches: int, columns: Columns) -> None:
+        self._write_rows(
+            (f"Determined/{name}", batches - len(column) + position, float(value))
+            for name, column in columns.items()
+            if not isinstance(column, np.ndarray)
+            for position, value in enumerate(column)
+            if is_scalar(value)
+        )
         names = [
             name
             for name, column in columns.items()
@@ -100,6 +107,9 @@ class Reporter:
 
     def _write_rows(self, rows: Iterable[Row]) -> None:
         """Through the program's own writer once it asked for one, so that one file is written at a time."""
+        rows = list(rows)
+        if not rows:
+            return
         summary_writer: Any = self._context._summary_writer
         if summary_writer is None:
             writer = self._event_writer()

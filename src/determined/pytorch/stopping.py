@@ -8,6 +8,7 @@ from the moment a rank sees the flag its loop waits for the answer before it beg
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -23,13 +24,26 @@ _NOTE = "stop/note"
 EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
+_fits = itertools.count()
+
+
+def _store_of_this_fit(distributed: DistributedContext) -> Any:
+    """Notes of an earlier fit of this program are not ours."""
+    store = distributed.shared_store()
+    if store is None:
+        return None
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    return PrefixStore(f"fit/{next(_fits)}", store)
+
+
 class Stopping:
     """`raised` says that somebody wants training to end now; `stop_at` then says after which batch."""
 
     def __init__(self, distributed: DistributedContext, batches_done: Callable[[], int]) -> None:
         self._distributed = distributed
         self._batches_done = batches_done
-        self._store = distributed.shared_store()
+        self._store = _store_of_this_fit(distributed)
         self._agreed: int | None = None
         self._done = threading.Event()
         self._lock = threading.Lock()
@@ -58,6 +72,11 @@ class Stopping:
         """With which code the program ends, if a signal ended training on any rank."""
         return EXIT_CODES.get(signal.Signals(self.signal)) if self.signal is not None else None
 
+    def share_reason(self) -> None:
+        """Let every rank know the signal that any of them got, so that all end with the same code."""
+        signals = [number for number in self._distributed.allgather(self.signal) if number is not None]
+        self.signal = signals[0] if signals else None
+
     def stop_at(self) -> int:
         """The number of batches after which every rank stops: asked for by the loop once the flag is raised."""
         if self._store is None:
@@ -67,7 +86,6 @@ class Stopping:
             keys = [f"stop/done/{rank}" for rank in range(self._distributed.size)]
             self._store.wait(keys)
             self._agreed = 1 + max(int(self._store.get(key)) for key in keys)
-            self.signal = int(self._store.get(_NOTE))
         return self._agreed
 
     def _install(self) -> dict[int, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Container
+from pathlib import Path
 from typing import Any
 
 from determined.core.jsonable import to_jsonable
@@ -174,5 +176,15 @@ def _load_data(trial: PyTorchTrial, context: PyTorchTrialContext) -> dict[str, A
         "experiment_config": to_jsonable(context._exp_conf, "exp_conf"),
         "hparams": to_jsonable(context._hparams, "hparams"),
         "trial_cls_spec": f"{kind.__module__}:{kind.__qualname__}",
+        "main_script": _main_script(context._code_dir),
         "is_trainer": True,
     }
+
+
+def _main_script(code_dir: Path) -> str | None:
+    """Where below the program's directory its main script is: modules beside it are imported from there."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    try:
+        return Path(script).resolve().relative_to(code_dir.resolve()).as_posix() if script else None
+    except ValueError:
+        return None

@@ -19,9 +19,14 @@ from determined.pytorch.device import to_device
 from determined.pytorch.loaders import end
 from determined.pytorch.metrics import Columns, Metrics, columns_of, keep, rows_of
 from determined.pytorch.reducer import Reducer, as_numpy, reducers_by_name, simple_reduce
+from determined.pytorch.stopping import Stopping
 from determined.pytorch.trial import PyTorchTrial
 
 logger = logging.getLogger("determined.pytorch")
+
+
+class _GivenUp(Exception):
+    """Training shall stop now: a validation can be done again, by whoever goes on."""
 
 
 @dataclass
@@ -34,6 +39,7 @@ class RankResult:
     batches: int = 0
     records: int = 0
     parts: list[Any] = field(default_factory=list)
+    given_up: bool = False
 
 
 class Validation:
@@ -49,7 +55,9 @@ class Validation:
         *,
         whole: bool,
         test_mode: bool,
+        stopping: Stopping,
     ) -> None:
+        self.stopping = stopping
         self.trial = trial
         self.context = context
         self.callbacks = callbacks
@@ -61,8 +69,8 @@ class Validation:
         self._count_always = own_length or context.experimental._weight_by_records
 
     @torch.no_grad()
-    def run(self) -> Metrics:
-        """The validation metrics, the same on every rank."""
+    def run(self) -> Metrics | None:
+        """The validation metrics, the same on every rank; None if it was given up because training shall stop."""
         started = time.perf_counter()
         self.context.reset_reducers()
         for model in self.context.models:
@@ -73,6 +81,8 @@ class Validation:
         mine = self._whole_data_set() if self.whole else self._batches()
         mine.parts = self.context._reducers.per_slot(for_training=False)
         ranks: list[RankResult] = self.context.distributed.allgather(mine)
+        if any(rank.given_up for rank in ranks):
+            return None
 
         metrics = dict(ranks[0].metrics) if self.whole else self._reduce_over_ranks(ranks)
         selected = self.context._reducers.selected(for_training=False)
@@ -84,8 +94,9 @@ class Validation:
         if not self.whole:
             seconds = time.perf_counter() - started
             batches = sum(rank.batches for rank in ranks)
-            records = sum(rank.records for rank in ranks)
-            logger.info("validated %d records in %d batches in %.2f s", records, batches, seconds)
+            counted = all(rank.records for rank in ranks if rank.batches)  # not by ranks that log less than INFO
+            records = f"{sum(rank.records for rank in ranks)} records in " if counted else ""
+            logger.info("validated %s%d batches in %.2f s", records, batches, seconds)
         return metrics
 
     def _whole_data_set(self) -> RankResult:
@@ -97,7 +108,10 @@ class Validation:
 
     def _batches(self) -> RankResult:
         self.callbacks.call("on_validation_epoch_start")
-        kept, lengths = self._evaluate_all()
+        try:
+            kept, lengths = self._evaluate_all()
+        except _GivenUp:
+            return RankResult(given_up=True)
         columns = _columns(kept)
         if self.callbacks.overrides("on_validation_epoch_end"):
             self.callbacks.call("on_validation_epoch_end", rows_of(columns) if columns else [{} for _ in kept])
@@ -127,6 +141,7 @@ class Validation:
         kept: list[Metrics] = []
         lengths: list[int] = []
         names: Any = None
+        stopping = self.stopping
         for batch_idx, batch in enumerate(batches):
             if move:
                 batch = to_device(batch, device, warned)
@@ -145,6 +160,8 @@ class Validation:
             kept.append(keep(metrics))
             if self.test_mode:
                 break
+            if stopping.raised:
+                raise _GivenUp
         return kept, lengths
 
     def _length(self, batch: Any) -> int:
