@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from determined.pytorch.metrics import Metrics, columns_of, combine, rows_of
+from determined.pytorch.metrics import Kept, Metrics, columns_of, combine, rows_of
 from determined.pytorch.reducer import Reducer, as_numpy, reducers_by_name
 
 __all__ = [
@@ -32,7 +32,11 @@ def _process_combined_metrics_and_batches(
 
 def _average_training_metrics(per_rank: list[list[Metrics]]) -> list[Metrics]:
     """Per batch, the mean over ranks."""
-    return rows_of(combine([columns_of(rows, "train_batch()") for rows in per_rank]))
+    kept = [Kept() for _ in per_rank]
+    for one, rows in zip(kept, per_rank, strict=True):
+        for row in rows:
+            one.keep(row)
+    return rows_of(combine([columns_of(one, "train_batch()") for one in kept]), kept[0])
 
 
 def _prepare_metrics_reducers(reducer: Any, keys: Any) -> dict[str, Reducer]:

@@ -14,7 +14,7 @@ from determined.core import DistributedContext
 from determined.errors import InternalException, InvalidExperimentException
 from determined.info import ClusterInfo
 from determined.pytorch import parallel, precision
-from determined.pytorch.device import choose_device, to_device
+from determined.pytorch.device import choose_device, mover, to_device
 from determined.pytorch.experimental_context import PyTorchExperimentalContext
 from determined.pytorch.lr_scheduler import LRScheduler
 from determined.pytorch.optimization import ClipGrads, Optimization, parameters_of
@@ -84,6 +84,9 @@ class PyTorchTrialContext(TrialContext):
         self._precision = Precision(self.device)
         self._optimization = Optimization(aggregation_frequency, self._precision, managed)
         self._reducers = ReducerContext(distributed.allgather)
+        # Called for every batch, so without a call in between.
+        self.backward = self._optimization.backward  # type: ignore[method-assign]
+        self.step_optimizer = self._optimization.step  # type: ignore[method-assign]
         self.models = self._optimization.models
         self.optimizers = self._optimization.optimizers
         self.lr_schedulers = self._optimization.lr_schedulers
@@ -256,6 +259,10 @@ class PyTorchTrialContext(TrialContext):
     def to_device(self, data: Any) -> Any:
         """Move data to this rank's device; batches given to the trial are there already."""
         return to_device(data, self.device, self._warned_types)
+
+    def batch_mover(self) -> Callable[[Any], Any] | None:
+        """What the loop does with each batch before the trial gets it; None where batches are left alone."""
+        return mover(self.device, self._warned_types) if self.experimental._auto_to_device else None
 
     def is_epoch_start(self) -> bool:
         """Is the current batch the first of its epoch?"""

@@ -14,8 +14,7 @@ from determined.pytorch import rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.device import to_device
-from determined.pytorch.metrics import Metrics, keep
+from determined.pytorch.metrics import Metrics
 from determined.pytorch.plan import BoundaryType, Plan
 from determined.pytorch.policy import CheckpointPolicy
 from determined.pytorch.reporting import Reporter
@@ -73,6 +72,7 @@ class TrainLoop:
         self.reporter = reporter
         self.stopping = stopping
         self.window = Window(context)
+        self.move = context.batch_mover()
         self._agreed = Wish.NONE
 
     def run(self, step_zero_validation: bool = False) -> None:
@@ -152,10 +152,9 @@ class TrainLoop:
 
     def train_stretch(self, epoch_idx: int, stop: int) -> None:
         """Train batches of one epoch up to `stop`. The path of every batch: only what it needs is here."""
-        context, state, batches, workload = self.context, self.state, self.batches, self.window.batches
+        context, state, batches, keep = self.context, self.state, self.batches, self.window.batches.keep
         stopping = self.stopping
-        train_batch, device, warned = self.train_batch, context.device, context._warned_types
-        move, profiler = context.experimental._auto_to_device, context.profiler
+        train_batch, move, profiler = self.train_batch, self.move, context.profiler
         optimization, precision = context._optimization, context._precision
         aggregate = optimization.aggregation_frequency > 1
         schedule = bool(optimization.automatic_schedulers())
@@ -166,8 +165,8 @@ class TrainLoop:
             batch = next(batches)
             if aggregate:
                 optimization.begin_batch(batch_idx)
-            if move:
-                batch = to_device(batch, device, warned)
+            if move is not None:
+                batch = move(batch)
             metrics = train_batch(batch, epoch_idx, batch_idx)
             if precision.automatic:
                 precision.after_batch()
@@ -175,13 +174,12 @@ class TrainLoop:
                 optimization.step_schedulers(batch_idx, self.plan.epoch_length)
             if type(metrics) is not dict:
                 metrics = _as_dict(metrics)
-            workload.append(keep(metrics))
+            keep(metrics)
             state.batches_trained = batch_idx + 1
             if profiler is not None:
                 profiler.step()
             if stopping.raised:
                 return
-            del batch, metrics  # a graph that nobody needs is not kept through the next batch
 
     def report(self) -> None:
         """Turn the workload's metrics into numbers, combine them over ranks in one collective, and report them."""
@@ -224,6 +222,7 @@ class TrainLoop:
         if self.state.last_ckpt == self.state.batches_trained:
             return
         self.reporter.status("checkpointing")
+        self.reporter.flush()
         uuid = self.checkpointer.save(self.state, self.window)
         self.reporter.progress.checkpoint(self.state.batches_trained, uuid)
 

@@ -1,14 +1,13 @@
 """Metrics between the batch that made them and the report: kept on the device, converted together.
 
-While batches run, a metric is only detached. At a report the values of one name become a *column*: an array with one
-entry per batch (or a plain list, for values that are no numbers). Tensors that are alike are stacked together and
-cross to the host in one transfer.
+While batches run, a metric on an accelerator is only detached: to fetch it would be to wait for the device. At a
+report the values of one name become a *column*: an array with one entry per batch (or a plain list, for values that
+are no numbers). Tensors that are alike are stacked together and cross to the host in one transfer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -22,35 +21,38 @@ Column = Any  # np.ndarray, or a list where the values are no numbers of one sha
 Columns = dict[str, Column]
 
 
-def keep(metrics: Mapping[str, Any]) -> Metrics:
-    """A batch's metrics without their graph. Scalars stay on the device: fetching them would wait for it.
+class Kept(list[Metrics]):
+    """What batches returned, one dict each; `dtypes` remembers of which type tensors in the host's memory were."""
 
-    A result of this batch is kept as it is. What somebody else holds, too, what is part of another tensor, and what
-    was ever changed in place may be a parameter or a running total, which later batches change again: it is copied.
-    """
-    kept = {}
-    for name, value in metrics.items():
-        if isinstance(value, torch.Tensor):
-            if value.requires_grad and not value.is_leaf:
-                value = value.detach()
-            elif getrefcount(value) > _REFERENCES_TO_A_RESULT or value._version or value._is_view():
-                value = value.detach().clone()
-            if value.dim():
-                value = value.cpu()
-        elif isinstance(value, (list, tuple, dict)):
-            value = _without_graph(value)
-        kept[name] = value
-    return kept
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes: dict[str, Any] = {}
+
+    def keep(self, metrics: Mapping[str, Any]) -> None:
+        """Keep a batch's metrics without their graph, and safe from what later batches do.
+
+        Of a tensor in the host's memory the number is taken at once. On an accelerator a loss stays as it is; what has
+        no graph may be a parameter or a running total, which later batches change in place, and is copied.
+        """
+        kept = {}
+        for name, value in metrics.items():
+            if isinstance(value, torch.Tensor):
+                if value.is_cpu and not value.dim():
+                    if name not in self.dtypes:
+                        value = as_numpy(value.detach())
+                        self.dtypes[name] = value.dtype
+                    value = value.item()
+                else:
+                    value = _keep_tensor(value)
+            elif isinstance(value, (list, tuple, dict)):
+                value = _without_graph(value)
+            kept[name] = value
+        self.append(kept)
 
 
-def _count_references() -> int:
-    """How many references `keep` sees to a tensor that only the dict of metrics holds."""
-    for _, value in {"fresh": torch.zeros(())}.items():
-        return getrefcount(value)
-    return 0
-
-
-_REFERENCES_TO_A_RESULT = _count_references()
+def _keep_tensor(value: torch.Tensor) -> torch.Tensor:
+    value = value.detach() if value.requires_grad and not value.is_leaf else value.detach().clone()
+    return value.cpu() if value.dim() else value
 
 
 def _without_graph(value: Any) -> Any:
@@ -63,22 +65,26 @@ def _without_graph(value: Any) -> Any:
     return value
 
 
-def columns_of(batches: Sequence[Metrics], method: str) -> Columns:
+def columns_of(batches: Kept, method: str) -> Columns:
     """One column per metric name; `method` is named when the names change from batch to batch."""
     if not batches:
         return {}
     names = batches[0].keys()
-    for number, batch in enumerate(batches):
-        if batch.keys() != names:
-            raise CheckFailedError(
-                f"{method} must return the same metric names for every batch of a workload: "
-                f"first {sorted(map(str, names))}, then {sorted(map(str, batch))} (batch {number + 1} of the workload)"
-            )
-    columns: Columns = {name: [batch[name] for batch in batches] for name in names}
+    try:
+        columns: Columns = {name: [batch[name] for batch in batches] for name in names}
+        same = all(map(len(names).__eq__, map(len, batches)))
+    except KeyError:
+        same = False
+    if not same:
+        number, other = next((i, batch) for i, batch in enumerate(batches) if batch.keys() != names)
+        raise CheckFailedError(
+            f"{method} must return the same metric names for every batch of a workload: "
+            f"first {sorted(map(str, names))}, then {sorted(map(str, other))} (batch {number + 1} of the workload)"
+        )
     _fetch_tensors(columns)
     for name, column in columns.items():
         if isinstance(column, list):
-            columns[name] = _as_array(column)
+            columns[name] = _as_array(column, batches.dtypes.get(name))
     return columns
 
 
@@ -87,7 +93,7 @@ def _fetch_tensors(columns: Columns) -> None:
     alike: dict[Any, list[str]] = {}
     for name, column in columns.items():
         first = column[0]
-        if all(type(value) is torch.Tensor for value in column):
+        if type(first) is torch.Tensor and all(type(value) is torch.Tensor for value in column):
             alike.setdefault((first.dtype, first.device, first.shape), []).append(name)
     for names in alike.values():
         values = [value for name in names for value in columns[name]]
@@ -100,8 +106,13 @@ def _fetch_tensors(columns: Columns) -> None:
             columns[name] = stacked[number * length : (number + 1) * length]
 
 
-def _as_array(column: list[Any]) -> Column:
+def _as_array(column: list[Any], dtype: Any = None) -> Column:
     """An array if the values are numbers of one shape, else the list with tensors converted."""
+    kinds = {type(value) for value in column}
+    if kinds == {float} and (dtype is None or dtype.kind == "f"):
+        return np.array(column, dtype=dtype)
+    if dtype is not None and kinds == {type(dtype.type(0).item())}:
+        return np.array(column, dtype=dtype)
     column = [as_numpy(value) for value in column]
     if any(value is None or isinstance(value, (str, bytes, dict)) for value in column):
         return column
@@ -117,16 +128,19 @@ def _as_array(column: list[Any]) -> Column:
     return array if array.dtype.kind in "fiubc" else column
 
 
-def rows_of(columns: Columns, returned: Sequence[Metrics] = ()) -> list[Metrics]:
-    """The columns as one dict per batch, as callbacks get them: what was `returned` as a number stays a plain one."""
-    rows: list[Metrics] = [{} for _ in range(len(next(iter(columns.values()), returned)))]
+def rows_of(columns: Columns, returned: Kept) -> list[Metrics]:
+    """The columns as one dict per batch, as callbacks get them: what was returned as a number stays a plain one."""
+    rows: list[Metrics] = [{} for _ in returned]
     for name, column in columns.items():
-        tensors = not returned or isinstance(returned[0][name], (torch.Tensor, np.ndarray, np.generic))
-        if isinstance(column, np.ndarray) and not tensors:
+        plain = name not in returned.dtypes and not isinstance(returned[0][name], _ARRAYS)
+        if plain and isinstance(column, np.ndarray):
             column = column.tolist()
         for i, row in enumerate(rows):
             row[name] = column[i, ...] if isinstance(column, np.ndarray) else column[i]
     return rows
+
+
+_ARRAYS = (torch.Tensor, np.ndarray, np.generic)
 
 
 def combine(columns_of_ranks: Sequence[Columns]) -> Columns:

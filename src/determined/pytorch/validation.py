@@ -15,9 +15,8 @@ from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data import OwnLoader
-from determined.pytorch.device import to_device
 from determined.pytorch.loaders import end
-from determined.pytorch.metrics import Columns, Metrics, columns_of, keep, rows_of
+from determined.pytorch.metrics import Columns, Kept, Metrics, columns_of, rows_of
 from determined.pytorch.reducer import Reducer, as_numpy, reducers_by_name, simple_reduce
 from determined.pytorch.stopping import Stopping
 from determined.pytorch.trial import PyTorchTrial
@@ -114,7 +113,7 @@ class Validation:
             return RankResult(given_up=True)
         columns = _columns(kept)
         if self.callbacks.overrides("on_validation_epoch_end"):
-            self.callbacks.call("on_validation_epoch_end", rows_of(columns) if columns else [{} for _ in kept])
+            self.callbacks.call("on_validation_epoch_end", rows_of(columns, kept))
         by_name = reducers_by_name(self.trial.evaluation_reducer(), list(columns)) if kept else {}
         weights = lengths if self.context.experimental._weight_by_records else None
         return RankResult(
@@ -125,7 +124,7 @@ class Validation:
             records=sum(lengths),
         )
 
-    def _evaluate_all(self) -> tuple[list[Metrics], list[int]]:
+    def _evaluate_all(self) -> tuple[Kept, list[int]]:
         batches = iter(self.loader)
         try:
             return self._evaluate_each(batches)
@@ -134,17 +133,16 @@ class Validation:
             end(batches, own=isinstance(self.loader, OwnLoader))
             raise
 
-    def _evaluate_each(self, batches: Iterator[Any]) -> tuple[list[Metrics], list[int]]:
-        evaluate, device, warned = self.evaluate, self.context.device, self.context._warned_types
-        move = self.context.experimental._auto_to_device
+    def _evaluate_each(self, batches: Iterator[Any]) -> tuple[Kept, list[int]]:
+        evaluate, move = self.evaluate, self.context.batch_mover()
         count = self._count_always or logger.isEnabledFor(logging.INFO)
-        kept: list[Metrics] = []
+        kept = Kept()
         lengths: list[int] = []
         names: Any = None
         stopping = self.stopping
         for batch_idx, batch in enumerate(batches):
-            if move:
-                batch = to_device(batch, device, warned)
+            if move is not None:
+                batch = move(batch)
             if count:
                 lengths.append(self._length(batch))
             metrics = evaluate(batch, batch_idx)
@@ -157,7 +155,7 @@ class Validation:
                     "evaluate_batch() must return the same metric names for every batch: "
                     f"first {sorted(map(str, names))}, then {sorted(map(str, metrics))} for batch {batch_idx}"
                 )
-            kept.append(keep(metrics))
+            kept.keep(metrics)
             if self.test_mode:
                 break
             if stopping.raised:
@@ -212,7 +210,7 @@ class Validation:
         return metrics
 
 
-def _columns(kept: list[Metrics]) -> Columns:
+def _columns(kept: Kept) -> Columns:
     return columns_of(kept, "evaluate_batch()")
 
 

@@ -11,7 +11,7 @@ import torch
 
 from determined.pytorch import checkpoint_format
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.metrics import Columns, Metrics, average, columns_of, combine, rows_of
+from determined.pytorch.metrics import Columns, Kept, Metrics, average, columns_of, combine, rows_of
 from determined.pytorch.reducer import ReducerContext
 
 logger = logging.getLogger("determined.pytorch")
@@ -23,7 +23,7 @@ class Window:
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._device = context.device
         self._reducers: ReducerContext = context._reducers
-        self.batches: list[Metrics] = []
+        self.batches = Kept()
 
     def begin(self) -> None:
         """A workload begins; one that a checkpoint cut in two goes on."""
@@ -31,7 +31,7 @@ class Window:
             self._reducers.reset_reducers()
 
     def clear(self) -> None:
-        self.batches = []
+        self.batches = Kept()
 
     def mine(self) -> tuple[Columns, list[Any]]:
         """This rank's half of a report."""
@@ -61,10 +61,10 @@ class Window:
             return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.batches = [
-            {name: value.to(self._device) if _is_scalar_tensor(value) else value for name, value in batch.items()}
-            for batch in state["batches"]
-        ]
+        for batch in state["batches"]:
+            self.batches.append(
+                {name: value.to(self._device) if _is_scalar_tensor(value) else value for name, value in batch.items()}
+            )
         self._reducers.load_states(state["reducers"])
 
 

@@ -1,0 +1,110 @@
+"""Metrics as TensorBoard scalars: collected for a moment, then written together."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.metrics import Columns, Metrics
+from determined.tensorboard.events import EventFileWriter
+from determined.tensorboard.metric_writers.base import Row, is_scalar, validation_rows
+
+_SECONDS_TO_COLLECT = 1.0  # nobody watches curves more closely
+
+
+class Scalars:
+    """Writes scalars to the run's event file, or through the program's own writer once it asked for one."""
+
+    def __init__(self, context: PyTorchTrialContext) -> None:
+        self._context = context
+        self._events: EventFileWriter | None = None
+        self._series: list[tuple[int, Columns]] = []
+        self._rows: list[Row] = []
+        self._written_at = -math.inf
+
+    def training(self, batches: int, metrics: Metrics, columns: Columns) -> None:
+        """Each batch's values at its index; what exists only for the whole workload at its end."""
+        if not self._context.get_enable_tensorboard_logging():
+            return
+        self._series.append((batches, {name: column for name, column in columns.items() if _is_series(column)}))
+        for name, column in columns.items():
+            if not isinstance(column, np.ndarray):
+                first = batches - len(column)
+                self._rows += [
+                    (f"Determined/{name}", first + position, float(value))
+                    for position, value in enumerate(column)
+                    if is_scalar(value)
+                ]
+        if len(metrics) > len(columns):
+            self._rows += [
+                (f"Determined/{name}", batches, float(value))
+                for name, value in metrics.items()
+                if name not in columns and is_scalar(value)
+            ]
+        if time.monotonic() - self._written_at >= _SECONDS_TO_COLLECT:
+            self.flush()
+
+    def validation(self, batches: int, metrics: Metrics) -> None:
+        if self._context.get_enable_tensorboard_logging():
+            self._rows += validation_rows(batches, metrics)
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        for names, group in itertools.groupby(self._series, key=lambda one: tuple(one[1])):
+            members = list(group)
+            if names:
+                values = [
+                    np.concatenate([columns[name].astype(np.float64) for _, columns in members]) for name in names
+                ]
+                steps = [np.arange(end - len(columns[names[0]]), end) for end, columns in members]
+                self._write_series([f"Determined/{name}" for name in names], np.concatenate(steps), np.stack(values, 1))
+        self._write_rows(self._rows)
+        self._series, self._rows = [], []
+        self._written_at = time.monotonic()
+
+    def close(self) -> None:
+        self.flush()
+        if self._events is not None:
+            self._events.close()
+
+    def _write_series(self, tags: list[str], steps: Any, values: Any) -> None:
+        if self._context._summary_writer is not None:
+            self._write_rows(
+                (tag, int(step), float(value))
+                for step, row in zip(steps, values, strict=True)
+                for tag, value in zip(tags, row, strict=True)
+            )
+            return
+        writer = self._event_writer()
+        writer.add_series(tags, steps, values)
+        writer.flush()
+
+    def _write_rows(self, rows: Iterable[Row]) -> None:
+        rows = list(rows)
+        if not rows:
+            return
+        summary_writer: Any = self._context._summary_writer
+        if summary_writer is None:
+            writer = self._event_writer()
+            writer.add_scalars(rows)
+            writer.flush()
+            return
+        for tag, step, value in rows:
+            summary_writer.add_scalar(tag, value, step)
+        summary_writer.flush()
+
+    def _event_writer(self) -> EventFileWriter:
+        if self._events is None:
+            self._events = EventFileWriter(self._context.get_tensorboard_path())
+        return self._events
+
+
+def _is_series(column: Any) -> bool:
+    return isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind != "c"
