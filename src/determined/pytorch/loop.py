@@ -158,6 +158,7 @@ class TrainLoop:
         optimization, precision = context._optimization, context._precision
         aggregate = optimization.aggregation_frequency > 1
         schedule = bool(optimization.automatic_schedulers())
+        scale = precision.automatic
         optimization.updates = True
 
         for batch_idx in range(state.batches_trained, stop):
@@ -168,7 +169,7 @@ class TrainLoop:
             if move is not None:
                 batch = move(batch)
             metrics = train_batch(batch, epoch_idx, batch_idx)
-            if precision.automatic:
+            if scale:
                 precision.after_batch()
             if schedule and optimization.updates:
                 optimization.step_schedulers(batch_idx, self.plan.epoch_length)

@@ -22,35 +22,41 @@ Columns = dict[str, Column]
 
 
 class Kept(list[Metrics]):
-    """What batches returned, one dict each; `dtypes` remembers of which type tensors in the host's memory were."""
+    """What batches returned, one dict each; `dtypes` remembers of which type scalars in the host's memory were."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dtypes: dict[str, Any] = {}
 
     def keep(self, metrics: Mapping[str, Any]) -> None:
-        """Keep a batch's metrics without their graph, and safe from what later batches do.
-
-        Of a tensor in the host's memory the number is taken at once. On an accelerator a loss stays as it is; what has
-        no graph may be a parameter or a running total, which later batches change in place, and is copied.
-        """
+        """Keep a batch's metrics without their graph, and safe from what later batches do."""
+        dtypes = self.dtypes
         kept = {}
         for name, value in metrics.items():
-            if isinstance(value, torch.Tensor):
-                if value.is_cpu and not value.dim():
-                    if name not in self.dtypes:
-                        value = as_numpy(value.detach())
-                        self.dtypes[name] = value.dtype
-                    value = value.item()
-                else:
-                    value = _keep_tensor(value)
-            elif isinstance(value, (list, tuple, dict)):
-                value = _without_graph(value)
-            kept[name] = value
+            if name in dtypes and type(value) is torch.Tensor:  # a scalar in the batches before
+                try:
+                    kept[name] = value.item()
+                    continue
+                except (RuntimeError, NotImplementedError):
+                    pass  # and something else this time
+            kept[name] = self._keep_value(name, value)
         self.append(kept)
+
+    def _keep_value(self, name: str, value: Any) -> Any:
+        """Of a scalar in the host's memory the number is taken at once; on an accelerator it is left where it is."""
+        if isinstance(value, torch.Tensor):
+            if not value.is_cpu or value.dim():
+                return _keep_tensor(value)
+            array = as_numpy(value)
+            self.dtypes[name] = array.dtype
+            return array.item()
+        if isinstance(value, (list, tuple, dict)):
+            return _without_graph(value)
+        return value
 
 
 def _keep_tensor(value: torch.Tensor) -> torch.Tensor:
+    """A loss stays as it is; what has no graph may be a running total, which later batches change: it is copied."""
     value = value.detach() if value.requires_grad and not value.is_leaf else value.detach().clone()
     return value.cpu() if value.dim() else value
 

@@ -68,6 +68,11 @@ class Optimization:
                 "context.wrap_optimizer returned in __init__"
             )
         frequency = self.aggregation_frequency
+        if frequency == 1 and self.updates and clip_grads is None and scaler is None and not self.precision.automatic:
+            optimizer.step()  # nothing special: the short way
+            if auto_zero_grads:
+                optimizer.zero_grad()
+            return
         if frequency > 1 and not auto_zero_grads:
             raise InvalidExperimentException(
                 f"step_optimizer(auto_zero_grads=False) cannot be used with aggregation_frequency={frequency}: "
