@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from determined import pytorch
+from determined.checkpoint_storage import manifest
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit
 
@@ -155,6 +156,7 @@ class TestCheckpointsOfTheTrainer:
         state = torch.load(path / "state_dict.pth")
         state["models_state_dict"] = [{f"module.{k}": v for k, v in state["models_state_dict"][0].items()}]
         torch.save(state, path / "state_dict.pth")
+        manifest.write(path)
         assert torch.equal(load(path, LineTrial).model.weight, trained.model.weight)
 
     def test_another_trial_type_is_worth_a_warning(self, data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -162,6 +164,7 @@ class TestCheckpointsOfTheTrainer:
         (path,) = checkpoints(data_home)
         about = json.loads((path / "load_data.json").read_text())
         (path / "load_data.json").write_text(json.dumps({**about, "trial_type": "TFKerasTrial"}))
+        manifest.write(path)
         load(path, LineTrial)
         assert "TFKerasTrial" in caplog.text
 

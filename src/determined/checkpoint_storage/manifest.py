@@ -22,8 +22,7 @@ def write(directory: Path) -> None:
         for name, is_directory in files.walk(directory)
         if not is_directory and name != MANIFEST_FILE
     }
-    manifest = {"files": entries, "sha256": _digest_of_entries(entries)}
-    (directory / MANIFEST_FILE).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    (directory / MANIFEST_FILE).write_text(_render(entries), encoding="utf-8")
 
 
 def exists(directory: Path) -> bool:
@@ -48,9 +47,9 @@ def verify(directory: Path, name: str) -> None:
 
 def _read(directory: Path, name: str) -> dict[str, dict[str, Any]]:
     try:
-        manifest = json.loads((directory / MANIFEST_FILE).read_text(encoding="utf-8"))
-        entries = manifest["files"]
-        whole = manifest["sha256"] == _digest_of_entries(entries)
+        text = (directory / MANIFEST_FILE).read_bytes().decode("utf-8")
+        entries = json.loads(text)["files"]
+        whole = text == _render(entries)
     except FileNotFoundError:
         raise _damaged(name, f"{MANIFEST_FILE} is missing") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -73,5 +72,7 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _digest_of_entries(entries: Any) -> str:
-    return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+def _render(entries: Any) -> str:
+    """The one text that says this; it ends with a hash of itself, so that no letter of it can change unnoticed."""
+    digest = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+    return json.dumps({"files": entries, "sha256": digest}, indent=1)
