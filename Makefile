@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCH_STAMP := $(VENV)/.bench-installed
+BENCH_VENV ?= .venv-bench
+BENCH_STAMP := $(BENCH_VENV)/.installed
 WORKERS ?= 2
 
 .PHONY: demo test check bench format clean system-deps
@@ -32,13 +33,15 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Ratios to a bare PyTorch loop, and to peers where they can be installed.
-bench: $(STAMP) $(BENCH_STAMP)
-	$(BIN)/python -m compileall -q src
-	$(BIN)/python -m bench
+# Ratios to a bare PyTorch loop, and to peers, which live in an environment of their own to keep that of the tests thin.
+bench: $(BENCH_STAMP)
+	$(BENCH_VENV)/bin/python -m compileall -q src
+	$(BENCH_VENV)/bin/python -m bench
 
-$(BENCH_STAMP): $(STAMP)
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+$(BENCH_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
+	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
 # Debian packages that some tests need; nothing is needed by the tests of today beyond gcc for torch.compile.
@@ -46,4 +49,4 @@ system-deps:
 	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache
