@@ -71,7 +71,7 @@ def _without_graph(value: Any) -> Any:
     return value
 
 
-def columns_of(batches: Kept, method: str) -> Columns:
+def columns_of(batches: Kept, method: str, error: type[Exception] = CheckFailedError) -> Columns:
     """One column per metric name; `method` is named when the names change from batch to batch."""
     if not batches:
         return {}
@@ -83,9 +83,9 @@ def columns_of(batches: Kept, method: str) -> Columns:
         same = False
     if not same:
         number, other = next((i, batch) for i, batch in enumerate(batches) if batch.keys() != names)
-        raise CheckFailedError(
-            f"{method} must return the same metric names for every batch of a workload: "
-            f"first {sorted(map(str, names))}, then {sorted(map(str, other))} (batch {number + 1} of the workload)"
+        raise error(
+            f"{method} must return the same metric names for every batch: "
+            f"first {sorted(map(str, names))}, then {sorted(map(str, other))} (batch {number + 1} of {len(batches)})"
         )
     _fetch_tensors(columns)
     for name, column in columns.items():

@@ -138,8 +138,7 @@ class Validation:
         count = self._count_always or logger.isEnabledFor(logging.INFO)
         kept = Kept()
         lengths: list[int] = []
-        names: Any = None
-        stopping = self.stopping
+        keep, stopping = kept.keep, self.stopping
         for batch_idx, batch in enumerate(batches):
             if move is not None:
                 batch = move(batch)
@@ -148,14 +147,7 @@ class Validation:
             metrics = evaluate(batch, batch_idx)
             if type(metrics) is not dict:
                 _check_is_dict(metrics, "evaluate_batch")
-            if names is None:
-                names = metrics.keys()
-            elif metrics.keys() != names:
-                raise ValueError(
-                    "evaluate_batch() must return the same metric names for every batch: "
-                    f"first {sorted(map(str, names))}, then {sorted(map(str, metrics))} for batch {batch_idx}"
-                )
-            kept.keep(metrics)
+            keep(metrics)
             if self.test_mode:
                 break
             if stopping.raised:
@@ -211,7 +203,7 @@ class Validation:
 
 
 def _columns(kept: Kept) -> Columns:
-    return columns_of(kept, "evaluate_batch()")
+    return columns_of(kept, "evaluate_batch()", error=ValueError)
 
 
 def _reduce_along_batches(reducer: Reducer, values: Any, weights: Sequence[float] | None) -> Any:
