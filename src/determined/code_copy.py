@@ -21,10 +21,17 @@ _ALWAYS_LEFT_OUT = [
     "*.egg-info/",
     "*.tfstate*",
     "*.tfvars",
-    "*.pem",
-    "*.key",
-    "*.p12",
+    "*.[pP][eE][mM]",
+    "*.[kK][eE][yY]",
+    "*.[pP]12",
+    "*.[pP][fF][xX]",
+    "*.[pP][pP][kK]",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
     "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
     "id_ed25519*",
     "*credentials*.json",
     "/shared_fs/",
@@ -65,19 +72,6 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
             ", ".join(skipped[:5]),
             f" and {len(skipped) - 5} more" if len(skipped) > 5 else "",
         )
-
-
-def link_tree(source: Path, target: Path) -> None:
-    """The same tree again, its files as hard links where the file system can."""
-    shutil.copytree(source, target, copy_function=_link_or_copy)
-
-
-def _link_or_copy(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)
-    return target
 
 
 def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, int]]:

@@ -15,7 +15,8 @@ import pytest
 from tests.helpers.ranks import free_port
 
 PROGRAM = """
-import json, os, sys
+import json, os, signal, sys
+import numpy as np
 import torch
 from determined import pytorch
 
@@ -24,13 +25,18 @@ LENGTH, TELL = 40, os.environ.get("TELL") == "1"
 
 class Sum(pytorch.MetricReducer):
     def __init__(self):
-        self.total = 0.0
+        self.total = np.zeros(2)
     def reset(self):
-        self.total = 0.0
+        self.total = np.zeros(2)
     def per_slot_reduce(self):
-        return self.total
+        return float(self.total.astype(float)[0])
     def cross_slot_reduce(self, parts):
         return sum(parts)
+
+
+class SignalAtTheEnd(pytorch.PyTorchCallback):
+    def on_checkpoint_write_end(self, checkpoint_dir):
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Trial(pytorch.PyTorchTrial):
@@ -46,6 +52,9 @@ class Trial(pytorch.PyTorchTrial):
         self.sum = context.wrap_reducer(Sum(), name="sum")
         self.values = context.wrap_reducer(lambda values: float(len(values)), name="count")
 
+    def build_callbacks(self):
+        return {"last": SignalAtTheEnd()} if os.environ.get("SIGNAL_AT_THE_END") else {}
+
     def data(self):
         x = torch.arange(96.0 * 4).reshape(96, 4) / 400
         return pytorch.DataLoader(
@@ -55,24 +64,28 @@ class Trial(pytorch.PyTorchTrial):
 
     build_training_data_loader = build_validation_data_loader = data
 
+    def tell(self, text):
+        if TELL and self.context.distributed.rank == 0:
+            print(text, flush=True)
+            sys.stdin.readline()
+
     def train_batch(self, batch, epoch_idx, batch_idx):
+        if os.environ.get("ALONE"):  # no rank needs another one before the report
+            self.tell(f"trained {batch_idx}")
+            return {"loss": 0.0}
         x, y = batch
         noise = torch.randn(()) * 0.01
         loss = torch.nn.functional.mse_loss(self.model(x + noise), y)
         self.context.backward(loss)
         self.context.step_optimizer(self.optimizer)
-        self.sum.total += float(x.sum())
+        self.sum.total[0] += float(x.sum())
         self.values.update(batch_idx)
-        if TELL and self.context.distributed.rank == 0:
-            print(f"trained {batch_idx}", flush=True)
-            sys.stdin.readline()
+        self.tell(f"trained {batch_idx}")
         return {"loss": loss, "first": float(x[0, 0])}
 
     def evaluate_batch(self, batch):
         x, y = batch
-        if TELL and self.context.distributed.rank == 0:
-            print(f"validated {self.context.current_train_batch()}", flush=True)
-            sys.stdin.readline()
+        self.tell(f"validated {self.context.current_train_batch()}")
         return {"error": torch.nn.functional.mse_loss(self.model(x) + torch.randn(()) * 0.01, y)}
 
 
@@ -123,6 +136,7 @@ class Program:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
+                    start_new_session=True,
                 )
             )
         return processes
@@ -132,18 +146,21 @@ class Program:
         outputs = [process.communicate(timeout=120) for process in processes]
         assert [process.returncode for process in processes] == [0] * self.ranks, outputs
 
-    def run_until(self, moment: str, number: int, target: int = 0, times: int = 1) -> list[int]:
+    def run_until(self, moment: str, number: int, target: int = 0, whole_group: bool = False) -> list[int]:
         """Send a signal to one rank when the chief says `moment`, then let it go on. Returns the exit codes."""
         processes = self.start(TELL="1")
+        waiting = True
         chief = processes[0]
         assert chief.stdin is not None
         assert chief.stdout is not None
         assert chief.stderr is not None
         for line in chief.stdout:
-            if line.strip() == moment and times:
-                for _ in range(times):
+            if line.strip() == moment and waiting:
+                waiting = False
+                if whole_group:
+                    os.killpg(processes[target].pid, number)
+                else:
                     processes[target].send_signal(number)
-                times = 0
             chief.stdin.write("\n")
             chief.stdin.flush()
         codes = [process.wait(timeout=120) for process in processes]
@@ -216,6 +233,41 @@ def test_a_signal_to_one_of_two_ranks_stops_both_after_the_same_batch(tmp_path: 
     stopped.env["RESUME"] = str(stopped.latest())
     stopped.run_to_the_end()
     assert_same_run(stopped, undisturbed)
+
+
+def test_a_signal_to_the_whole_process_group_spares_the_workers_until_the_batch_is_saved(tmp_path: Path) -> None:
+    """As torchrun and a terminal send it: to the loader's workers as well."""
+    program = Program(tmp_path / "run", WORKERS="2")
+    assert program.run_until("trained 4", signal.SIGTERM, whole_group=True) == [143], program.output
+    assert json.loads((program.latest() / "trial_state.json").read_text())["batches_trained"] == 5
+
+
+def test_a_signal_during_the_last_checkpoint_ends_all_ranks_alike(tmp_path: Path) -> None:
+    program = Program(tmp_path / "run", ranks=2, SIGNAL_AT_THE_END="1")
+    processes = program.start()
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [143, 143], outputs
+    assert not any("after fit" in stdout for stdout, _ in outputs)
+
+
+def test_a_dead_rank_is_named_when_the_other_is_asked_to_stop(tmp_path: Path) -> None:
+    program = Program(tmp_path / "run", ranks=2, ALONE="1")
+    processes = program.start(TELL="1")
+    chief, other = processes
+    assert chief.stdin is not None
+    assert chief.stdout is not None
+    for line in chief.stdout:
+        if line.strip() == "trained 2":
+            other.kill()
+            other.wait(timeout=60)
+            chief.send_signal(signal.SIGTERM)
+            break
+        chief.stdin.write("\n")
+        chief.stdin.flush()
+    _, errors = chief.communicate("\n" * 100, timeout=60)
+    other.communicate(timeout=60)
+    assert chief.returncode == 1
+    assert "DistributedError: rank 1 did not answer" in errors
 
 
 def test_an_interrupt_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:

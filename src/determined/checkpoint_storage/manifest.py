@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from pathlib import Path
+import stat
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from determined.checkpoint_storage import files
@@ -34,7 +35,10 @@ def verify(directory: Path, name: str) -> None:
     for path, entry in _read(directory, name).items():
         file = directory / path
         try:
-            size = os.stat(file).st_size
+            status = os.stat(file)
+            if not stat.S_ISREG(status.st_mode) or not file.resolve().is_relative_to(directory.resolve()):
+                raise _damaged(name, f"{path} is not a file of its own")
+            size = status.st_size
             if size != entry["size"]:
                 raise _damaged(name, f"{path} has {size} bytes instead of {entry['size']}")
             if _digest(file) != entry["sha256"]:
@@ -49,15 +53,22 @@ def _read(directory: Path, name: str) -> dict[str, dict[str, Any]]:
     try:
         text = (directory / MANIFEST_FILE).read_bytes().decode("utf-8")
         entries = json.loads(text)["files"]
-        whole = text == _render(entries)
+        whole = text == _render(entries) and all(_is_entry(path, entry) for path, entry in entries.items())
     except FileNotFoundError:
         raise _damaged(name, f"{MANIFEST_FILE} is missing") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, f"{MANIFEST_FILE} cannot be read: {type(error).__name__}: {error}") from error
     if not whole:
         raise _damaged(name, f"the content of {MANIFEST_FILE} was changed")
     checked: dict[str, dict[str, Any]] = entries
     return checked
+
+
+def _is_entry(path: str, entry: Any) -> bool:
+    """A relative path that stays inside, with a size and a hash."""
+    parts = PurePosixPath(path).parts
+    inside = bool(parts) and not PurePosixPath(path).is_absolute() and ".." not in parts
+    return inside and isinstance(entry, dict) and entry.keys() == {"size", "sha256"}
 
 
 def _damaged(name: str, what: str) -> InvalidCheckpointException:

@@ -36,6 +36,8 @@ from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
 
 logger = logging.getLogger("determined.core")
 
+_STOPPED_BY_A_SIGNAL = (130, 143)  # how a polite end by SIGINT or SIGTERM looks from outside
+
 _ALERT_LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -142,6 +144,9 @@ class Context:
         left_well = error is None or isinstance(error, InvalidHP)
         if isinstance(error, SystemExit):
             left_well = error.code in (None, 0)
+            if error.code in _STOPPED_BY_A_SIGNAL:
+                self._supervisor.report_status(StatusChange(state="stopped"))
+                return
         self._supervisor.report_status(StatusChange(state="completed" if left_well else "failed"))
 
 

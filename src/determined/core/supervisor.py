@@ -48,7 +48,7 @@ class StatusChange:
     progress: float | None = None
     metadata: dict[str, Any] | None = None
     early_exit: str | None = None
-    state: Literal["running", "completed", "failed"] | None = None
+    state: Literal["running", "completed", "stopped", "failed"] | None = None
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +17,7 @@ import torch
 import determined
 from determined import core
 from determined.checkpoint_storage import manifest
-from determined.code_copy import copy_code, link_tree
+from determined.code_copy import copy_code
 from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
 from determined.pytorch.callbacks import Callbacks
@@ -75,7 +76,7 @@ class Checkpointer:
         """What differs from rank to rank, one line each; what there is none of is left out."""
         parts = {
             "rank_rng_states": rng.get_state(self._context.device),
-            "rank_gradients": self._context._optimization.gradients_waiting(state.batches_trained),
+            "rank_gradients": self._context._optimization.gradients_waiting(),
             "rank_windows": window.state_dict(),
         }
         return {name: part for name, part in parts.items() if part is not None}
@@ -91,7 +92,8 @@ class Checkpointer:
             self._copy_code(directory / "code")
             checkpoint = {**self.parts(), "rng_state": ranks[0]["rank_rng_states"]}
             for name in ranks[0]:
-                checkpoint[name] = [rank.get(name) for rank in ranks]
+                if all(name in rank for rank in ranks):
+                    checkpoint[name] = [rank[name] for rank in ranks]
             self._callbacks.call("on_checkpoint_save_start", checkpoint)
             checkpoint_format.write(checkpoint, directory / "state_dict.pth")
             counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
@@ -102,11 +104,11 @@ class Checkpointer:
         return str(uuid)
 
     def _copy_code(self, target: Path) -> None:
-        """Copied once in a run; later checkpoints link to that copy."""
+        """Taken once in a run, as it was at the first checkpoint."""
         snapshot = self._core.run_dir / "code"
         if not snapshot.exists():
             copy_code(self._code_dir, snapshot, [self._core.run_dir, *self._core.checkpoint.local_roots()])
-        link_tree(snapshot, target)
+        shutil.copytree(snapshot, target)
 
     def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
         """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
@@ -165,7 +167,7 @@ class Checkpointer:
     def _restore_gradients(self, checkpoint: dict[str, Any], state: TrialState) -> None:
         """Those of an aggregation window that had begun; other ranks than then share what there was."""
         ranks: list[Any] = checkpoint.get("rank_gradients") or []
-        if not ranks:
+        if not ranks or not state.batches_trained:  # none were waiting, or a warm start
             return
         distributed = self._context.distributed
         mine = ranks[distributed.rank] if len(ranks) == distributed.size else _mean_of_ranks(ranks)

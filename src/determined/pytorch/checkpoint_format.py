@@ -22,6 +22,8 @@ STATE_FILES = (
 )
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_LONGEST_NUMBER = 2000  # bits: what the restricted loader reads
 _TORCH_VALUES = (torch.Size, torch.dtype, torch.device)
 _MAPPINGS = (dict, collections.OrderedDict, collections.Counter)
 
@@ -29,11 +31,18 @@ _MAPPINGS = (dict, collections.OrderedDict, collections.Counter)
 def plain(value: Any, where: str) -> Any:
     """`value` in the types that torch's restricted loader reads back; anything else is refused, saying where it is."""
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, (torch.Tensor, *_TORCH_VALUES)):
+    if kind in _TENSORS:
+        return value.detach() if vars(value) else value  # without what a program may have attached to it
+    if kind in _PLAIN and not (kind is int and value.bit_length() > _LONGEST_NUMBER):
+        return value
+    if isinstance(value, _TORCH_VALUES):
         return value
     if kind in _MAPPINGS:
         items = [(plain(key, f"a key of {where}"), plain(item, f"{where}[{key!r}]")) for key, item in value.items()]
-        return kind(dict(items)) if kind is not dict else dict(items)
+        copied: Any = kind(dict(items)) if kind is not dict else dict(items)
+        if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict looks at
+            copied._metadata = plain(dict(value._metadata), f"the metadata of {where}")
+        return copied
     if isinstance(value, collections.defaultdict):
         return {key: plain(item, f"{where}[{key!r}]") for key, item in value.items()}
     if kind in (list, tuple, set):

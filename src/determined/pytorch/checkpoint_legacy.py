@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -40,9 +41,16 @@ def state_of(stored: dict[str, Any]) -> dict[str, Any]:
 
 def without_prefix(state_dict: dict[str, Any], prefix: str = "module.") -> dict[str, Any]:
     """Weights saved from inside a data-parallel wrapper, under the model's own names."""
-    if state_dict and all(key.startswith(prefix) for key in state_dict):
-        return {key[len(prefix) :]: value for key, value in state_dict.items()}
-    return state_dict
+    if not state_dict or not all(key.startswith(prefix) for key in state_dict):
+        return state_dict
+    bare = OrderedDict((key.removeprefix(prefix), value) for key, value in state_dict.items())
+    layers = getattr(state_dict, "_metadata", {})
+    bare._metadata = {  # type: ignore[attr-defined]
+        name.removeprefix(prefix): value
+        for name, value in layers.items()
+        if name.startswith(prefix) or name == prefix[:-1]
+    }
+    return bare
 
 
 def load_weights(model: torch.nn.Module, state_dict: dict[str, Any]) -> None:

@@ -133,7 +133,7 @@ class PyTorchTrialController:
                 loop.run(step_zero_validation=self.step_zero_validation and fresh)
         exit_code = self.stopping.exit_code()
         if exit_code is not None:
-            logger.warning("training was stopped by a signal; a checkpoint of all batches trained is saved")
+            logger.warning("training was stopped by a signal after %d batches", self.state.batches_trained)
             raise SystemExit(exit_code)
 
     @contextmanager
@@ -148,7 +148,10 @@ class PyTorchTrialController:
         """Go on where the checkpoint's trial was, if it is this trial's own; another's weights only warm us up."""
         stored = read_state(directory, str(self.latest_checkpoint))
         if stored is None or stored.get("trial_id", 0) != self.state.trial_id:
-            logger.info("checkpoint %s is of another trial: a warm start from its weights", self.latest_checkpoint)
+            logger.info(
+                "checkpoint %s is of another trial: a warm start with its weights, counted from 0",
+                self.latest_checkpoint,
+            )
             return
         self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
         # The order of the data goes on as it was, whatever seed this process would have drawn.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -98,7 +99,7 @@ class DataLoader:
             collate_fn=self.collate_fn,
             pin_memory=self.pin_memory,
             timeout=self.timeout,
-            worker_init_fn=self.worker_init_fn,
+            worker_init_fn=_BeginWorker(self.worker_init_fn) if self.num_workers else self.worker_init_fn,
             multiprocessing_context=self.multiprocessing_context,
             generator=generator,
             prefetch_factor=self.prefetch_factor,
@@ -124,6 +125,21 @@ class DataLoader:
             assert self.batch_size is not None
             self.sampler = RandomSampler(self.dataset)
             self.batch_sampler = BatchSampler(self.sampler, self.batch_size, self.drop_last)
+
+
+class _BeginWorker:
+    """What a worker process does first. A class, so that it can be sent to workers that are not forked."""
+
+    def __init__(self, init: Callable[[int], None] | None) -> None:
+        self._init = init
+
+    def __call__(self, worker_id: int) -> None:
+        # A signal to the whole process group is for the main process to obey: it needs its workers for the batch in
+        # progress, and they end when it does.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._init is not None:
+            self._init(worker_id)
 
 
 class OwnLoader(torch.utils.data.DataLoader[Any]):

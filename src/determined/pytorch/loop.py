@@ -90,6 +90,7 @@ class TrainLoop:
                     self.leave_if(Wish.SOON)
             self.validate()
             self.checkpoint()
+            self.stopping.share_reason()
         except ShouldExit as leaving:
             self.leave(save=not leaving.skip_exit_checkpoint)
         except InvalidHP:

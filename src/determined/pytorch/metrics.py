@@ -56,8 +56,8 @@ class Kept(list[Metrics]):
 
 
 def _keep_tensor(value: torch.Tensor) -> torch.Tensor:
-    """A loss stays as it is; what has no graph may be a running total, which later batches change: it is copied."""
-    value = value.detach() if value.requires_grad and not value.is_leaf else value.detach().clone()
+    """A copy: a running total, or the output of a captured graph, is overwritten by later batches."""
+    value = value.detach().clone()
     return value.cpu() if value.dim() else value
 
 

@@ -100,9 +100,9 @@ class Optimization:
         if auto_zero_grads:
             optimizer.zero_grad()
 
-    def gradients_waiting(self, batches: int) -> list[list[torch.Tensor | None]] | None:
-        """After `batches`: the gradients of a window that has begun, for each optimizer; None between two windows."""
-        if batches % self.aggregation_frequency == 0:
+    def gradients_waiting(self) -> list[list[torch.Tensor | None]] | None:
+        """Gradients that a later step will use, for each optimizer; None where there are none, as after a step."""
+        if all(parameter.grad is None for optimizer in self.optimizers for parameter in parameters_of(optimizer)):
             return None
         return [
             [
@@ -114,7 +114,7 @@ class Optimization:
 
     def put_gradients_back(self, gradients: list[list[torch.Tensor | None]], batches: int) -> None:
         """Go on in the window from which `gradients_waiting` took them."""
-        if batches % self.aggregation_frequency == 0:
+        if self.aggregation_frequency > 1 and batches % self.aggregation_frequency == 0:
             return  # another frequency than then: no window is open here
         for optimizer, waiting in zip(self.optimizers, gradients, strict=True):
             for parameter, gradient in zip(parameters_of(optimizer), waiting, strict=True):

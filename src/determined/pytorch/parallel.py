@@ -49,6 +49,19 @@ def place(
     return DistributedModel(model, device_ids=[device] if device.type == "cuda" else None, **ddp_options)
 
 
+def sync_buffers(models: list[torch.nn.Module]) -> None:
+    """Give all ranks rank 0's buffers now, in step, as the next forward of each would do by a collective of its own.
+
+    Ranks validate different numbers of batches, and some none at all.
+    """
+    for model in models:
+        ddp: Any = model
+        if isinstance(model, DistributedDataParallel) and ddp.will_sync_module_buffers():
+            with torch.no_grad():
+                ddp._sync_buffers()
+            ddp.require_forward_param_sync = False  # until the next forward of training
+
+
 def compress_gradients(models: list[torch.nn.Module], parameters: set[int]) -> None:
     """Exchange gradients of the models that own any of `parameters` (by id) in float16."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook

@@ -41,7 +41,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
     with _gloo_on_loopback(ranks):
         timeout = rendezvous.collective_timeout()
         dist.init_process_group(
-            "nccl" if torch.cuda.is_available() else "gloo",
+            _backend(ranks),
             # A name of its own: nobody takes the addresses of this program's earlier run for those of this one.
             store=c10d.PrefixStore(f"determined/run/{next(_runs)}", _launchers_store(ranks.rank, ranks.size, timeout)),
             rank=ranks.rank,
@@ -79,6 +79,11 @@ def _gloo_on_loopback(ranks: DistributedContext) -> Iterator[None]:
         yield
     finally:
         os.environ.pop(name, None)
+
+
+def _backend(ranks: DistributedContext) -> str:
+    """nccl where every rank of this node has a GPU to itself, which it asks for."""
+    return "nccl" if torch.cuda.is_available() and ranks.local_size <= torch.cuda.device_count() else "gloo"
 
 
 _runs = itertools.count(1)

@@ -23,14 +23,19 @@ class Progress:
 
     def __init__(self, plan: Plan, batches: int, *, visible: bool, stream: TextIO | None = None) -> None:
         self._plan = plan
-        self._stream = stream if stream is not None else sys.stderr
-        self._visible = visible and os.environ.get("DET_PROGRESS", "1").lower() not in (
-            "0",
-            "false",
-            "off",
-            "no",
+        self._stream: Any = stream if stream is not None else sys.stderr  # None when the program closed it
+        self._visible = (
+            visible
+            and self._stream is not None
+            and os.environ.get("DET_PROGRESS", "1").lower()
+            not in (
+                "0",
+                "false",
+                "off",
+                "no",
+            )
         )
-        self._live = self._stream.isatty()
+        self._live = self._visible and self._stream.isatty()
         self._interval = _SECONDS_BETWEEN_LINES[self._live]
         self._since = time.monotonic()
         self._counted = batches
@@ -72,9 +77,8 @@ class Progress:
 
     def close(self) -> None:
         if self._drawn:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
             self._drawn = False
+            self._write("\r\x1b[K")
 
     def _describe(self, batches: int) -> str:
         parts = [self._where(batches), f"{_number(self._rate)} batches/s"]
@@ -98,14 +102,20 @@ class Progress:
         if not self._live:
             self._line(text)
             return
-        self._stream.write(f"\r\x1b[K{text}")
-        self._stream.flush()
+        self._write(f"\r\x1b[K{text}")
         self._drawn = True
 
     def _line(self, text: str) -> None:
         self.close()
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # the terminal, or whoever read the pipe, is gone: training is not
+            self._visible = False
+            self.next_tick = NEVER
 
 
 def _number(value: Any) -> str:

@@ -43,8 +43,8 @@ def get_state(device: torch.device) -> dict[str, Any]:
             "gauss": gauss,
         },
     }
-    if device.type == "cuda":
-        state["gpu_rng_state"] = torch.cuda.get_rng_state(device)
+    if device.type != "cpu":
+        state["gpu_rng_state"] = torch.get_device_module(device).get_rng_state()
     return state
 
 
@@ -67,7 +67,7 @@ def set_state(state: dict[str, Any], device: torch.device) -> None:
         stored = (stored["version"], tuple(stored["words"].tolist()), stored["gauss"])
     random.setstate(stored)
     if "gpu_rng_state" in state:
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(state["gpu_rng_state"], device)
+        if device.type != "cpu":
+            torch.get_device_module(device).set_rng_state(state["gpu_rng_state"])
         else:
             logger.warning("the checkpoint holds the state of a GPU's random generator, and there is no GPU here")

@@ -13,12 +13,15 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
 from determined.core import DistributedContext
+from determined.errors import DistributedError
 
 _SECONDS_BETWEEN_LOOKS = 0.25
+_SECONDS_FOR_AN_ANSWER = 20
 _NOTE = "stop/note"
 
 EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -48,6 +51,7 @@ class Stopping:
         self._done = threading.Event()
         self._lock = threading.Lock()
         self._published = False
+        self._decided = False  # all ranks know how training ends: too late for a signal to change it
         self.raised = False
         self.signal: int | None = None
 
@@ -66,7 +70,7 @@ class Stopping:
                 signal.signal(number, handler)
             self._done.set()
             if watcher is not None:
-                watcher.join()
+                watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # the store of a frozen host never answers
 
     def exit_code(self) -> int | None:
         """With which code the program ends, if a signal ended training on any rank."""
@@ -74,6 +78,7 @@ class Stopping:
 
     def share_reason(self) -> None:
         """Let every rank know the signal that any of them got, so that all end with the same code."""
+        self._decided = True
         signals = [number for number in self._distributed.allgather(self.signal) if number is not None]
         self.signal = signals[0] if signals else None
 
@@ -83,10 +88,34 @@ class Stopping:
             return self._batches_done()
         if self._agreed is None:
             self._publish()
-            keys = [f"stop/done/{rank}" for rank in range(self._distributed.size)]
-            self._store.wait(keys)
-            self._agreed = 1 + max(int(self._store.get(key)) for key in keys)
+            self._agreed = 1 + max(self._counts_of_all_ranks())
         return self._agreed
+
+    def _counts_of_all_ranks(self) -> list[int]:
+        """Ranks answer from their threads, within a moment: one that does not is dead or frozen."""
+        keys = [f"stop/done/{rank}" for rank in range(self._distributed.size)]
+        counts: list[int] = []
+        silent: list[int] = []
+
+        def ask() -> None:
+            try:
+                self._store.wait(keys, timedelta(seconds=_SECONDS_FOR_AN_ANSWER))
+                counts.extend(int(self._store.get(key)) for key in keys)
+            except RuntimeError:
+                silent.extend(rank for rank, key in enumerate(keys) if not self._store.check([key]))
+
+        # In a thread, because the store of a frozen host never answers.
+        asking = threading.Thread(target=ask, name="determined-stop-counts", daemon=True)
+        asking.start()
+        asking.join(_SECONDS_FOR_AN_ANSWER + 5)
+        if not counts:
+            who = (
+                f"rank {', '.join(map(str, silent))}" if silent else "the chief (rank 0), which keeps the ranks' notes,"
+            )
+            raise DistributedError(
+                f"{who} did not answer within {_SECONDS_FOR_AN_ANSWER} s when asked to stop: dead or frozen"
+            )
+        return counts
 
     def _install(self) -> dict[int, Any]:
         if threading.current_thread() is not threading.main_thread():
@@ -103,6 +132,8 @@ class Stopping:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.raised and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if self._decided:
+            return
         self.signal = number
         self.raised = True
 

@@ -10,6 +10,7 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
+from determined.config.masking import mask_secrets
 from determined.core.jsonable import to_jsonable
 from determined.info import from_env
 from determined.pytorch.context import PyTorchTrialContext
@@ -173,7 +174,7 @@ def _load_data(trial: PyTorchTrial, context: PyTorchTrialContext) -> dict[str, A
     kind = type(trial)
     return {
         "trial_type": "PyTorchTrial",
-        "experiment_config": to_jsonable(context._exp_conf, "exp_conf"),
+        "experiment_config": mask_secrets(to_jsonable(context._exp_conf, "exp_conf")),
         "hparams": to_jsonable(context._hparams, "hparams"),
         "trial_cls_spec": f"{kind.__module__}:{kind.__qualname__}",
         "main_script": _main_script(context._code_dir),

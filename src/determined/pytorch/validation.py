@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from determined.pytorch import parallel
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
@@ -72,6 +73,7 @@ class Validation:
         """The validation metrics, the same on every rank; None if it was given up because training shall stop."""
         started = time.perf_counter()
         self.context.reset_reducers()
+        parallel.sync_buffers(self.context.models)
         for model in self.context.models:
             model.eval()
         self.callbacks.call("on_validation_step_start")

@@ -54,32 +54,46 @@ class Window:
         if not self.batches:
             return None
         try:
-            state = {"batches": _storable(self.batches), "reducers": _storable(self._reducers.states())}
+            state = {"batches": _storable(list(self.batches)), "reducers": _storable(self._reducers.states())}
             return dict(checkpoint_format.plain(state, "metrics"))
         except TypeError as error:
             logger.warning("the next report will miss the batches before this checkpoint: %s", error)
             return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for batch in state["batches"]:
-            self.batches.append(
-                {name: value.to(self._device) if _is_scalar_tensor(value) else value for name, value in batch.items()}
-            )
-        self._reducers.load_states(state["reducers"])
+        for batch in _restored(state["batches"], self._device):
+            self.batches.append(batch)
+        self._reducers.load_states(_restored(state["reducers"], self._device))
 
 
-def _is_scalar_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() == 0
+_ARRAY, _TUPLE, _DEVICE = "determined/array", "determined/tuple", "determined/device"
 
 
 def _storable(value: Any) -> Any:
-    """Arrays as tensors, tensors on the CPU, whatever holds them."""
+    """What a checkpoint cannot hold, or would give back as something else, as a dict that says what it was."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
-    if isinstance(value, np.ndarray):
-        return torch.from_numpy(value.copy()) if value.dtype.kind in "fiub" else value
-    if isinstance(value, dict):
-        return {key: _storable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+        return value.detach() if value.is_cpu else {_DEVICE: value.detach().cpu()}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        return {_ARRAY: torch.from_numpy(value.copy())}
+    if type(value) is tuple:
+        return {_TUPLE: [_storable(item) for item in value]}
+    if type(value) is list:
         return [_storable(item) for item in value]
+    if type(value) is dict:
+        return {key: _storable(item) for key, item in value.items()}
     return value
+
+
+def _restored(value: Any, device: torch.device) -> Any:
+    """What `_storable` was given."""
+    if isinstance(value, list):
+        return [_restored(item, device) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_ARRAY}:
+        return value[_ARRAY].numpy()
+    if value.keys() == {_TUPLE}:
+        return tuple(_restored(item, device) for item in value[_TUPLE])
+    if value.keys() == {_DEVICE}:
+        return value[_DEVICE].to(device)
+    return {key: _restored(item, device) for key, item in value.items()}
