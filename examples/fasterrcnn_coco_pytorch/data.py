@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,13 +67,14 @@ def split(dataset: Detections, share: float = 0.8, seed: int = 0) -> tuple[Subse
     return Subset(dataset, order[:border]), Subset(dataset, order[border:])
 
 
-class Detections(Dataset[tuple[Tensor, Target]]):
+class Detections(Dataset[tuple[Tensor, Target]], ABC):
     """Pairs of an image (3 x height x width, 0..1) and its boxes; class 0 is the background."""
 
     num_classes = 2
 
+    @abstractmethod
     def __len__(self) -> int:
-        raise NotImplementedError
+        """The number of images."""
 
     def target(self, index: int, boxes: Any, labels: Any) -> Target:
         boxes = torch.as_tensor(boxes, dtype=torch.float32).reshape(-1, 4)
