@@ -47,13 +47,13 @@ class Effort:
     """How much is run."""
 
     block: int = 100  # batches of a block, with one report in it
-    pairs: int = 100  # pairs of blocks in a process
+    pairs: int = 60  # pairs of blocks in a process
     processes: int = 3
-    heavy_block: int = 100  # batches of a block where one takes milliseconds
+    heavy_block: int = 25  # batches of a block where one takes milliseconds
     validation_batches: int = 2000
-    validations: int = 15
-    starts: int = 9  # pairs of processes whose start is measured
-    instructions: int = 1000  # batches under callgrind
+    validations: int = 10
+    starts: int = 7  # pairs of processes whose start is measured
+    instructions: int = 600  # batches under callgrind
     sampler_records: int = 1_000_000
 
 
