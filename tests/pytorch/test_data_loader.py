@@ -634,3 +634,27 @@ def test_batch_sampler_class_is_kept_for_torch_code_that_looks_at_it() -> None:
     loader = pytorch.DataLoader(Numbers(5), batch_size=2, drop_last=True)
     assert type(loader.batch_sampler) is BatchSampler
     assert len(loader) == len(loader.get_data_loader()) == 2
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [(torch.tensor(i), torch.full((2,), float(i))) for i in range(3)],
+        [(torch.tensor(0.1 * i, dtype=torch.bfloat16), torch.tensor(i % 2 == 0)) for i in range(3)],
+        [(torch.tensor(2**62 + i), torch.tensor(float("nan"))) for i in range(3)],
+        [(torch.tensor(1), 2.5, "text"), (torch.tensor(1.5), 3.5, "more")],
+        [(torch.tensor(1.0, requires_grad=True), {"a": torch.ones(1)})] * 2,
+    ],
+)
+def test_batches_are_what_torch_makes_of_the_same_records(records: Any) -> None:
+    ours = next(iter(pytorch.DataLoader(records, batch_size=len(records))))
+    theirs = torch.utils.data.default_collate(records)
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        if isinstance(one, torch.Tensor):
+            assert one.dtype is other.dtype
+            assert one.shape == other.shape
+            assert one.requires_grad == other.requires_grad
+            assert torch.equal(one.nan_to_num(), other.nan_to_num())
+        else:
+            assert type(one) is type(other)
