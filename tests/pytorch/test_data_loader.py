@@ -658,3 +658,9 @@ def test_batches_are_what_torch_makes_of_the_same_records(records: Any) -> None:
             assert torch.equal(one.nan_to_num(), other.nan_to_num())
         else:
             assert type(one) is type(other)
+
+
+def test_labels_of_unequal_shape_are_refused_in_torchs_words() -> None:
+    records = [(torch.tensor(1),), (torch.tensor([1, 2]),)]
+    with pytest.raises(RuntimeError, match="equal size"):
+        next(iter(pytorch.DataLoader(records, batch_size=2)))

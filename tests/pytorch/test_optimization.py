@@ -139,6 +139,27 @@ class TestGradients:
         trial = fit(variant(Looking, grads=[]), max_length=pytorch.Batch(1))
         assert all((grad is None) == zero for grad in trial.grads[0])
 
+    @pytest.mark.parametrize("patched", [False, True], ids=["a class of its own", "patched on the object"])
+    def test_an_optimizer_with_its_own_zero_grad_is_asked(self, patched: bool) -> None:
+        asked = []
+
+        class Own(torch.optim.Adam):
+            def zero_grad(self, set_to_none: bool = True) -> None:
+                asked.append(set_to_none)
+                super().zero_grad(set_to_none)
+
+        class Asking(Plain):
+            def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+                super().__init__(context)
+                if patched:
+                    own = self.optimizer.zero_grad
+                    self.optimizer.zero_grad = lambda: (asked.append(True), own())
+                else:
+                    self.optimizer = context.wrap_optimizer(Own(self.model.parameters(), lr=0.01))
+
+        fit(Asking, max_length=pytorch.Batch(3))
+        assert asked == [True] * 3
+
     def test_nothing_happens_on_batches_that_do_not_update(self) -> None:
         class Looking(Plain):
             stepped: list[Any] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import signal
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -181,7 +182,18 @@ def _collate_records(records: list[Any]) -> Any:
         columns = list(zip(*records, strict=True))
     except ValueError:
         return _default_collate(records)  # records of unequal length: its error says so
-    return [torch.stack(column) if type(column[0]) is torch.Tensor else _default_collate(column) for column in columns]
+    return [_stack(column) if type(column[0]) is torch.Tensor else _default_collate(column) for column in columns]
+
+
+def _stack(column: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """What `torch.stack` gives; labels go by way of their numbers, which is quicker."""
+    first = column[0]
+    if first.dtype is torch.int64 and first.is_cpu and not first.dim():
+        try:
+            return torch.frombuffer(array("q", [label.item() for label in column]), dtype=torch.int64)
+        except (TypeError, RuntimeError):
+            pass  # some of them are fractions, or several numbers
+    return torch.stack(column)
 
 
 def _default_sampler(dataset: Any, shuffle: bool, generator: torch.Generator | None) -> Any:

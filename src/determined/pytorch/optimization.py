@@ -71,7 +71,7 @@ class Optimization:
         if frequency == 1 and self.updates and clip_grads is None and scaler is None and not self.precision.automatic:
             optimizer.step()  # nothing special: the short way
             if auto_zero_grads:
-                optimizer.zero_grad()
+                clear_gradients(optimizer)
             return
         if frequency > 1 and not auto_zero_grads:
             raise InvalidExperimentException(
@@ -98,7 +98,7 @@ class Optimization:
         else:
             optimizer.step()
         if auto_zero_grads:
-            optimizer.zero_grad()
+            clear_gradients(optimizer)
 
     def gradients_waiting(self) -> list[list[torch.Tensor | None]] | None:
         """Gradients that a later step will use, for each optimizer; None where there are none, as after a step."""
@@ -140,3 +140,13 @@ class Optimization:
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def clear_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """What `optimizer.zero_grad()` does, without the profiler's record that takes twenty times as long."""
+    if getattr(optimizer.zero_grad, "__func__", None) is not torch.optim.Optimizer.zero_grad:
+        optimizer.zero_grad()  # the optimizer has its own idea of it
+        return
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None

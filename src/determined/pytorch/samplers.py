@@ -11,10 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import BatchSampler, Sampler, SequentialSampler
 
 ENDLESS = -1
+
+Order = np.ndarray[Any, Any]
 
 Access = tuple[Callable[[int], Any], int]
 """Items by number, and how many there are (ENDLESS for a repeating sampler)."""
@@ -31,7 +34,7 @@ class ShuffleSampler(Sampler[int]):
     def __init__(self, data_source: Sized, seed: int | None = None) -> None:
         self.data_source = data_source
         self.seed = seed
-        self._cached: tuple[int, int, torch.Tensor] | None = None
+        self._cached: tuple[int, int, Order] | None = None
 
     def __iter__(self) -> Iterator[int]:
         seed = self.seed if self.seed is not None else draw_seed()
@@ -40,11 +43,11 @@ class ShuffleSampler(Sampler[int]):
     def __len__(self) -> int:
         return len(self.data_source)
 
-    def permutation(self, seed: int, pass_number: int) -> torch.Tensor:
+    def permutation(self, seed: int, pass_number: int) -> Order:
         if self._cached is None or self._cached[:2] != (seed, pass_number):
             generator = torch.Generator()
             generator.manual_seed(mix(seed, pass_number))
-            order = torch.randperm(len(self.data_source), generator=generator)
+            order = torch.randperm(len(self.data_source), generator=generator).numpy()  # quicker to slice
             self._cached = (seed, pass_number, order)
         return self._cached[2]
 
@@ -190,8 +193,6 @@ class _Shuffle(_Layer):
 
     def _walk(self) -> Iterator[Any]:
         if self._generator is None:
-            import numpy as np
-
             self._generator = np.random.RandomState(self._seed)
         items = list(self._inner)
         self._generator.shuffle(items)
