@@ -1,0 +1,202 @@
+"""Which checkpoints stay: the three numbers of an experiment's policy, and a clean-up that never takes the last good one."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from determined.checkpoint_storage import manifest
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
+
+logger = logging.getLogger("determined.checkpoint_storage")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a clean-up must know of one checkpoint."""
+
+    id: str
+    trial: int
+    steps: int
+    metric: float | None = None  # of the validation at the same step; None when there was none
+    validated: int = 0  # the place of that validation in the order of all validations
+    registered: bool = False
+    in_use: bool = False  # somebody reads it, or another trial started from it
+    resources: Mapping[str, int] | None = field(default=None, compare=False)  # as announced when it was stored
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How many checkpoints stay, and which direction of the metric is good."""
+
+    save_experiment_best: int = 0
+    save_trial_best: int = 1
+    save_trial_latest: int = 1
+    smaller_is_better: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("save_experiment_best", "save_trial_best", "save_trial_latest"):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                raise ValueError(f"checkpoint_storage.{name} must be a whole number from 0 on, got {number!r}")
+
+
+@dataclass(frozen=True)
+class CleanUp:
+    """What a clean-up did."""
+
+    removed: tuple[str, ...]
+    damaged: tuple[str, ...]  # found unusable on the way
+
+
+def keep(checkpoints: Iterable[Checkpoint], policy: Policy) -> set[str]:
+    """The ids that the policy keeps. `checkpoints` come in the order in which they were stored."""
+    stored = list(checkpoints)
+    ranked = _best_first(stored, policy)
+    kept = {checkpoint.id for checkpoint in stored if checkpoint.registered or checkpoint.in_use}
+    kept.update(checkpoint.id for checkpoint in ranked[: policy.save_experiment_best])
+    for trial in {checkpoint.trial for checkpoint in stored}:
+        best = [checkpoint for checkpoint in ranked if checkpoint.trial == trial]
+        kept.update(checkpoint.id for checkpoint in best[: policy.save_trial_best])
+        kept.update(checkpoint.id for checkpoint in _newest_first(stored, trial)[: policy.save_trial_latest])
+    return kept
+
+
+def clean_up(
+    storage: CheckpointStorage,
+    checkpoints: Iterable[Checkpoint],
+    policy: Policy,
+    *,
+    ended: Collection[int] = (),
+    even_the_last: bool = False,
+) -> CleanUp:
+    """Delete what the policy does not keep, once what stays was read and found whole.
+
+    A damaged checkpoint does not count as kept: the next one in rank stays in its place. Every trial keeps one
+    good checkpoint whatever the policy says, and its newest good one unless it is in `ended`, the trials that
+    will not be resumed. `even_the_last=True` lets those go without any. A trial that has no good checkpoint
+    loses none. Safe to call after each checkpoint and at the end, with the same checkpoints or fewer.
+    """
+    stored = list(checkpoints)
+    inspected = _Inspected(storage)
+    doomed = _doomed(stored, policy, inspected, set(ended), even_the_last)
+    removed = []
+    for checkpoint in doomed:
+        try:
+            storage.delete(checkpoint.id)
+        except CheckpointNotFound:
+            logger.info("checkpoint %s of trial %s was gone already", checkpoint.id, checkpoint.trial)
+            continue
+        removed.append(checkpoint.id)
+        logger.info(
+            "removed checkpoint %s of trial %s at step %s: the policy keeps others",
+            checkpoint.id,
+            checkpoint.trial,
+            checkpoint.steps,
+        )
+    return CleanUp(tuple(removed), inspected.damaged())
+
+
+def _doomed(
+    stored: list[Checkpoint], policy: Policy, inspected: _Inspected, ended: set[int], even_the_last: bool
+) -> list[Checkpoint]:
+    """What may be deleted; whatever justifies a deletion is verified here, before the first one."""
+    # What the numbers name stays even when it is damaged: reading may only have failed this once.
+    named = keep(stored, policy)
+    kept = named | _kept_of_the_good(stored, policy, inspected)
+    doomed = []
+    for trial in sorted({checkpoint.trial for checkpoint in stored}):
+        newest = _newest_first(stored, trial)
+        losing = [checkpoint for checkpoint in newest if checkpoint.id not in kept]
+        if not losing:
+            continue
+        if not (even_the_last and trial in ended):
+            spared = _good_to_spare(newest, stored, kept, inspected, resumable=trial not in ended)
+            if not spared:
+                logger.warning("trial %s has no good checkpoint: none of its checkpoints was removed", trial)
+                continue
+            losing = [checkpoint for checkpoint in losing if checkpoint.id not in spared]
+        doomed += losing
+    return doomed
+
+
+def _good_to_spare(
+    newest: list[Checkpoint], stored: list[Checkpoint], kept: set[str], inspected: _Inspected, *, resumable: bool
+) -> set[str]:
+    """Good checkpoints of one trial that stay whatever the policy says; empty when it has none."""
+    if not resumable:
+        kept_first = sorted(newest, key=lambda checkpoint: checkpoint.id not in kept)
+        orders = [kept_first]
+    else:
+        # After a step back the checkpoint stored last, from which the trial goes on, is not that of the last step.
+        last_stored_first = [checkpoint for checkpoint in reversed(stored) if checkpoint.trial == newest[0].trial]
+        orders = [newest, last_stored_first]
+    found = [next((checkpoint.id for checkpoint in order if inspected.is_good(checkpoint)), None) for order in orders]
+    return {name for name in found if name is not None}
+
+
+def _kept_of_the_good(stored: list[Checkpoint], policy: Policy, inspected: _Inspected) -> set[str]:
+    """The keep-set when damaged checkpoints hold no rank."""
+    good = stored
+    while True:
+        kept = keep(good, policy)
+        losing = {checkpoint.trial for checkpoint in stored if checkpoint.id not in kept}
+        # A best of the experiment may justify a deletion in any trial.
+        relied_on = [c for c in good if c.id in kept and losing and (policy.save_experiment_best or c.trial in losing)]
+        damaged = {checkpoint.id for checkpoint in relied_on if not inspected.is_good(checkpoint)}
+        if not damaged:
+            return kept
+        good = [checkpoint for checkpoint in good if checkpoint.id not in damaged]
+
+
+class _Inspected:
+    """Reads each checkpoint at most once in a clean-up."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self._storage = storage
+        self._good: dict[str, bool] = {}
+
+    def is_good(self, checkpoint: Checkpoint) -> bool:
+        if checkpoint.id not in self._good:
+            try:
+                _verify(self._storage, checkpoint)
+                self._good[checkpoint.id] = True
+            except (InvalidCheckpointException, CheckpointNotFound) as error:
+                logger.warning("does not count as kept for trial %s: %s", checkpoint.trial, error)
+                self._good[checkpoint.id] = False
+        return self._good[checkpoint.id]
+
+    def damaged(self) -> tuple[str, ...]:
+        return tuple(name for name, good in self._good.items() if not good)
+
+
+def _verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
+    """Every file is there as it was announced, and as the manifest says; one of the two must exist to say so."""
+    if checkpoint.resources is not None:
+        present = storage.resources(checkpoint.id)
+        for name, size in checkpoint.resources.items():
+            if present.get(name) != size:
+                raise InvalidCheckpointException(
+                    f"checkpoint {checkpoint.id} is damaged: {name} has {present.get(name, 'no')} bytes instead of {size}"
+                )
+    with storage.open(checkpoint.id) as directory:
+        if manifest.exists(directory) or checkpoint.resources is None:
+            manifest.verify(directory, checkpoint.id)
+
+
+def _best_first(checkpoints: Iterable[Checkpoint], policy: Policy) -> list[Checkpoint]:
+    """Those with a metric that can be compared; NaN and infinities are never anybody's best."""
+    sign = 1 if policy.smaller_is_better else -1
+    ranked = [
+        (sign * c.metric, c.validated, c) for c in checkpoints if c.metric is not None and math.isfinite(c.metric)
+    ]
+    return [checkpoint for _, _, checkpoint in sorted(ranked, key=lambda entry: entry[:2])]
+
+
+def _newest_first(checkpoints: Sequence[Checkpoint], trial: int) -> list[Checkpoint]:
+    """By steps; of two at the same step the one stored later is the newer."""
+    own = [(c.steps, place, c) for place, c in enumerate(checkpoints) if c.trial == trial]
+    return [checkpoint for _, _, checkpoint in sorted(own, key=lambda entry: entry[:2], reverse=True)]
