@@ -51,6 +51,14 @@ class DistributedError(DeterminedError):
     """Ranks that should act together did not: the message names the rank that is missing."""
 
 
+class StoreError(DeterminedError):
+    """The store of runs cannot be used: the message names it, and the reason."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached at the moment, as when its server is being restarted."""
+
+
 class MissingExtraError(DeterminedError, ImportError):
     """A feature whose optional package is not installed: the message names the extra."""
 

@@ -25,6 +25,11 @@ def new_run_dir() -> Path:
     return path
 
 
+def store_place() -> str:
+    """Where the records of runs are kept: what DET_STORE names, else a file in the data directory."""
+    return os.environ.get("DET_STORE") or str(data_dir() / "store.sqlite")
+
+
 def _base() -> Path:
     home = os.environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(home):  # the XDG standard: a relative path is to be ignored

@@ -16,6 +16,7 @@ import pytest
 
 from determined import core, paths
 from determined.errors import CheckpointNotFound
+from tests.helpers import records
 from tests.helpers.ranks import run_ranks
 
 STEPS = {"steps_completed": 1}
@@ -42,7 +43,7 @@ def tree(directory: Path) -> list[str]:
 
 def left_behind() -> list[str]:
     """Whatever lies in the data directory besides runs."""
-    return sorted(set(os.listdir(paths.data_dir())) - {"runs"})
+    return sorted(name for name in os.listdir(paths.data_dir()) if name != "runs" and "store.sqlite" not in name)
 
 
 def test_upload_and_download(context: core.Context, source: Path, tmp_path: Path) -> None:
@@ -58,10 +59,12 @@ def test_upload_and_download(context: core.Context, source: Path, tmp_path: Path
     assert tree(tmp_path / "new" / "place") == tree(stored)
     with context.checkpoint.restore_path(storage_id) as path:
         assert path == stored
-    record = json.loads((context.run_dir / "checkpoints.jsonl").read_text())
-    assert record["storage_id"] == storage_id
-    assert record["resources"]["sub/a"] == 1
-    assert record["resources"]["sub/"] == 0
+    (record,) = records.announced(paths.data_dir().parent)
+    assert record.uuid == storage_id
+    assert record.metadata == {**STEPS, "who": {"me": [1, None]}}
+    assert record.resources["sub/a"] == 1
+    assert record.resources["sub/"] == 0
+    assert record.storage == str(paths.data_dir())
 
 
 def test_store_path(context: core.Context) -> None:
@@ -130,7 +133,7 @@ def test_a_failure_in_the_block_leaves_nothing(context: core.Context) -> None:
     with pytest.raises(KeyError):
         fail()
     assert left_behind() == []
-    assert not (context.run_dir / "checkpoints.jsonl").exists()
+    assert records.announced(paths.data_dir().parent) == []
 
 
 def test_a_source_that_is_none(context: core.Context, tmp_path: Path) -> None:

@@ -15,11 +15,9 @@ import pytest
 
 import determined as det
 from determined import core, info, paths
+from determined.errors import StoreError
 from tests.helpers.ranks import run_ranks
-
-
-def records(context: core.Context, name: str) -> Any:
-    return json.loads((context.run_dir / name).read_text())
+from tests.helpers.records import opened, run_of, runs
 
 
 def test_a_run_by_hand_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,16 +26,27 @@ def test_a_run_by_hand_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> Non
     with core.init(_hparams={"lr": 0.5}, _exp_conf=config) as context:
         context.train.set_status("training")
         context.train.report_progress(0.25)
-        assert records(context, "status.json")["state"] == "running"
+        assert run_of(context).attempt.state == "running"
     assert context.run_dir.parent == paths.data_dir() / "runs"
     run = (context.run_dir / "run.json").read_text()
     assert json.loads(run)["hparams"] == {"lr": 0.5}
     assert json.loads(run)["pid"] == os.getpid()
     assert "s3cr3t" not in run
-    status = records(context, "status.json")
-    assert (status["state"], status["phase"], status["progress"]) == ("completed", "training", 0.25)
-    for file in ("run.json", "status.json", "metrics.jsonl"):
-        assert stat.S_IMODE((context.run_dir / file).stat().st_mode) == 0o600
+    kept = run_of(context)
+    assert (kept.attempt.state, kept.phase, kept.progress) == ("completed", "training", 0.25)
+    assert kept.hparams == {"lr": 0.5}
+    assert (kept.attempt.process.pid, kept.attempt.run_dir) == (os.getpid(), str(context.run_dir))
+    store = paths.data_dir() / "store.sqlite"
+    assert b"s3cr3t" not in store.read_bytes()
+    for file in (context.run_dir / "run.json", store):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_run_that_only_looks_around_leaves_no_record() -> None:
+    with core.init() as context:
+        context.train.set_status("looking")
+        context.train.set_metadata({"a": 1})
+    assert runs() == []
 
 
 def test_members_are_the_real_ones() -> None:
@@ -98,40 +107,49 @@ def test_invalid_hyperparameters_end_the_process_politely(caplog: pytest.LogCapt
         raise det.InvalidHP("lr is absurd")
     assert caught.value.code == 0
     assert "lr is absurd" in caplog.text
-    status = records(context, "status.json")
-    assert (status["early_exit"], status["state"]) == ("INVALID_HP", "completed")
+    run = run_of(context)
+    assert (run.early_exit, run.attempt.state) == ("INVALID_HP", "completed")
     assert det.get_cluster_info() is None
 
 
 def test_other_exceptions_pass_and_the_run_is_marked() -> None:
     with pytest.raises(ZeroDivisionError), core.init() as context:
         _ = 1 / 0
-    assert records(context, "status.json")["state"] == "failed"
+    assert run_of(context).attempt.state == "failed"
 
 
+@pytest.fixture
+def broken_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "no-store"
+    path.write_text("something else, " * 100)
+    monkeypatch.setenv("DET_STORE", str(path))
+    return path
+
+
+@pytest.mark.usefixtures("broken_store")
 def test_an_error_at_the_end_never_hides_the_users_own(caplog: pytest.LogCaptureFixture) -> None:
-    context = core.init()
-    with pytest.raises(ZeroDivisionError), context:
-        remove_and_fail(context.run_dir)
+    with pytest.raises(ZeroDivisionError), core.init():
+        raise ZeroDivisionError
     assert "while the run was being closed" in caplog.text
     assert det.get_cluster_info() is None
 
 
 def test_an_error_at_the_end_is_raised_when_there_is_no_other() -> None:
-    with pytest.raises(FileNotFoundError), core.init() as context:
-        remove(context.run_dir)
+    def lose_the_store() -> None:
+        with core.init() as context:
+            context.train.report_progress(0.5)
+            context._supervisor.flush()
+            (paths.data_dir() / "store.sqlite").unlink()
+
+    with pytest.raises(StoreError, match=r"store\.sqlite was removed"):
+        lose_the_store()
     assert det.get_cluster_info() is None
 
 
-def remove(directory: Path) -> None:
-    for file in directory.iterdir():
-        file.unlink()
-    directory.rmdir()
-
-
-def remove_and_fail(directory: Path) -> None:
-    remove(directory)
-    raise ZeroDivisionError
+def test_a_broken_store_is_refused_before_training(broken_store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(StoreError, match=f"{broken_store} .*not a database"), core.init() as context:
+        context.begin_attempt()
+    assert caplog.text == ""  # the error is said once
 
 
 SLEEPER = """
@@ -188,8 +206,9 @@ def test_two_ranks_share_one_run_that_the_chief_writes() -> None:
     assert first["slots"] == [2]
     assert first["same"] is True
     assert (first["tensorboard"], second["tensorboard"]) == ("tensorboard", "tensorboard/rank_1")
-    rows = (Path(first["run_dir"]) / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(row)["metrics"] for row in rows] == [{"rank": 0}]
+    (run,) = runs()
+    with opened() as store:
+        assert [row.metrics for row in store.metrics(run.trial_id)] == [{"rank": 0}]
     assert len(list((paths.data_dir() / "runs").iterdir())) == 1
 
 

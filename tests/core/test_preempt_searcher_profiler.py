@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
@@ -17,19 +16,15 @@ from determined.config import Length
 from determined.core.preempt import PreemptContext
 from determined.core.profiler import SystemSampler, average
 from determined.core.searcher import SearcherContext
-from determined.core.supervisor import LocalSupervisor
+from determined.core.supervisor import supervise
 from tests.helpers.ranks import run_ranks
+from tests.helpers.records import metrics_of, run_of
 
 
 @pytest.fixture
 def context() -> Iterator[core.Context]:
     with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as opened:
         yield opened
-
-
-def status(context: core.Context) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((context.run_dir / "status.json").read_text())
-    return found
 
 
 def test_nobody_wants_a_run_by_hand_to_stop(context: core.Context) -> None:
@@ -39,19 +34,22 @@ def test_nobody_wants_a_run_by_hand_to_stop(context: core.Context) -> None:
 
 
 def test_a_request_is_seen_acknowledged_once_and_stays(context: core.Context) -> None:
+    context.begin_attempt()
     context.preempt.request("cancel")
     context.preempt.request("pause")  # the first reason stays
     assert context.preempt.pending() is True
-    assert status(context)["stop_acknowledged"] is False
+    assert run_of(context).stop_acknowledged is False
     assert context.preempt.should_preempt(auto_ack=False) is True
-    assert status(context)["stop_acknowledged"] is False
+    assert run_of(context).stop_acknowledged is False
     assert context.preempt.should_preempt() is True
-    assert status(context)["stop_acknowledged"] is True
+    assert run_of(context).stop_acknowledged is True
     assert context.preempt.reason == "cancel"
 
 
 def test_it_must_be_started_once(tmp_path: Path) -> None:
-    preempt = PreemptContext(core.DummyDistributedContext(), LocalSupervisor(tmp_path, writes=False))
+    preempt = PreemptContext(
+        core.DummyDistributedContext(), supervise(tmp_path, chief=False, hparams={}, config={}, storage="")
+    )
     with pytest.raises(RuntimeError, match="start"):
         preempt.should_preempt()
     with preempt:
@@ -102,7 +100,7 @@ def test_a_run_by_hand_has_one_operation_of_one_epoch(context: core.Context) -> 
     for operation in context.searcher.operations():
         lengths.append(operation.length)
         operation.report_progress(0.5)
-        assert status(context)["progress"] == 0.5
+        assert run_of(context).progress == 0.5
         operation.report_completed(0.1)
         operation.report_progress(operation.length)
         with pytest.raises(RuntimeError, match="complete"):
@@ -160,19 +158,18 @@ def test_the_profiler_reports_averages_of_this_machine(context: core.Context) ->
     deadline = time.monotonic() + 20
     groups: set[str] = set()
     while not {"cpu", "memory", "disk", "network"} <= groups and time.monotonic() < deadline:
-        lines = (context.run_dir / "metrics.jsonl").read_text().splitlines()
-        groups = {json.loads(line)["group"] for line in lines}
+        groups = {row.group for row in metrics_of(context)}
     context.profiler.off()
     context.profiler.off()
     assert {"cpu", "memory", "disk", "network"} <= groups
-    rows = {json.loads(line)["group"]: json.loads(line) for line in lines}
+    rows = {row.group: row for row in metrics_of(context)}
     node = context.info.agent_id
-    assert rows["cpu"]["steps_completed"] is None
-    assert 0 <= rows["cpu"]["metrics"][node]["cpu_util_simple"] <= 100
-    assert rows["memory"]["metrics"][node]["memory_free"] > 0
-    assert rows["memory"]["metrics"][node]["memory_process"] > 0
-    assert 0 <= rows["disk"]["metrics"][node]["/"]["disk_util"] <= 100
-    assert rows["network"]["metrics"][node]["net_throughput_sent"] >= 0
+    assert rows["cpu"].steps_completed is None
+    assert 0 <= rows["cpu"].metrics[node]["cpu_util_simple"] <= 100
+    assert rows["memory"].metrics[node]["memory_free"] > 0
+    assert rows["memory"].metrics[node]["memory_process"] > 0
+    assert 0 <= rows["disk"].metrics[node]["/"]["disk_util"] <= 100
+    assert rows["network"].metrics[node]["net_throughput_sent"] >= 0
 
 
 @pytest.mark.parametrize("arguments", [(0.05, 10), (math.nan, 10), ("1", 10), (1, 0), (1, 1.5), (1, True)])
@@ -182,7 +179,7 @@ def test_bad_profiler_arguments_are_refused(context: core.Context, arguments: tu
 
 
 def test_a_failing_profiler_does_not_end_training(context: core.Context, caplog: pytest.LogCaptureFixture) -> None:
-    context._supervisor.close()  # so that its reports fail
+    context.close()  # so that its reports fail
     with caplog.at_level(logging.ERROR):
         context.profiler.on(sampling_interval=0.1, samples_per_report=1)
         thread = context.profiler._thread

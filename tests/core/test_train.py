@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import enum
-import json
 import logging
 import math
 import uuid
@@ -17,6 +16,7 @@ import pytest
 import torch
 
 from determined import core
+from tests.helpers.records import metrics_of, run_of
 
 
 @pytest.fixture
@@ -25,26 +25,21 @@ def context() -> Iterator[core.Context]:
         yield opened
 
 
-def rows(context: core.Context) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (context.run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
 def last(context: core.Context) -> dict[str, Any]:
-    metrics: dict[str, Any] = rows(context)[-1]["metrics"]
-    return metrics
+    return metrics_of(context)[-1].metrics
 
 
-def test_reports_are_kept_at_once(context: core.Context) -> None:
+def test_reports_are_kept(context: core.Context) -> None:
     context.train.report_training_metrics(1, {"loss": 0.1 + 0.2}, batch_metrics=[{"loss": 1}, {"loss": 2}])
     context.train.report_validation_metrics(1, {"accuracy": 1})
     context.train.report_metrics("inference", 2, {"x": "text"})
-    kept = [(row["group"], row["steps_completed"], row["metrics"]) for row in rows(context)]
+    kept = [(row.group, row.steps_completed, row.metrics) for row in metrics_of(context)]
     assert kept == [
         ("training", 1, {"loss": 0.30000000000000004, "batch_metrics": [{"loss": 1}, {"loss": 2}]}),
         ("validation", 1, {"accuracy": 1}),
         ("inference", 2, {"x": "text"}),
     ]
-    assert all(row["time"] > 0 for row in rows(context))
+    assert all(row.reported > 0 for row in metrics_of(context))
 
 
 def test_numbers_of_all_kinds_are_taken(context: core.Context) -> None:
@@ -117,6 +112,7 @@ LOOP.append(LOOP)
         (("g", 1.0, {}), TypeError, "steps_completed"),
         (("g", True, {}), TypeError, "steps_completed"),
         (("g", -1, {}), ValueError, "steps_completed.*-1"),
+        (("g", 2**63, {}), ValueError, "steps_completed.*9223372036854775808"),
         (("g", 1, [("a", 1)]), TypeError, "metrics"),
         (("g", 1, None), TypeError, "metrics"),
         (("g", 1, {3: 1}), TypeError, "name of a metric.*3"),
@@ -133,7 +129,7 @@ def test_bad_reports_are_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=words):
         context.train.report_metrics(*arguments)
-    assert rows(context) == []
+    assert metrics_of(context) == []
 
 
 def test_the_same_step_twice(context: core.Context) -> None:
@@ -145,17 +141,23 @@ def test_the_same_step_twice(context: core.Context) -> None:
     for step, name in ((1, "a"), (1, "n"), (1, "b"), (2, "a")):
         with pytest.raises(ValueError, match=f"'{name}'.*already reported.*{step}"):
             report("g", step, {name: 7.0})
-    assert len(rows(context)) == 4
+    report("g", 1, {"c": 3})
+    kept = [(row.group, row.steps_completed, row.metrics) for row in metrics_of(context)]
+    assert repr(sorted(kept, key=repr)) == repr(
+        [("g", 1, {"a": 1.0, "n": math.nan, "b": 2, "c": 3}), ("g", 2, {"a": 5.0}), ("other", 1, {"a": 9.0})]
+    )
 
 
 def test_a_new_attempt_may_report_its_steps_anew(context: core.Context) -> None:
-    for attempt, value in enumerate((1.0, 2.0)):
+    for attempt, value in enumerate((1.0, 2.0), start=1):
         for step in (1, 2):
             context.train.report_training_metrics(step, {"loss": value})
         with pytest.raises(ValueError, match="already reported"):
             context.train.report_training_metrics(1, {"loss": 7.0})
-        assert rows(context)[-1]["attempt"] == attempt
+        kept = [(row.steps_completed, row.metrics["loss"], row.attempt) for row in metrics_of(context)]
+        assert kept == [(1, value, attempt), (2, value, attempt)]
         context.begin_attempt()
+    assert metrics_of(context) == []  # the attempt that has begun went back behind them
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, 7.0, math.nan, "0.5", None, True])
@@ -179,8 +181,8 @@ def test_metadata_is_replaced(context: core.Context) -> None:
 def test_status_and_early_exit(context: core.Context) -> None:
     context.train.set_status("validating")
     context.train.report_early_exit(core.EarlyExitReason.USER_REQUESTED_STOP)
-    status = json.loads((context.run_dir / "status.json").read_text())
-    assert (status["phase"], status["early_exit"]) == ("validating", "USER_REQUESTED_STOP")
+    run = run_of(context)
+    assert (run.phase, run.early_exit) == ("validating", "USER_REQUESTED_STOP")
     with pytest.raises(TypeError, match="status"):
         context.train.set_status(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="reason"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.helpers import records
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -50,9 +50,9 @@ class Run:
 
     def values(self, group: str, metric: str) -> list[float]:
         """All that the newest run reported of one metric, in order."""
-        newest = max(self.data_dir.glob("runs/*/metrics.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-        rows = [json.loads(line) for line in newest.read_text().splitlines()]
-        return [row["metrics"][metric] for row in rows if row["group"] == group]
+        with records.opened(self.data_dir.parent) as store:
+            newest = store.runs(limit=1)[0]
+            return [row.metrics[metric] for row in store.metrics(newest.trial_id, group)]
 
 
 @pytest.fixture

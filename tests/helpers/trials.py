@@ -9,15 +9,28 @@ writes down every hook.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import TensorDataset
 
 from determined import pytorch
+from tests.helpers.records import checkpoints, metrics
+
+__all__ = [
+    "BATCH_SIZE",
+    "EPOCH_LENGTH",
+    "HPARAMS",
+    "RECORDS",
+    "LineTrial",
+    "Recorder",
+    "checkpoints",
+    "fit",
+    "line",
+    "metrics",
+    "with_callbacks",
+]
 
 RECORDS = 12
 BATCH_SIZE = 2
@@ -124,21 +137,3 @@ def fit(
 def with_callbacks(*callbacks: Any, base: type[T] = LineTrial) -> type[T]:
     """The trial class with these callbacks, named a, b, c, ..."""
     return type(base.__name__, (base,), {"callbacks": dict(zip("abcdefgh", callbacks, strict=False))})
-
-
-def checkpoints(data_home: Path) -> list[Path]:
-    """The checkpoints below a data directory, the oldest first, by what the runs announced."""
-    rows: list[dict[str, Any]] = []
-    for file in data_home.rglob("checkpoints.jsonl"):
-        rows += map(json.loads, file.read_text().splitlines())
-    rows.sort(key=lambda row: row["time"])
-    return [data_home / "determined" / row["storage_id"] for row in rows]
-
-
-def metrics(data_home: Path, group: str) -> list[dict[str, Any]]:
-    """What the runs below a data directory reported, in order, each with its `steps_completed`."""
-    rows: list[dict[str, Any]] = []
-    for file in data_home.rglob("metrics.jsonl"):
-        rows += map(json.loads, file.read_text().splitlines())
-    rows.sort(key=lambda row: row["time"])
-    return [{"steps_completed": row["steps_completed"], **row["metrics"]} for row in rows if row["group"] == group]

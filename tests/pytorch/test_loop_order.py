@@ -10,6 +10,7 @@ import torch
 
 import determined as det
 from determined import pytorch
+from tests.helpers import records
 from tests.helpers.trials import HPARAMS, LineTrial, Recorder, checkpoints, fit, line, metrics, with_callbacks
 
 
@@ -306,8 +307,8 @@ def test_invalid_hyperparameters_save_and_end_the_program_well(data_home: Path) 
     assert isinstance(leaving.value.__cause__, det.InvalidHP)
     assert len(checkpoints(data_home)) == 1
     assert recorder.names[-1] == "on_trial_shutdown"
-    (status,) = data_home.rglob("status.json")
-    assert "INVALID_HP" in status.read_text()
+    (run,) = records.runs(data_home)
+    assert run.early_exit == "INVALID_HP"
 
 
 def test_invalid_hyperparameters_in_the_constructor() -> None:

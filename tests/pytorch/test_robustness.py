@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import torch
 from determined import core, errors, pytorch
 from determined.checkpoint_storage import manifest
 from determined.pytorch import checkpoint_format, checkpoint_legacy
+from tests.helpers import records
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit
 
@@ -182,5 +182,5 @@ def test_nobody_to_show_progress_to_is_no_reason_to_stop(stderr: str, tmp_path: 
 def test_a_run_that_a_signal_ended_is_recorded_as_stopped(data_home: Path) -> None:
     with pytest.raises(SystemExit), core.init():
         raise SystemExit(143)
-    (status,) = (data_home / "determined" / "runs").glob("*/status.json")
-    assert json.loads(status.read_text())["state"] == "stopped"
+    (run,) = records.runs(data_home)
+    assert run.attempt.state == "stopped"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers import records
 from tests.helpers.ranks import free_port
 
 PROGRAM = """
@@ -172,16 +173,13 @@ class Program:
         return codes
 
     def latest(self) -> Path:
-        rows = [json.loads(line) for file in self.runs("checkpoints.jsonl") for line in file.read_text().splitlines()]
-        return self.data / "determined" / max(rows, key=lambda row: row["time"])["storage_id"]
-
-    def runs(self, name: str) -> list[Path]:
-        return sorted((self.data / "determined" / "runs").glob(f"*/{name}"))
+        return records.checkpoints(self.data)[-1]
 
     def record(self) -> dict[tuple[str, int], Any]:
         """All metrics by group and step; what a later run reported wins."""
-        rows = [json.loads(line) for file in self.runs("metrics.jsonl") for line in file.read_text().splitlines()]
-        return {(row["group"], row["steps_completed"]): row["metrics"] for row in sorted(rows, key=lambda r: r["time"])}
+        with records.opened(self.data) as store:
+            rows = [row for run in store.runs()[::-1] for row in store.metrics(run.trial_id)]
+        return {(row.group, row.steps_completed): row.metrics for row in rows}
 
     def final_state(self) -> dict[str, Any]:
         import torch

@@ -28,15 +28,16 @@ from determined.core.distributed import DistributedContext, DummyDistributedCont
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.searcher import SearcherContext
-from determined.core.supervisor import LocalSupervisor, StatusChange, Supervisor
+from determined.core.supervisor import StatusChange, Supervisor, supervise
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
 from determined.errors import InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
+from determined.store.open import checked_place
 
 logger = logging.getLogger("determined.core")
 
-_STOPPED_BY_A_SIGNAL = (130, 143)  # how a polite end by SIGINT or SIGTERM looks from outside
+_STOPPED_POLITELY = (124, 130, 143)  # how an early end by a time limit, SIGINT or SIGTERM looks from outside
 
 _ALERT_LEVELS = {
     "debug": logging.DEBUG,
@@ -79,9 +80,13 @@ class Context:
         """The directory with this run's records."""
         return self._supervisor.run_dir
 
-    def begin_attempt(self) -> None:
-        """Training starts (again): steps reported from now on replace those of the attempt before."""
-        self._supervisor.begin_attempt()
+    def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
+        """Training starts (again), out of a checkpoint or anew.
+
+        Steps reported from now on replace those of the attempt before. A checkpoint that the store knows makes this
+        run the next attempt of that checkpoint's trial.
+        """
+        self._supervisor.begin_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
 
     def start(self) -> Context:
         if self._started:
@@ -144,7 +149,7 @@ class Context:
         left_well = error is None or isinstance(error, InvalidHP)
         if isinstance(error, SystemExit):
             left_well = error.code in (None, 0)
-            if error.code in _STOPPED_BY_A_SIGNAL:
+            if error.code in _STOPPED_POLITELY:
                 self._supervisor.report_status(StatusChange(state="stopped"))
                 return
         self._supervisor.report_status(StatusChange(state="completed" if left_well else "failed"))
@@ -183,15 +188,18 @@ def init(
         if distributed.rank != 0:
             return None
         storage.probe()
+        checked_place()
         return _Opened.fresh()
 
     opened = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
     assert opened is not None
     info = described or _info_by_hand(opened, distributed, _hparams, _exp_conf, _trial_seed, _slot_ids)
-    supervisor = LocalSupervisor(opened.run_dir, writes=distributed.rank == 0)
-    supervisor.describe(
-        info.trial.hparams if _hparams is None else _hparams,
-        info.trial._config if _exp_conf is None else _exp_conf,
+    supervisor = supervise(
+        opened.run_dir,
+        chief=distributed.rank == 0,
+        hparams=info.trial.hparams if _hparams is None else _hparams,
+        config=info.trial._config if _exp_conf is None else _exp_conf,
+        storage=_name_of(storages[0]),
     )
     tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
     train = TrainContext(distributed, supervisor, tensorboard)
@@ -247,6 +255,12 @@ def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | Non
     if argument is None and described is not None and described.trial._config.get("checkpoint_storage"):
         return build_from_config(described.trial._config["checkpoint_storage"])
     return build_from_argument(argument)
+
+
+def _name_of(storage: CheckpointStorage) -> str:
+    """Where its checkpoints lie, as people would look for them."""
+    roots = storage.local_roots()
+    return str(roots[0]) if roots else repr(storage)
 
 
 def _info_by_hand(

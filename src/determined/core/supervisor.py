@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -10,11 +11,26 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from determined.config.masking import mask_arguments, mask_secrets
+from determined.store.base import Store
+from determined.store.open import checked_place, open_store, patience
+from determined.store.process import this_process, this_program
+from determined.store.records import (
+    AttemptStart,
+    AttemptState,
+    BegunAttempt,
+    CheckpointRow,
+    EndRow,
+    MetricRow,
+    NewRun,
+    StatusRow,
+)
+from determined.store.writer import Writer
 
 logger = logging.getLogger("determined.core")
 
@@ -77,8 +93,11 @@ class Supervisor(Protocol):
         """What this run reported for that group and step so far."""
         ...
 
-    def begin_attempt(self) -> None:
-        """What is reported from now on replaces what an earlier attempt reported for the same steps."""
+    def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
+        """Training starts after so many steps, out of that checkpoint.
+
+        What is reported from now on replaces what an earlier attempt reported for the same steps.
+        """
         ...
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None: ...
@@ -97,59 +116,55 @@ class Supervisor(Protocol):
 
     def acknowledge_stop(self) -> None: ...
 
+    def flush(self) -> None:
+        """Return when everything reported before is kept, whatever happens to this process."""
+        ...
+
     def close(self) -> None: ...
 
 
-class LocalSupervisor:
-    """Keeps the records of a run in its directory; of several ranks only the chief writes."""
+class StoreSupervisor:
+    """Keeps the records of a run in a store; of several ranks only the chief has one.
 
-    def __init__(self, run_dir: Path, *, writes: bool) -> None:
+    A run appears in the store with its first metric, checkpoint or progress, or when training begins: what only looks
+    around leaves nothing behind.
+    """
+
+    def __init__(self, run_dir: Path, run: NewRun, writer: Writer | None, *, storage: str) -> None:
         self._run_dir = run_dir
-        self._writes = writes
+        self._run = run
+        self._writer = writer
+        self._storage = storage
         self._warned = False
         self._status = RunStatus()
         self._stop: StopRequest | None = None
-        self._writing = threading.Lock()  # the profiler reports from a thread of its own
+        self._beginning = threading.Lock()  # the profiler reports from a thread of its own
+        self._attempt: BegunAttempt | None = None
+        self._attempt_began = time.monotonic()
+        self._reports = itertools.count()
         self._latest: dict[str, tuple[int, Metrics]] = {}
-        self._attempt = 0
-        self._metrics_file = _open_private(run_dir / "metrics.jsonl") if writes else None
 
     @property
     def run_dir(self) -> Path:
         return self._run_dir
 
-    def describe(self, hparams: dict[str, Any] | None, config: dict[str, Any] | None) -> None:
-        """Write down who runs what, secrets hidden."""
-        if not self._writes:
-            return
-        description = {
-            "started": time.time(),
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "directory": os.getcwd(),
-            "argv": mask_arguments(sys.argv),
-            "hparams": mask_secrets(hparams),
-            "config": mask_secrets(config),
-        }
-        _replace_json(self._run_dir / "run.json", description)
-        _replace_json(self._run_dir / "status.json", asdict(self._status))
-
     def report_metrics(self, group: str, steps_completed: int | None, metrics: Metrics) -> None:
-        if self._metrics_file is None:
+        if self._writer is None:
             self._warn_once()
             return
-        row = {
-            "group": group,
-            "steps_completed": steps_completed,
-            "metrics": metrics,
-            "attempt": self._attempt,
-            "time": time.time(),
-        }
-        with self._writing:
-            self._metrics_file.write(json.dumps(row) + "\n")
-            self._metrics_file.flush()
-            if steps_completed is not None:
-                self._remember(group, steps_completed, metrics)
+        attempt = self._begun()
+        row = MetricRow(
+            attempt.trial_id,
+            attempt.number,
+            next(self._reports),
+            group,
+            steps_completed,
+            json.dumps(metrics),
+            time.time(),
+        )
+        self._writer.put(row)
+        if steps_completed is not None:
+            self._remember(group, steps_completed, metrics)
 
     def find_metrics(self, group: str, steps_completed: int) -> Metrics:
         latest = self._latest.get(group)
@@ -157,31 +172,47 @@ class LocalSupervisor:
             return {}
         if steps_completed == latest[0]:
             return latest[1]
-        # Steps grow as a rule: an earlier one is looked up in the file instead of being kept in memory.
-        found: Metrics = {}
-        with open(self._run_dir / "metrics.jsonl") as file:
-            for line in file:
-                row = json.loads(line)
-                mine = row["attempt"] == self._attempt and row["group"] == group
-                if mine and row["steps_completed"] == steps_completed:
-                    found.update(row["metrics"])
-        return found
+        # Steps grow as a rule: an earlier one is looked up in the store instead of being kept in memory.
+        assert self._writer is not None
+        attempt = self._begun()
+        found = self._writer.ask(lambda store: store.find_metric(attempt.trial_id, group, steps_completed))
+        return found.metrics if found is not None and found.attempt == attempt.number else {}
 
-    def begin_attempt(self) -> None:
-        self._attempt += 1
-        self._latest.clear()
+    def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
+        with self._beginning:
+            self._begin(checkpoint, steps_completed)
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None:
-        if not self._writes:
+        if self._writer is None:
             return
-        with _open_private(self._run_dir / "checkpoints.jsonl") as file:
-            file.write(json.dumps({**asdict(checkpoint), "time": time.time()}) + "\n")
+        attempt = self._begun()
+        self._writer.put(
+            CheckpointRow(
+                checkpoint.storage_id,
+                attempt.trial_id,
+                attempt.number,
+                checkpoint.steps_completed,
+                checkpoint.metadata,
+                checkpoint.resources,
+                self._storage,
+                time.time(),
+            )
+        )
+        self._writer.flush()
 
     def report_status(self, change: StatusChange) -> None:
         for name, value in vars(change).items():
             if value is not None:
                 setattr(self._status, name, value)
+        ended = change.state not in (None, "running")
+        if self._writer is None or (ended and self._writer.failed):
+            return  # close() raises what failed
+        ended_badly = change.state in ("stopped", "failed")
+        if change.progress is not None or change.early_exit is not None or ended_badly:
+            self._begun()
         self._write_status()
+        if change.state not in (None, "running"):
+            self._write_end(change.state)
 
     def status(self) -> RunStatus:
         return self._status
@@ -199,9 +230,52 @@ class LocalSupervisor:
         self._status.stop_acknowledged = True
         self._write_status()
 
+    def flush(self) -> None:
+        if self._writer is not None:
+            self._writer.flush()
+
     def close(self) -> None:
-        if self._metrics_file is not None:
-            self._metrics_file.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _begun(self) -> BegunAttempt:
+        if self._attempt is None:
+            with self._beginning:
+                if self._attempt is None:
+                    self._begin(None, 0)
+        assert self._attempt is not None
+        return self._attempt
+
+    def _begin(self, checkpoint: str | None, steps_completed: int) -> None:
+        if self._writer is None:
+            return
+        start = AttemptStart(
+            key=str(uuid.uuid4()),
+            run=self._run,
+            process=this_process(),
+            started=time.time(),
+            checkpoint=checkpoint,
+            steps_completed=steps_completed,
+            previous=self._attempt,
+        )
+        again = self._attempt is not None
+        self._attempt = self._writer.ask(lambda store: store.begin_attempt(start))
+        self._attempt_began = time.monotonic()
+        self._reports = itertools.count()
+        self._latest.clear()
+        if again:
+            self._status = RunStatus(metadata=self._status.metadata)
+        # A trial that goes on keeps its metadata, unless this run has set its own already.
+        self._status.metadata = self._status.metadata or self._attempt.metadata
+        self._write_status()
+        self._writer.watch(self._look_for_requests)
+
+    def _look_for_requests(self, store: Store) -> None:
+        attempt = self._attempt
+        if attempt is not None and self._stop is None:
+            for request in store.requests(attempt.trial_id, after=attempt.last_request):
+                # To kill is up to whoever runs this process: it does what it can.
+                self.request_stop("cancel" if request.kind == "kill" else request.kind)
 
     def _remember(self, group: str, steps_completed: int, metrics: Metrics) -> None:
         latest = self._latest.get(group)
@@ -211,9 +285,25 @@ class LocalSupervisor:
             latest[1].update(metrics)
 
     def _write_status(self) -> None:
-        if self._writes:
-            with self._writing:
-                _replace_json(self._run_dir / "status.json", asdict(self._status))
+        if self._writer is None or self._attempt is None:
+            return
+        status = self._status
+        self._writer.put(
+            StatusRow(
+                self._attempt.trial_id,
+                self._attempt.number,
+                status.phase,
+                status.progress,
+                status.metadata,
+                status.early_exit,
+                status.stop_acknowledged,
+            )
+        )
+
+    def _write_end(self, state: AttemptState) -> None:
+        if self._writer is not None and self._attempt is not None:
+            seconds = time.monotonic() - self._attempt_began
+            self._writer.put(EndRow(self._attempt.trial_id, self._attempt.number, state, time.time(), seconds))
 
     def _warn_once(self) -> None:
         if not self._warned:
@@ -221,9 +311,38 @@ class LocalSupervisor:
             logger.warning("metrics reported by a rank other than the chief are not kept: report on rank 0")
 
 
-def _open_private(path: Path) -> Any:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    return open(descriptor, "a", encoding="utf-8")
+def supervise(
+    run_dir: Path, *, chief: bool, hparams: dict[str, Any] | None, config: dict[str, Any] | None, storage: str
+) -> StoreSupervisor:
+    """Open the line to the store that the environment names; secrets are hidden in all that is written."""
+    run = NewRun(
+        program=this_program(),
+        run_dir=str(run_dir),
+        hparams=mask_secrets(hparams or {}),
+        config=mask_secrets(config or {}),
+        created=time.time(),
+    )
+    if not chief:
+        return StoreSupervisor(run_dir, run, None, storage=storage)
+    _write_description(run)
+    place = checked_place()
+    return StoreSupervisor(
+        run_dir, run, Writer(lambda: open_store(place), patience=patience()), storage=mask_secrets(storage)
+    )
+
+
+def _write_description(run: NewRun) -> None:
+    """For people who find the directory of a run."""
+    description = {
+        "started": run.created,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "directory": os.getcwd(),
+        "argv": mask_arguments(sys.argv),
+        "hparams": run.hparams,
+        "config": run.config,
+    }
+    _replace_json(Path(run.run_dir) / "run.json", description)
 
 
 def _replace_json(path: Path, value: Any) -> None:

@@ -25,7 +25,7 @@ class EarlyExitReason(enum.Enum):
 
 
 class TrainContext:
-    """Reports are checked in the call itself, and written before it returns."""
+    """Reports are checked in the call itself and kept soon after; a checkpoint, and the end, wait until they are."""
 
     def __init__(self, distributed: DistributedContext, supervisor: Supervisor, tensorboard: TensorboardFiles) -> None:
         self._distributed = distributed
@@ -126,8 +126,8 @@ def _check_group(group: Any) -> None:
 def _check_steps(steps_completed: Any) -> None:
     if isinstance(steps_completed, bool) or not isinstance(steps_completed, int):
         raise TypeError(f"steps_completed must be an int, got {steps_completed!r}")
-    if steps_completed < 0:
-        raise ValueError(f"steps_completed must not be negative, got {steps_completed}")
+    if not 0 <= steps_completed < 2**63:
+        raise ValueError(f"steps_completed must be from 0 to 2**63 - 1, got {steps_completed}")
 
 
 def _checked_metrics(group: str, metrics: Any) -> dict[str, Any]:

@@ -1,0 +1,93 @@
+"""What every store offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from determined.store.records import (
+    Attempt,
+    AttemptStart,
+    BegunAttempt,
+    Checkpoint,
+    Log,
+    Metric,
+    Request,
+    RequestKind,
+    Row,
+    Run,
+)
+
+
+class Store(Protocol):
+    """Rows of runs. A call returns when what it wrote is committed; calling again with the same rows changes nothing.
+
+    A store is used by one thread at a time.
+    """
+
+    @property
+    def place(self) -> str:
+        """Where it is, as it may be shown."""
+        ...
+
+    def begin_attempt(self, start: AttemptStart) -> BegunAttempt:
+        """Continue the trial that the checkpoint is of, or the run's own; else make an experiment with one trial.
+
+        A trial whose newest attempt still lives is left alone: the new one names it as its parent. Metrics after the
+        step at which the attempt begins are archived.
+        """
+        ...
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Keep all of them, or none.
+
+        A metric takes the place of what an earlier attempt reported for the same group and step; what the same
+        attempt reported is kept beside it.
+        """
+        ...
+
+    def runs(self, limit: int = 1000) -> list[Run]:
+        """The newest first."""
+        ...
+
+    def attempts(self, trial_id: int) -> list[Attempt]:
+        """The oldest first."""
+        ...
+
+    def metrics(self, trial_id: int, group: str | None = None, *, archived: bool = False) -> list[Metric]:
+        """In the order of the reports; `archived` adds what a later attempt went back behind."""
+        ...
+
+    def find_metric(self, trial_id: int, group: str, steps_completed: int) -> Metric | None:
+        """What is kept for one step, archived or not."""
+        ...
+
+    def samples(self, trial_id: int, group: str | None = None) -> list[Metric]:
+        """What was reported without a step, in the order of the reports."""
+        ...
+
+    def checkpoints(self, trial_id: int) -> list[Checkpoint]:
+        """The newest first."""
+        ...
+
+    def latest_checkpoints(self, program: str | None = None, limit: int = 100) -> list[Checkpoint]:
+        """Those of runs by hand that are not deleted: the newest run first, and of each run the newest first."""
+        ...
+
+    def set_checkpoint_deleted(self, uuid: str) -> None:
+        """Its files are gone."""
+        ...
+
+    def logs(self, trial_id: int, after: int = 0) -> list[Log]:
+        """Lines with a greater id, in order."""
+        ...
+
+    def add_request(self, trial_id: int, kind: RequestKind) -> int:
+        """Ask a trial for something; returns the number of the request."""
+        ...
+
+    def requests(self, trial_id: int, after: int = 0) -> list[Request]:
+        """Those with a greater id, in order."""
+        ...
+
+    def close(self) -> None: ...

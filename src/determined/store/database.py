@@ -1,0 +1,48 @@
+"""What the queries need of a database, and all that differs between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from determined.errors import StoreError, StoreUnavailable
+
+Values = Sequence[Any]
+
+
+class Database(Protocol):
+    """One connection, for one thread at a time. Statements have `?` for their values.
+
+    Trouble that may pass is raised as `StoreUnavailable`: the same call may be tried again later. Everything else is
+    a `StoreError`. Both name the place.
+    """
+
+    place: str
+    identity: str  # the type of a column that counts rows
+
+    def transaction(self, *, exclusive: bool = False) -> AbstractContextManager[None]:
+        """All or nothing; an exclusive one is alone among all exclusive ones of all processes."""
+        ...
+
+    def execute(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Run one statement and return its rows."""
+        ...
+
+    def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
+        """Many rows of the same kind, for `INSERT INTO {into} VALUES ... ON CONFLICT {on_conflict}`."""
+        ...
+
+    def tables(self) -> set[str]:
+        """What is there already."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def unavailable(place: str, error: BaseException | str) -> StoreUnavailable:
+    return StoreUnavailable(f"the store {place} cannot be reached now: {error}")
+
+
+def broken(place: str, error: BaseException | str) -> StoreError:
+    return StoreError(f"the store {place} cannot be used: {error}")

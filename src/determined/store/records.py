@@ -1,0 +1,198 @@
+"""The rows of a store as plain values: those that are written, and those that are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from determined.store.process import Process
+
+AttemptState = Literal["running", "completed", "stopped", "failed"]
+CheckpointState = Literal["ACTIVE", "DELETED"]
+RequestKind = Literal["pause", "cancel", "kill", "stop"]
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A run that somebody started by hand: an experiment with one trial."""
+
+    program: str
+    run_dir: str
+    hparams: dict[str, Any]
+    config: dict[str, Any]
+    created: float
+
+
+@dataclass(frozen=True)
+class BegunAttempt:
+    """What a run must know to go on."""
+
+    experiment_id: int
+    trial_id: int
+    number: int
+    metadata: dict[str, Any]
+    last_request: int  # requests up to this one were made to an earlier attempt
+
+
+@dataclass(frozen=True)
+class AttemptStart:
+    """One life of a trial's processes begins: where, from which step, and out of which checkpoint."""
+
+    key: str  # made by the run: asking again with the same one changes nothing
+    run: NewRun
+    process: Process
+    started: float
+    checkpoint: str | None = None
+    steps_completed: int = 0
+    previous: BegunAttempt | None = None  # what the same run worked on until now
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A report. Without a step it is a sample, of which there may be many."""
+
+    trial_id: int
+    attempt: int
+    sequence: int  # counts the reports of an attempt
+    group: str
+    steps_completed: int | None
+    body: str  # a JSON object; NaN and the infinities as Python writes them
+    reported: float
+
+
+@dataclass(frozen=True)
+class CheckpointRow:
+    """A checkpoint that can be loaded from now on."""
+
+    uuid: str
+    trial_id: int
+    attempt: int
+    steps_completed: int
+    metadata: dict[str, Any]
+    resources: dict[str, int]
+    storage: str
+    reported: float
+
+
+@dataclass(frozen=True)
+class StatusRow:
+    """How a trial is doing now; the newest one is kept."""
+
+    trial_id: int
+    attempt: int
+    phase: str
+    progress: float | None
+    metadata: dict[str, Any]
+    early_exit: str | None
+    stop_acknowledged: bool
+
+
+@dataclass(frozen=True)
+class EndRow:
+    """An attempt is over, by its own word."""
+
+    trial_id: int
+    attempt: int
+    state: AttemptState
+    ended: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """A line that a rank wrote."""
+
+    trial_id: int
+    attempt: int
+    rank: int
+    sequence: int  # counts the lines of a rank in an attempt
+    stream: str
+    text: str
+    written: float
+
+
+Row = MetricRow | CheckpointRow | StatusRow | EndRow | LogRow
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One life of a trial's processes."""
+
+    trial_id: int
+    number: int
+    start_step: int
+    process: Process
+    run_dir: str
+    state: AttemptState
+    started: float
+    ended: float | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trial with its newest attempt, as it is listed."""
+
+    experiment_id: int
+    trial_id: int
+    parent_id: int | None
+    program: str
+    hparams: dict[str, Any]
+    phase: str
+    progress: float | None
+    metadata: dict[str, Any]
+    early_exit: str | None
+    stop_acknowledged: bool
+    created: float
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is kept for one group and step, or one sample."""
+
+    group: str
+    steps_completed: int | None
+    metrics: dict[str, Any]
+    attempt: int
+    sequence: int
+    archived: bool
+    reported: float
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint with what a validation at the same step gave."""
+
+    uuid: str
+    trial_id: int
+    attempt: int
+    steps_completed: int
+    metadata: dict[str, Any]
+    resources: dict[str, int]
+    storage: str
+    state: CheckpointState
+    reported: float
+    validation: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Log:
+    """A line of the log, in the order in which it reached the store."""
+
+    id: int
+    attempt: int
+    rank: int
+    stream: str
+    text: str
+    written: float
+
+
+@dataclass(frozen=True)
+class Request:
+    """Somebody wants a trial to do something."""
+
+    id: int
+    trial_id: int
+    kind: RequestKind
+    created: float

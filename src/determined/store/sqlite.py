@@ -1,0 +1,138 @@
+"""A store in one file: SQLite in WAL mode, in which readers never wait and writers wait for each other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from determined.errors import StoreError
+from determined.store.database import Values, broken, unavailable
+from determined.store.schema import refuse_foreign
+
+_BUSY_SECONDS = 30.0
+_MOST_VALUES = 900  # in one statement: every SQLite takes 999
+
+# A copy of this process (a forked child) must never close what is its parent's: the locks would be gone with it.
+_open: set[sqlite3.Connection] = set()
+
+
+class SqliteDatabase:
+    """A file, made for its owner alone when it is not there."""
+
+    identity = "INTEGER PRIMARY KEY AUTOINCREMENT"
+
+    def __init__(self, path: Path) -> None:
+        self.place = str(path)
+        self._path = path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                # Never opened otherwise: closing a file drops the locks that SQLite has on it in this process.
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            self._connection = sqlite3.connect(
+                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise broken(self.place, error) from error
+        _open.add(self._connection)
+        self._pid = os.getpid()
+        try:
+            self._set_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self) -> None:
+        try:
+            # What is no database, or not ours, is noticed here, before anything is changed.
+            refuse_foreign(self._tables(), self.place)
+            self._switch_to_wal()
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.Error as error:
+            raise broken(self.place, error) from error
+        self._file = self._identity_of_file()
+
+    def transaction(self, *, exclusive: bool = False) -> contextlib.AbstractContextManager[None]:
+        return self._transaction()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            if self._identity_of_file() != self._file:
+                raise StoreError(f"the store {self.place} was removed or replaced while a run was writing to it")
+            self.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # after some errors SQLite has rolled back already
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def execute(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        with self._told():
+            return self._connection.execute(statement, values).fetchall()
+
+    def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
+        """Several rows in a statement: each one gives the interpreter's lock away and must wait to get it back."""
+        remaining = iter(rows)
+        first = next(remaining, None)
+        if first is None:
+            return
+        one = f"({', '.join('?' * len(first))})"
+        chunk = [first, *islice(remaining, _MOST_VALUES // len(first) - 1)]
+        while chunk:
+            marks = ", ".join([one] * len(chunk))
+            values = [value for row in chunk for value in row]
+            self.execute(f"INSERT INTO {into} VALUES {marks} ON CONFLICT {on_conflict}", values)
+            chunk = list(islice(remaining, _MOST_VALUES // len(first)))
+
+    def tables(self) -> set[str]:
+        with self._told():
+            return self._tables()
+
+    def close(self) -> None:
+        if os.getpid() == self._pid:
+            _open.discard(self._connection)
+            self._connection.close()
+
+    def _tables(self) -> set[str]:
+        statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        return {name for (name,) in self._connection.execute(statement)}
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say SQLite's errors in our words; what may pass, as a full disk, is told from what stays."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise unavailable(self.place, error) from error
+        except sqlite3.Error as error:
+            raise broken(self.place, error) from error
+
+    def _switch_to_wal(self) -> None:
+        """Several processes that open a new store at once disturb each other here, whatever the timeout is."""
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                ((mode,),) = self._connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+                continue
+            if mode != "wal":
+                raise broken(self.place, f"SQLite has no WAL mode here (it stays in {mode!r} mode)")
+            return
+
+    def _identity_of_file(self) -> tuple[int, int] | None:
+        try:
+            status = os.stat(self._path)
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino

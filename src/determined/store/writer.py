@@ -1,0 +1,281 @@
+"""Rows on their way to a store: handed over at once, written together by a thread, tried again until they are kept."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from determined.errors import StoreError, StoreUnavailable
+from determined.store.base import Store
+from determined.store.records import MetricRow, Row, StatusRow
+
+logger = logging.getLogger("determined.store")
+
+T = TypeVar("T")
+
+_MOST_ROWS = 10_000
+_MOST_BYTES = 64 * 2**20
+_SECONDS_TOGETHER = 0.2  # rows that come within this time are written in one transaction
+_SECONDS_BETWEEN_LOOKS = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_SECONDS_TO_OPEN = 10.0  # a wrong address shall not be taken for a server that will be back soon
+
+
+class Writer:
+    """Owns the connection to a store: nobody else uses it, and only its thread does.
+
+    `put` waits only when the queue is full. `flush` waits until everything put before it is committed. What the store
+    refuses for good, or for longer than `patience` seconds, is raised by the next call.
+
+    In a forked child there is no thread and the connection is the parent's: there `put` and `ask` are refused, and
+    `flush` and `close` do nothing.
+    """
+
+    def __init__(self, open_store: Callable[[], Store], *, patience: float) -> None:
+        self._open_store = open_store
+        self._patience = patience
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)  # the thread waits for something to do
+        self._progress = threading.Condition(self._lock)  # callers wait for room, or for their rows to be written
+        self._queue: deque[Row | _Question[Any]] = deque()
+        self._bytes = 0
+        self._handed = self._done = 0
+        self._hurry = False
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._failure_told = False
+        self._thread: threading.Thread | None = None
+        self._store: Store | None = None
+        self._watch: Callable[[Store], None] | None = None
+        self._looked = 0.0
+
+    def put(self, row: Row) -> None:
+        """Hand over a row."""
+        self._refuse_in_a_child()
+        size = _size(row)
+        with self._lock:
+            self._refuse_if_over()
+            while len(self._queue) >= _MOST_ROWS or (self._queue and self._bytes + size > _MOST_BYTES):
+                self._wait_for_progress()
+            self._bytes += size
+            self._enqueue(row)
+
+    def ask(self, question: Callable[[Store], T]) -> T:
+        """What the store answers when everything put before is written."""
+        self._refuse_in_a_child()
+        asked = _Question(question)
+        with self._lock:
+            self._refuse_if_over()
+            self._enqueue(asked)
+            while not asked.answered:
+                self._wait_for_progress()
+        if asked.error is not None:
+            raise asked.error
+        return asked.answer[0]
+
+    def flush(self) -> None:
+        """Return when everything put before is committed."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            target = self._handed
+            while self._done < target:
+                self._wait_for_progress()
+            self._refuse_if_failed()
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self._failure is not None
+
+    def watch(self, look: Callable[[Store], None]) -> None:
+        """From now on let the thread call `look` about once a second, as long as the writer is open."""
+        with self._lock:
+            self._watch = look
+            self._work.notify()
+
+    def close(self) -> None:
+        """Write what is left, and end the thread; a failure that was raised before is not raised again."""
+        if os.getpid() != self._pid or self._closing:
+            return
+        try:
+            if not self._failure_told:
+                self.flush()
+        finally:
+            with self._lock:
+                self._closing = True
+                self._work.notify()
+            if self._thread is not None:
+                self._thread.join()
+                atexit.unregister(self._close_at_exit)
+
+    def _close_at_exit(self) -> None:
+        """The program ends without having closed its run."""
+        try:
+            self.close()
+        except Exception:
+            logger.exception("reports that were not written yet are lost")
+
+    def _refuse_in_a_child(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreError(
+                f"process {os.getpid()} was forked from {self._pid}, which opened this run: report from there"
+            )
+
+    # What follows is called with the lock held.
+
+    def _enqueue(self, item: Row | _Question[Any]) -> None:
+        self._queue.append(item)
+        self._handed += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="determined-store", daemon=True)
+            atexit.register(self._close_at_exit)
+            self._thread.start()
+        elif len(self._queue) in (1, _MOST_ROWS // 2):
+            self._work.notify()
+
+    def _wait_for_progress(self) -> None:
+        self._refuse_if_failed()
+        self._hurry = True
+        self._work.notify()
+        self._progress.wait()
+
+    def _refuse_if_failed(self) -> None:
+        if self._failure is not None:
+            self._failure_told = True
+            raise self._failure
+
+    def _refuse_if_over(self) -> None:
+        self._refuse_if_failed()
+        if self._closing:
+            raise StoreError("this run is closed: nothing can be reported to it any more")
+
+    # What follows is called by the thread.
+
+    def _run(self) -> None:
+        try:
+            while True:
+                item = self._next()
+                if item is None:
+                    break
+                if isinstance(item, _Question):
+                    item.put_to(self._persist)
+                    if item.error is not None and self._store is None:
+                        self._failure_told = True  # by the answer
+                        raise item.error  # a store that cannot be opened is not tried again
+                elif item:
+                    self._persist(partial(_write, _without_old_statuses(item)))
+                self._tell_progress(1 if isinstance(item, _Question) else len(item))
+                self._look()
+        except BaseException as error:  # noqa: BLE001  (raised by the next call of the program)
+            with self._lock:
+                self._failure = error
+                self._progress.notify_all()
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def _next(self) -> list[Row] | _Question[Any] | None:
+        """What to do now: rows for one transaction, a question, nothing but to look around, or None at the end."""
+        with self._lock:
+            while not self._queue:
+                if self._closing:
+                    return None
+                if not self._work.wait(self._seconds_to_next_look()):
+                    return []
+            if not isinstance(self._queue[0], _Question):
+                self._work.wait_for(self._must_not_wait, _SECONDS_TOGETHER)
+            self._hurry = False
+            first = self._queue[0]
+            if isinstance(first, _Question):
+                self._queue.popleft()
+                return first
+            rows: list[Row] = []
+            while self._queue and not isinstance(row := self._queue[0], _Question):
+                rows.append(row)
+                self._bytes -= _size(row)
+                self._queue.popleft()
+            return rows
+
+    def _must_not_wait(self) -> bool:
+        return self._hurry or self._closing or len(self._queue) >= _MOST_ROWS // 2
+
+    def _tell_progress(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            self._progress.notify_all()
+
+    def _persist(self, action: Callable[[Store], T]) -> T:
+        pause, since = _FIRST_PAUSE, 0.0
+        while True:
+            try:
+                if self._store is None:
+                    self._store = self._open_store()
+                result = action(self._store)
+            except StoreUnavailable as error:
+                now = time.monotonic()
+                since = since or now
+                patience = self._patience if self._store is not None else min(self._patience, _SECONDS_TO_OPEN)
+                if now - since + pause > patience:
+                    raise StoreError(f"{error} (tried for {patience:g} seconds; see DET_STORE_PATIENCE)") from error
+                if since == now:
+                    logger.warning("%s; what is reported waits, and is tried again", error)
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                if since:
+                    logger.warning("the store %s is back: nothing was lost", self._store.place)
+                return result
+
+    def _seconds_to_next_look(self) -> float | None:
+        if self._watch is None:
+            return None
+        return max(0.0, self._looked + _SECONDS_BETWEEN_LOOKS - time.monotonic())
+
+    def _look(self) -> None:
+        if self._watch is None or self._store is None or self._seconds_to_next_look():
+            return
+        try:
+            self._watch(self._store)
+        except StoreUnavailable as error:
+            logger.debug("%s; looked at again in a second", error)
+        self._looked = time.monotonic()
+
+
+class _Question(Generic[T]):
+    """A call that waits for its answer."""
+
+    def __init__(self, function: Callable[[Store], T]) -> None:
+        self._function = function
+        self.answer: list[T] = []
+        self.error: Exception | None = None
+        self.answered = False
+
+    def put_to(self, persist: Callable[[Callable[[Store], T]], T]) -> None:
+        try:
+            self.answer.append(persist(self._function))
+        except Exception as error:  # noqa: BLE001  (raised where the question was asked)
+            self.error = error
+        self.answered = True
+
+
+def _write(rows: list[Row], store: Store) -> None:
+    store.write(rows)
+
+
+def _size(row: Row) -> int:
+    return len(row.body) if isinstance(row, MetricRow) else 0
+
+
+def _without_old_statuses(rows: list[Row]) -> list[Row]:
+    """Of the statuses of an attempt only the newest one counts."""
+    newest = {(row.trial_id, row.attempt): row for row in rows if isinstance(row, StatusRow)}
+    return [row for row in rows if not isinstance(row, StatusRow)] + list(newest.values())
