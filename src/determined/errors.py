@@ -47,6 +47,10 @@ class NoDirectStorageAccess(DeterminedError):
     """Checkpoint storage that this machine has no credentials for."""
 
 
+class StorageAccessError(NoDirectStorageAccess, PermissionError):
+    """Checkpoint storage that refuses our credentials, or gets none."""
+
+
 class DistributedError(DeterminedError):
     """Ranks that should act together did not: the message names the rank that is missing."""
 

@@ -24,7 +24,6 @@ from determined.errors import (
     CheckpointNotFound,
     InvalidCheckpointException,
     InvalidConfigurationException,
-    MissingExtraError,
 )
 
 
@@ -269,9 +268,6 @@ def test_forms_that_name_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ({"type": "shared_fs", "host_path": "/x"}, ValueError, "shared_fs"),
         ({"type": "azure", "container": "c"}, ValueError, "exactly one"),
         ({"type": "azure", "container": "c", "connection_string": "x", "credential": "y"}, ValueError, "credential"),
-        ("s3://bucket/prefix", MissingExtraError, "cloud"),
-        ("gs://bucket", MissingExtraError, "cloud"),
-        ({"type": "gcs", "bucket": "b"}, MissingExtraError, "cloud"),
     ],
 )
 def test_forms_that_are_refused(form: Any, error: type[Exception], words: str) -> None:

@@ -47,7 +47,11 @@ class CheckpointStorage(Protocol):
         ...
 
     def staged(self, storage_id: str) -> Path:
-        """The directory that another rank staged."""
+        """The directory that another rank staged; on another machine, one of its own for the same checkpoint."""
+        ...
+
+    def contribute(self, storage_id: str) -> None:
+        """Add what ranks of this machine wrote, if the chief is on another one and cannot see it."""
         ...
 
     def commit(self, storage_id: str) -> Resources:
@@ -55,7 +59,7 @@ class CheckpointStorage(Protocol):
         ...
 
     def abandon(self, storage_id: str) -> None:
-        """Remove a staged directory; nothing happens when there is none."""
+        """Remove what this process staged; nothing happens when there is none."""
         ...
 
     def resources(self, storage_id: str) -> Resources:
@@ -66,8 +70,8 @@ class CheckpointStorage(Protocol):
         """What its metadata file says; empty when it has none."""
         ...
 
-    def open(self, storage_id: str) -> contextlib.AbstractContextManager[Path]:
-        """A directory with the checkpoint's files, valid inside the block."""
+    def open(self, storage_id: str, wanted: Selector | None = None) -> contextlib.AbstractContextManager[Path]:
+        """A directory with the checkpoint's files, or at least those wanted, valid inside the block."""
         ...
 
     def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:

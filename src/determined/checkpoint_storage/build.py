@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from determined import paths
+from determined.checkpoint_storage import clouds
 from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.cloud import CloudStorage
 from determined.checkpoint_storage.directory import DirectoryStorage
-from determined.errors import MissingExtraError
 
 # What each type takes: required names, optional names. The retention numbers belong to the experiment.
 _COMMON = {"type", "save_experiment_best", "save_trial_best", "save_trial_latest"}
@@ -49,11 +50,11 @@ def build_from_config(config: dict[str, Any]) -> CheckpointStorage:
         return DirectoryStorage(_path(config, "container_path"))
     if kind == "shared_fs":
         return DirectoryStorage(_shared_fs_root(config))
-    if kind in {"s3", "gcs"}:
-        _check_prefix(config.get("prefix"))
     if kind == "azure":
         _check_azure(config)
-    raise _needs_cloud(kind)
+        return CloudStorage(clouds.azure_bucket(config))
+    _check_prefix(config.get("prefix"))
+    return CloudStorage(clouds.s3_bucket(config) if kind == "s3" else clouds.gcs_bucket(config))
 
 
 def _from_string(text: str) -> CheckpointStorage:
@@ -64,9 +65,14 @@ def _from_string(text: str) -> CheckpointStorage:
     url = urlparse(text)
     if url.scheme == "" and "://" not in text:
         return DirectoryStorage(os.path.expanduser(text))
+    if "@" in url.netloc:
+        raise ValueError(
+            f"checkpoint_storage: a {url.scheme}: URI takes no user or password; give keys as "
+            "{'type': 's3', 'access_key': ..., ...} or in the environment"
+        )
     for part in ("query", "fragment", "params"):
-        if getattr(url, part):
-            raise ValueError(f"checkpoint_storage {text!r}: a {part} ({getattr(url, part)!r}) is not allowed")
+        if getattr(url, part):  # its content is not shown: it may be a secret
+            raise ValueError(f"checkpoint_storage {url.scheme}://{url.netloc}{url.path}: a {part} is not allowed")
     if url.scheme == "file":
         if url.netloc:
             raise ValueError(f"checkpoint_storage {text!r}: a file: URI takes no host, got {url.netloc!r}")
@@ -74,8 +80,8 @@ def _from_string(text: str) -> CheckpointStorage:
     if url.scheme in {"s3", "gs"}:
         if not url.netloc:
             raise ValueError(f"checkpoint_storage {text!r} names no bucket: write {url.scheme}://bucket/prefix")
-        _check_prefix(url.path.lstrip("/"))
-        raise _needs_cloud("s3" if url.scheme == "s3" else "gcs")
+        kind = "s3" if url.scheme == "s3" else "gcs"
+        return build_from_config({"type": kind, "bucket": url.netloc, "prefix": unquote(url.path) or None})
     raise ValueError(f"checkpoint_storage {text!r}: {url.scheme!r} is not known; use a directory, file:, s3: or gs:")
 
 
@@ -132,10 +138,3 @@ def _check_azure(config: dict[str, Any]) -> None:
         raise ValueError("checkpoint_storage of type azure needs exactly one of connection_string and account_url")
     if given == ["connection_string"] and config.get("credential") is not None:
         raise ValueError("checkpoint_storage of type azure takes no credential beside a connection_string")
-
-
-def _needs_cloud(kind: str) -> MissingExtraError:
-    return MissingExtraError(
-        f"checkpoint_storage of type {kind} needs the extra `cloud`, which comes with a later release: "
-        "use a directory until then"
-    )

@@ -55,11 +55,14 @@ class DirectoryStorage:
 
     def commit(self, storage_id: str) -> Resources:
         staged = self.staged(storage_id)
-        resources = _resources(staged)
+        resources = files.resources(staged)
         files.sync_tree(staged)
         self._staging.publish(storage_id, self.root / storage_id)
         files.sync(self.root)
         return resources
+
+    def contribute(self, storage_id: str) -> None:
+        """Nothing to do: all ranks write into the chief's directory."""
 
     def abandon(self, storage_id: str) -> None:
         self._staging.remove(checkpoint_id(storage_id))
@@ -67,7 +70,7 @@ class DirectoryStorage:
     def resources(self, storage_id: str) -> Resources:
         path = self._find(storage_id)
         _refuse_links_outside(storage_id, path)
-        return _resources(path)
+        return files.resources(path)
 
     def metadata(self, storage_id: str) -> dict[str, Any]:
         path = self._find(storage_id) / METADATA_FILE
@@ -84,7 +87,8 @@ class DirectoryStorage:
         return metadata
 
     @contextlib.contextmanager
-    def open(self, storage_id: str) -> Iterator[Path]:
+    def open(self, storage_id: str, wanted: Selector | None = None) -> Iterator[Path]:
+        """The stored directory itself: it holds more than what is wanted."""
         path = self._find(storage_id)
         _refuse_links_outside(storage_id, path)
         yield path
@@ -128,13 +132,6 @@ class DirectoryStorage:
                 message=f"the checkpoint storage {self.root} can be written by everybody on this machine, "
                 f"who could exchange checkpoints: run chmod o-w {self.root}, or choose another directory"
             )
-
-
-def _resources(root: Path) -> Resources:
-    return {
-        name + "/" if is_directory else name: 0 if is_directory else os.stat(root / name).st_size
-        for name, is_directory in files.walk(root)
-    }
 
 
 def _refuse_links_outside(storage_id: str, root: Path) -> None:

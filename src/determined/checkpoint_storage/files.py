@@ -29,6 +29,14 @@ def _walk(directory: Path, prefix: str, around: tuple[str, ...]) -> Iterator[tup
         yield from _walk(path, f"{prefix}{name}/", (*around, real))
 
 
+def resources(root: Path) -> dict[str, int]:
+    """Relative path to size of every entry below `root`; directories end in a slash and have size 0."""
+    return {
+        name + "/" if is_directory else name: 0 if is_directory else os.stat(root / name).st_size
+        for name, is_directory in walk(root)
+    }
+
+
 def copy_file(source: Path, target: Path) -> None:
     """Copy the content and make it durable; the directories above are created."""
     target.parent.mkdir(parents=True, exist_ok=True)

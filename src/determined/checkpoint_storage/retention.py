@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the three numbers of an experiment's policy, and a clean-up that never takes the last good one."""
+"""Which checkpoints stay: the numbers of an experiment's policy, and a clean-up that never takes the last good one."""
 
 from __future__ import annotations
 
@@ -179,9 +179,8 @@ def _verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
         present = storage.resources(checkpoint.id)
         for name, size in checkpoint.resources.items():
             if present.get(name) != size:
-                raise InvalidCheckpointException(
-                    f"checkpoint {checkpoint.id} is damaged: {name} has {present.get(name, 'no')} bytes instead of {size}"
-                )
+                found = f"has {present[name]} bytes instead of {size}" if name in present else "is missing"
+                raise InvalidCheckpointException(f"checkpoint {checkpoint.id} is damaged: {name} {found}")
     with storage.open(checkpoint.id) as directory:
         if manifest.exists(directory) or checkpoint.resources is None:
             manifest.verify(directory, checkpoint.id)

@@ -21,7 +21,7 @@ class Staging:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._locks: dict[str, int] = {}
+        self._own: dict[str, int | None] = {}  # the descriptor of the lock; None where locks do not work
 
     def path(self, storage_id: str) -> Path:
         return self._root / (PREFIX + storage_id)
@@ -32,9 +32,12 @@ class Staging:
         lock = _lock(path, wait=True)
         if not path.exists():  # somebody who cleans up came between the two lines above
             return self.create(storage_id)
-        if lock is not None:
-            self._locks[storage_id] = lock
+        self._own[storage_id] = lock
         return path
+
+    def owns(self, storage_id: str) -> bool:
+        """Whether this process made the directory, and it is not finished."""
+        return storage_id in self._own
 
     def publish(self, storage_id: str, target: Path) -> None:
         """The one step in which a checkpoint appears."""
@@ -44,6 +47,9 @@ class Staging:
         self._unlock(storage_id)
 
     def remove(self, storage_id: str) -> None:
+        """Nothing happens to a directory that another process made."""
+        if not self.owns(storage_id):
+            return
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.path(storage_id))
         self._unlock(storage_id)
@@ -53,7 +59,7 @@ class Staging:
         for entry in os.scandir(self._root):
             if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
                 continue
-            if entry.name.removeprefix(PREFIX) in self._locks:
+            if self.owns(entry.name.removeprefix(PREFIX)):
                 continue
             lock = _lock(Path(entry.path))
             if lock is None:
@@ -65,7 +71,7 @@ class Staging:
                 os.close(lock)
 
     def _unlock(self, storage_id: str) -> None:
-        lock = self._locks.pop(storage_id, None)
+        lock = self._own.pop(storage_id, None)
         if lock is not None:
             os.close(lock)
 

@@ -1,0 +1,251 @@
+"""Checkpoints in an object store: `s3`, `gcs` and `azure`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from determined import paths
+from determined.checkpoint_storage import files, object_names, transfer
+from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id
+from determined.checkpoint_storage.bucket import Bucket, Entry
+from determined.checkpoint_storage.staging import Staging
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
+
+logger = logging.getLogger("determined.checkpoint_storage")
+
+# Notes about uploads and deletions under way, one object for each; no id begins with a dot.
+_UNFINISHED = ".unfinished"
+_GIVEN_UP_AFTER = timedelta(days=1)
+
+
+class CloudStorage:
+    """A checkpoint is the objects `<id>/<path>`. It exists once `<id>/metadata.json` does, which is stored last."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self._root = paths.data_dir() / "cloud"
+        self._staging = Staging(self._root)
+        self._joined: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"CloudStorage({self._bucket.shown!r})"
+
+    def local_roots(self) -> list[Path]:
+        return [self._root]
+
+    def probe(self) -> None:
+        """Store, read and remove a small object; then clear away what killed processes left here and there."""
+        key = f"{_UNFINISHED}/probe-{secrets.token_hex(8)}"
+        content = secrets.token_bytes(16)
+        self._bucket.put(key, content)
+        try:
+            if self._bucket.get(key) != content:
+                raise OSError(errno.EIO, f"the checkpoint storage {self._bucket.shown} does not give back what it took")
+            now = self._bucket.head(key)
+        finally:
+            self._bucket.delete(key)
+        self._open_root()
+        self._staging.collect()
+        if now is not None:
+            self._collect(now)
+
+    def stage(self, storage_id: str) -> Path:
+        self._open_root()
+        return self._staging.create(checkpoint_id(storage_id))
+
+    def staged(self, storage_id: str) -> Path:
+        """Where the chief is on another machine, the first rank that asks makes the directory."""
+        path = self._staging.path(checkpoint_id(storage_id))
+        if not path.is_dir():
+            self._open_root()
+            with contextlib.suppress(FileExistsError):
+                self._staging.create(storage_id)
+                self._joined.add(storage_id)
+        return path
+
+    def contribute(self, storage_id: str) -> None:
+        if storage_id not in self._joined:
+            return  # it lies in the chief's directory
+        staged = self.staged(storage_id)
+        self._note(storage_id)
+        self._upload(storage_id, staged, files.resources(staged))
+        self._leave(storage_id)
+
+    def commit(self, storage_id: str) -> Resources:
+        staged = self.staged(storage_id)
+        resources = files.resources(staged)
+        if METADATA_FILE not in resources:
+            raise InvalidCheckpointException(f"checkpoint {storage_id} has no {METADATA_FILE}: it would not be visible")
+        if self._bucket.head(_key(storage_id, METADATA_FILE)) is not None:
+            raise InvalidCheckpointException(f"a checkpoint {storage_id} exists already in {self._bucket.shown}")
+        self._note(storage_id)
+        self._upload(storage_id, staged, {name: size for name, size in resources.items() if name != METADATA_FILE})
+        stored = self._objects(storage_id)  # what ranks on other machines contributed is among them
+        self._check_arrived(resources, stored)
+        self._bucket.put_file(_key(storage_id, METADATA_FILE), staged / METADATA_FILE)
+        self._forget(storage_id)
+        self._leave(storage_id)
+        return object_names.to_resources({**stored, METADATA_FILE: resources[METADATA_FILE]})
+
+    def abandon(self, storage_id: str) -> None:
+        """The chief takes back what it and others uploaded; what cannot be removed now is not visible."""
+        if self._staging.owns(checkpoint_id(storage_id)) and storage_id not in self._joined:
+            self._take_back(storage_id)
+        self._leave(storage_id)
+
+    def resources(self, storage_id: str) -> Resources:
+        return object_names.to_resources(self._find(storage_id))
+
+    def metadata(self, storage_id: str) -> dict[str, Any]:
+        content = self._bucket.get(_key(checkpoint_id(storage_id), METADATA_FILE))
+        if content is None:
+            raise self._not_found(storage_id)
+        try:
+            metadata = json.loads(content)
+        except ValueError as error:
+            raise InvalidCheckpointException(
+                f"checkpoint {storage_id}: {METADATA_FILE} cannot be read: {error}"
+            ) from error
+        if not isinstance(metadata, dict):
+            raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} does not hold a map")
+        return metadata
+
+    @contextlib.contextmanager
+    def open(self, storage_id: str, wanted: Selector | None = None) -> Iterator[Path]:
+        objects = self._find(storage_id)
+        self._open_root()
+        name = f"{storage_id}.{secrets.token_hex(4)}"
+        directory = self._staging.create(name)
+        try:
+            self._download(storage_id, objects, directory, wanted)
+            yield directory
+        finally:
+            self._staging.remove(name)
+
+    def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
+        objects = self._find(storage_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        # Whole files are moved into place at the end: a download that is cut short leaves none that looks whole.
+        arriving = directory / f".arriving-{secrets.token_hex(4)}"
+        arriving.mkdir(mode=0o700)
+        try:
+            self._download(storage_id, objects, arriving, wanted)
+            for name, is_directory in list(files.walk(arriving)):
+                if is_directory:
+                    (directory / name).mkdir(exist_ok=True)
+                else:
+                    os.replace(arriving / name, directory / name)
+        finally:
+            shutil.rmtree(arriving)
+            with contextlib.suppress(OSError):
+                directory.rmdir()  # goes only when it is empty
+
+    def delete(self, storage_id: str) -> None:
+        objects = self._find(storage_id)
+        self._note(storage_id)
+        self._remove_objects(storage_id, objects)
+        self._forget(storage_id)
+
+    def _upload(self, storage_id: str, staged: Path, resources: Resources) -> None:
+        uploads: dict[str, Path] = {}
+        empty_directories = []
+        for name in object_names.to_store(resources):
+            object_names.check(name, f"checkpoint {storage_id}")
+            key = _key(storage_id, object_names.object_name(name))
+            if name.endswith("/"):
+                empty_directories.append(key)
+            else:
+                uploads[key] = staged / name
+        transfer.upload(self._bucket, uploads)
+        for key in empty_directories:
+            self._bucket.put(key, b"")
+
+    def _check_arrived(self, resources: Resources, stored: dict[str, int]) -> None:
+        for name, size in resources.items():
+            if not name.endswith("/") and name != METADATA_FILE and stored.get(name) != size:
+                raise OSError(
+                    errno.EIO, f"{self._bucket.shown} holds {stored.get(name, 'none')} of the {size} bytes of {name}"
+                )
+
+    def _download(self, storage_id: str, objects: dict[str, int], directory: Path, wanted: Selector | None) -> None:
+        downloads = []
+        for name, size in object_names.to_resources(objects).items():
+            object_names.check(name, f"checkpoint {storage_id} in {self._bucket.shown}")
+            if wanted is not None and not wanted(name):
+                continue
+            path = directory / name
+            if name.endswith("/"):
+                path.mkdir(parents=True, exist_ok=True)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                downloads.append(transfer.Download(_key(storage_id, name), size, path))
+        transfer.download(self._bucket, downloads)
+
+    def _find(self, storage_id: str) -> dict[str, int]:
+        """The objects of a checkpoint, by their names below its id."""
+        objects = self._objects(checkpoint_id(storage_id))
+        if METADATA_FILE not in objects:
+            raise self._not_found(storage_id, len(objects))
+        return objects
+
+    def _objects(self, storage_id: str) -> dict[str, int]:
+        return {entry.key.removeprefix(f"{storage_id}/"): entry.size for entry in self._bucket.entries(storage_id)}
+
+    def _not_found(self, storage_id: str, leftovers: int = 0) -> CheckpointNotFound:
+        why = f" ({leftovers} files of an upload or a deletion that was not finished)" if leftovers else ""
+        return CheckpointNotFound(f"no checkpoint {storage_id} in {self._bucket.shown}{why}")
+
+    def _note(self, storage_id: str) -> None:
+        self._bucket.put(f"{_UNFINISHED}/{storage_id}", b"")
+
+    def _forget(self, storage_id: str) -> None:
+        try:
+            self._bucket.delete(f"{_UNFINISHED}/{storage_id}")
+        except OSError as error:
+            logger.warning("the note about checkpoint %s stays for a while: %s", storage_id, error)
+
+    def _leave(self, storage_id: str) -> None:
+        self._staging.remove(storage_id)
+        self._joined.discard(storage_id)
+
+    def _take_back(self, storage_id: str) -> None:
+        try:
+            self._remove_objects(storage_id, self._objects(storage_id))
+        except OSError as error:
+            logger.warning("what was uploaded of checkpoint %s is removed a day later: %s", storage_id, error)
+        else:
+            self._forget(storage_id)
+
+    def _remove_objects(self, storage_id: str, objects: dict[str, int]) -> None:
+        """First that by which the checkpoint is visible: cut short, nothing looks whole."""
+        self._bucket.delete(_key(storage_id, METADATA_FILE))
+        transfer.delete(self._bucket, [_key(storage_id, name) for name in objects])
+
+    def _collect(self, now: Entry) -> None:
+        """Finish what killed processes left unfinished; times are those of the server alone."""
+        for note in self._bucket.entries(_UNFINISHED):
+            if now.modified - note.modified < _GIVEN_UP_AFTER:
+                continue
+            storage_id = note.key.removeprefix(f"{_UNFINISHED}/")
+            objects = self._objects(checkpoint_id(storage_id))
+            if METADATA_FILE not in objects:
+                logger.info("removing an unfinished checkpoint: %s in %s", storage_id, self._bucket.shown)
+                self._remove_objects(storage_id, objects)
+            self._forget(storage_id)
+
+    def _open_root(self) -> None:
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _key(storage_id: str, name: str) -> str:
+    return f"{storage_id}/{name}"

@@ -1,0 +1,180 @@
+"""From the configuration of `s3`, `gcs` or `azure` to a bucket: options, credentials, and what may be shown of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from determined.checkpoint_storage.bucket import Bucket
+from determined.optional import require
+
+_RETRIES = {
+    "max_retries": 5,
+    "retry_timeout": timedelta(seconds=60),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
+}
+# A server that says nothing for so long is gone; a big file may take its time.
+_TIMEOUTS = {
+    "connect_timeout": timedelta(seconds=10),
+    "read_timeout": timedelta(seconds=120),
+    "timeout": timedelta(hours=2),
+}
+
+_SECRET_NAME = re.compile(r"^(AWS|GOOGLE|AZURE)_.*(KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL)")
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}")
+
+
+def s3_bucket(config: dict[str, Any]) -> Bucket:
+    """`bucket`, and at will `prefix`, `access_key`, `secret_key`, `endpoint_url`; the rest from `AWS_*` variables."""
+    name, prefix = _bucket_name(config, "bucket"), _prefix(config)
+    given = {"access_key_id": _text(config, "access_key"), "secret_access_key": _text(config, "secret_key")}
+    if (given["access_key_id"] is None) != (given["secret_access_key"] is None):
+        raise ValueError("checkpoint_storage of type s3 takes access_key and secret_key together, or neither")
+    options = {key: value for key, value in given.items() if value is not None}
+    endpoint = _text(config, "endpoint_url") or _from_environment(
+        "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"
+    )
+    if endpoint is not None:
+        options["endpoint"] = _checked_url(endpoint, "checkpoint_storage.endpoint_url")
+    shown = _shown("s3", name, prefix, endpoint)
+    return _open(
+        "S3Store", shown, name, prefix, options, endpoint, secrets={value for value in given.values() if value}
+    )
+
+
+def gcs_bucket(config: dict[str, Any]) -> Bucket:
+    """`bucket` and at will `prefix`; credentials are Google's application-default ones."""
+    name, prefix = _bucket_name(config, "bucket"), _prefix(config)
+    endpoint = _from_environment("GOOGLE_BASE_URL")
+    return _open("GCSStore", _shown("gs", name, prefix, endpoint), name, prefix, {}, endpoint)
+
+
+def azure_bucket(config: dict[str, Any]) -> Bucket:
+    """`container`, and either `connection_string` or `account_url`, the latter with or without `credential`."""
+    name = _bucket_name(config, "container")
+    connection_string = _text(config, "connection_string")
+    if connection_string is not None:
+        options, secrets = _from_connection_string(connection_string)
+    else:
+        options, secrets = _from_account_url(str(_text(config, "account_url")), _text(config, "credential"))
+    endpoint = options.get("endpoint")
+    shown = _shown("azure", name, "", endpoint or f"account {options.get('account_name', 'of the emulator')}")
+    return _open("AzureStore", shown, name, "", options, endpoint, secrets=secrets)
+
+
+def _open(
+    kind: str,
+    shown: str,
+    name: str,
+    prefix: str,
+    options: dict[str, Any],
+    endpoint: str | None,
+    secrets: Iterable[str] = (),
+) -> Bucket:
+    purpose = f"the checkpoint storage {shown}"
+    stores = require("obstore.store", extra="cloud", purpose=purpose)
+    errors = require("obstore.exceptions", extra="cloud", purpose=purpose)
+    client = {**_TIMEOUTS, "allow_http": (endpoint or "").startswith("http:") or "use_emulator" in options}
+    try:
+        store = getattr(stores, kind)(
+            name, prefix=prefix or None, config=options, client_options=client, retry_config=_RETRIES
+        )
+        return Bucket(store, shown, {*secrets, *_secrets_of_the_environment()})
+    except (errors.BaseError, OSError, ValueError) as error:
+        kind_of_error = type(error).__name__
+    # Outside of the except block: the library's error may hold a secret, and is not attached to ours.
+    raise ValueError(f"{purpose} cannot be used with these options ({kind_of_error}): check keys, tokens and files")
+
+
+def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
+    fields = dict(part.partition("=")[::2] for part in text.split(";") if part)
+    if fields.get("UseDevelopmentStorage", "").lower() == "true":
+        return {"use_emulator": True}, set()
+    options: dict[str, Any] = {}
+    for field, option in [
+        ("AccountName", "account_name"),
+        ("AccountKey", "account_key"),
+        ("SharedAccessSignature", "sas_key"),
+        ("BlobEndpoint", "endpoint"),
+    ]:
+        if fields.get(field):
+            options[option] = fields[field]
+    if "endpoint" in options:
+        options["endpoint"] = _checked_url(options["endpoint"], "BlobEndpoint in checkpoint_storage.connection_string")
+        options.setdefault("account_name", _account_of(options["endpoint"]))
+    elif fields.get("EndpointSuffix") and "account_name" in options:
+        protocol = fields.get("DefaultEndpointsProtocol", "https")
+        options["endpoint"] = _checked_url(
+            f"{protocol}://{options['account_name']}.blob.{fields['EndpointSuffix']}",
+            "EndpointSuffix in checkpoint_storage.connection_string",
+        )
+    if "account_name" not in options or not {"account_key", "sas_key"} & options.keys():
+        raise ValueError(
+            "checkpoint_storage.connection_string must hold AccountName, and AccountKey or SharedAccessSignature"
+        )
+    secrets = {options[name] for name in ("account_key", "sas_key") if name in options}
+    return options, {*secrets, text}
+
+
+def _from_account_url(url: str, credential: str | None) -> tuple[dict[str, Any], set[str]]:
+    bare, _, query = url.partition("?")
+    endpoint = _checked_url(bare, "checkpoint_storage.account_url")
+    options: dict[str, Any] = {"endpoint": endpoint, "account_name": _account_of(endpoint)}
+    secret = credential or query
+    if secret:
+        is_signature = "sig=" in secret
+        options["sas_key" if is_signature else "account_key"] = secret.removeprefix("?")
+    return options, {secret, secret.removeprefix("?")} if secret else set()
+
+
+def _account_of(endpoint: str) -> str:
+    return str(urlsplit(endpoint).hostname).partition(".")[0]
+
+
+def _checked_url(url: str, where: str) -> str:
+    """A URL that the library can take; one with a password in it is refused, and not shown."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        bare = not (parts.query or parts.fragment or "@" in parts.netloc)
+    except ValueError:
+        usable = bare = False
+    if not usable or not bare:
+        raise ValueError(f"{where} must be a URL such as https://host:9000, without user, password or query")
+    return url.rstrip("/")
+
+
+def _shown(scheme: str, name: str, prefix: str, endpoint: str | None) -> str:
+    place = f"{scheme}://{name}" + (f"/{prefix}" if prefix else "")
+    return f"{place} at {endpoint}" if endpoint else place
+
+
+def _bucket_name(config: dict[str, Any], field: str) -> str:
+    name = config[field]
+    if not isinstance(name, str) or not _BUCKET_NAME.fullmatch(name):
+        shown = f", got {name!r}" if "@" not in str(name) else ""  # a user and a password may stand before an @
+        raise ValueError(f"checkpoint_storage.{field} must be a name of letters, digits, '.', '_' and '-'{shown}")
+    return name
+
+
+def _prefix(config: dict[str, Any]) -> str:
+    return "/".join(part for part in (_text(config, "prefix") or "").split("/") if part not in ("", "."))
+
+
+def _text(config: dict[str, Any], field: str) -> str | None:
+    value = config.get(field)
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ValueError(f"checkpoint_storage.{field} must be a text that is not empty")
+    return value
+
+
+def _from_environment(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def _secrets_of_the_environment() -> set[str]:
+    return {value for name, value in os.environ.items() if value and _SECRET_NAME.match(name)}

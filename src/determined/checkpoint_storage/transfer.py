@@ -1,0 +1,76 @@
+"""Many files at once between a directory and a bucket, with few connections and little memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from determined.checkpoint_storage.bucket import PART_BYTES, Bucket
+
+T = TypeVar("T")
+
+_FILES_AT_ONCE = 4
+_PIECES_AT_ONCE = 8
+
+
+def upload(bucket: Bucket, files: Mapping[str, Path]) -> None:
+    """Put each file under its key."""
+    in_parallel(lambda item: bucket.put_file(*item), files.items(), _FILES_AT_ONCE)
+
+
+def delete(bucket: Bucket, keys: Iterable[str]) -> None:
+    in_parallel(bucket.delete, keys, _PIECES_AT_ONCE)
+
+
+@dataclass(frozen=True)
+class Download:
+    """One object and the file that it becomes."""
+
+    key: str
+    size: int
+    file: Path
+
+
+def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
+    """Write each object to its file, big ones in pieces where the server gives such. The directories are there."""
+    downloads = list(wanted)
+    for each in downloads:
+        with open(each.file, "xb") as file:
+            file.truncate(each.size)
+    biggest = max(downloads, key=lambda each: each.size, default=None)
+    in_pieces = biggest is not None and biggest.size > PART_BYTES and bucket.gives_ranges(biggest.key)
+    pieces: list[tuple[Download, int | None]] = []
+    for each in downloads:
+        if in_pieces and each.size > PART_BYTES:
+            pieces += [(each, start) for start in range(0, each.size, PART_BYTES)]
+        elif each.size:
+            pieces.append((each, None))
+    in_parallel(lambda piece: _fetch(bucket, *piece), pieces, _PIECES_AT_ONCE)
+    for each in downloads:
+        if (size := os.stat(each.file).st_size) != each.size:
+            raise OSError(errno.EIO, f"{bucket.shown} gave {size} of the {each.size} bytes of {each.key}")
+
+
+def _fetch(bucket: Bucket, each: Download, start: int | None) -> None:
+    with open(each.file, "wb" if start is None else "r+b") as file:
+        if start is None:
+            bucket.copy_to(each.key, file)
+        else:
+            bucket.copy_range_to(each.key, file, start, min(PART_BYTES, each.size - start))
+
+
+def in_parallel(action: Callable[[T], object], items: Iterable[T], workers: int) -> None:
+    """Do all; the first failure is raised once the others that had begun are over, and no more begin."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="determined-cloud") as pool:
+        running = [pool.submit(action, item) for item in items]
+        try:
+            for done in as_completed(running):
+                done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
