@@ -54,6 +54,7 @@ class SqliteDatabase:
             refuse_foreign(self._tables(), self.place)
             self._switch_to_wal()
             self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.Error as error:
             raise broken(self.place, error) from error
         self._file = self._identity_of_file()

@@ -1,0 +1,55 @@
+"""Rows for tests of the store."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from typing import Any
+
+from determined.store.base import Store
+from determined.store.process import Process, this_process
+from determined.store.records import AttemptStart, BegunAttempt, CheckpointRow, MetricRow, NewRun
+
+GONE = Process("another-host", 1, "long ago")
+
+_sequence = itertools.count()
+
+
+def start(
+    *,
+    checkpoint: str | None = None,
+    steps: int = 0,
+    previous: BegunAttempt | None = None,
+    process: Process = GONE,
+    program: str = "/home/me/train.py",
+) -> AttemptStart:
+    run = NewRun(program, "/runs/1", {"lr": 0.5}, {"name": "mine"}, created=1000.0)
+    return AttemptStart(str(uuid.uuid4()), run, process, 2000.0, checkpoint, steps, previous)
+
+
+def alive() -> Process:
+    return this_process()
+
+
+def begin(store: Store, **arguments: Any) -> BegunAttempt:
+    return store.begin_attempt(start(**arguments))
+
+
+def metric(attempt: BegunAttempt, group: str, step: int | None, metrics: dict[str, Any]) -> MetricRow:
+    return MetricRow(
+        attempt.trial_id, attempt.number, next(_sequence), group, step, json.dumps(metrics), reported=3000.0
+    )
+
+
+def checkpoint(attempt: BegunAttempt, step: int, name: str | None = None) -> CheckpointRow:
+    return CheckpointRow(
+        name or str(uuid.uuid4()),
+        attempt.trial_id,
+        attempt.number,
+        step,
+        {"steps_completed": step},
+        {"state_dict.pth": 5},
+        "/checkpoints",
+        reported=4000.0,
+    )
