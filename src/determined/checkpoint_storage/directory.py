@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -16,6 +17,8 @@ from determined.checkpoint_storage import files
 from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
+
+logger = logging.getLogger("determined.checkpoint_storage")
 
 
 class DirectoryStorage:
@@ -88,7 +91,8 @@ class DirectoryStorage:
 
     @contextlib.contextmanager
     def open(self, storage_id: str, wanted: Selector | None = None) -> Iterator[Path]:
-        """The stored directory itself: it holds more than what is wanted."""
+        if wanted is not None:
+            logger.warning("checkpoint %s is shown as it lies on disk: the selector has no effect", storage_id)
         path = self._find(storage_id)
         _refuse_links_outside(storage_id, path)
         yield path

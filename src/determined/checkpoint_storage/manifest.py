@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from determined.checkpoint_storage import files
+from determined.checkpoint_storage.base import Selector
 from determined.errors import InvalidCheckpointException
 
 MANIFEST_FILE = "manifest.json"
@@ -30,9 +31,14 @@ def exists(directory: Path) -> bool:
     return os.path.lexists(directory / MANIFEST_FILE)
 
 
-def verify(directory: Path, name: str) -> None:
-    """Compare every file with the manifest; the first that differs is named. Files that were added do no harm."""
+def verify(directory: Path, name: str, wanted: Selector | None = None) -> None:
+    """Compare every file, or those wanted, with the manifest; the first that differs is named.
+
+    Files that were added do no harm.
+    """
     for path, entry in _read(directory, name).items():
+        if wanted is not None and not wanted(path):
+            continue
         file = directory / path
         try:
             status = os.stat(file)

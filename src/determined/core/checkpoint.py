@@ -113,16 +113,12 @@ class CheckpointContext:
         if not _is_shared(download_mode) or self._distributed.local_size == 1:
             self._storage.fetch(storage_id, target, selector)
             return
-        local_chief = self._distributed.local_rank == 0
         doing = f"downloading checkpoint {storage_id!r}"
-        names = self._on_node(lambda: list(self._storage.resources(storage_id)) if local_chief else [], doing)[0]
-        wanted: set[str] = set()
-        for part in self._on_node(lambda: [n for n in names if selector is None or selector(n)], doing):
-            wanted.update(part)
+        wanted = self._wanted_on_node(storage_id, selector, doing)
 
         def fetch() -> None:
-            if local_chief:
-                self._storage.fetch(storage_id, target, wanted.__contains__)
+            if self._distributed.local_rank == 0:
+                self._storage.fetch(storage_id, target, wanted)
 
         self._on_node(fetch, doing)
 
@@ -134,28 +130,28 @@ class CheckpointContext:
         *,
         selector: Selector | None = None,
     ) -> Iterator[Path]:
-        """A directory with the checkpoint's files, to read inside the block.
+        """A directory with the checkpoint's files, or at least those selected, to read inside the block.
 
-        In shared mode the ranks of a node enter in step, and leave it together.
+        In shared mode the ranks of a node enter in step, see what any of them selected, and leave it together.
         """
-        shared = _is_shared(download_mode)
-        if selector is not None:
-            logger.warning("restore_path shows the stored directory itself: the selector has no effect")
+        if not _is_shared(download_mode):
+            with self._opened(storage_id, selector) as path:
+                yield path
+            return
+        doing = f"opening checkpoint {storage_id!r}"
+        wanted = self._wanted_on_node(storage_id, selector, doing)
         with contextlib.ExitStack() as stack:
 
-            def enter() -> Path:
-                path = stack.enter_context(self._storage.open(storage_id))
-                # One rank reads everything for all ranks of its node.
-                if manifest.exists(path) and not (shared and self._distributed.local_rank):
-                    manifest.verify(path, storage_id)
-                return path
+            def enter() -> Path | None:
+                # One rank fetches and reads everything for all ranks of its node.
+                if self._distributed.local_rank == 0:
+                    return stack.enter_context(self._opened(storage_id, wanted))
+                return None
 
-            if shared:
-                doing = f"opening checkpoint {storage_id!r}"
-                yield self._on_node(enter, doing)[self._distributed.local_rank]
-                self._distributed.allgather_local(None)
-            else:
-                yield enter()
+            shown = self._on_node(enter, doing)[0]
+            assert shown is not None
+            yield shown
+            self._distributed.allgather_local(None)
 
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint."""
@@ -164,6 +160,27 @@ class CheckpointContext:
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """The metadata that a checkpoint was stored with."""
         return self._storage.metadata(storage_id)
+
+    @contextlib.contextmanager
+    def _opened(self, storage_id: str, selector: Selector | None) -> Iterator[Path]:
+        def wanted(name: str) -> bool:
+            return selector is None or name == manifest.MANIFEST_FILE or selector(name)
+
+        with self._storage.open(storage_id, selector and wanted) as path:
+            if manifest.exists(path):
+                manifest.verify(path, storage_id, wanted)
+            yield path
+
+    def _wanted_on_node(self, storage_id: str, selector: Selector | None, doing: str) -> Selector | None:
+        """What any rank of this node wants; None is everything."""
+        if any(self._on_node(lambda: selector is None, doing)):
+            return None
+        local_chief = self._distributed.local_rank == 0
+        names = self._on_node(lambda: list(self._storage.resources(storage_id)) if local_chief else [], doing)[0]
+        wanted: set[str] = set()
+        for part in self._on_node(lambda: [name for name in names if selector is None or selector(name)], doing):
+            wanted.update(part)
+        return wanted.__contains__
 
     def _chief_only(self, method: str) -> None:
         if self._distributed.rank != 0:
@@ -199,8 +216,7 @@ class CheckpointContext:
                 failure = error
             self._finish_together(storage_id, metadata, failure, doing)
         except BaseException:
-            if self._distributed.rank == 0:
-                self._storage.abandon(storage_id)
+            self._storage.abandon(storage_id)
             raise
 
     def _finish_together(
@@ -253,8 +269,7 @@ class CheckpointContext:
             self._together(copy, doing)
             self._commit_together(storage_id, merged, doing)
         except BaseException:
-            if rank == 0:
-                self._storage.abandon(storage_id)
+            self._storage.abandon(storage_id)
             raise
         return storage_id
 
@@ -287,6 +302,12 @@ class CheckpointContext:
     def _commit_together(self, storage_id: str, metadata: dict[str, Any], doing: str) -> None:
         """The chief makes the checkpoint visible; no rank goes on before it is."""
         checked = _checked_metadata(metadata)
+
+        def contribute() -> None:
+            with _saying_not_saved(storage_id):
+                self._storage.contribute(storage_id)
+
+        self._together(contribute, doing)
 
         def commit() -> None:
             if self._distributed.rank == 0:
