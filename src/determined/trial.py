@@ -70,6 +70,7 @@ class TrialContext:
         self._trial_id = trial_id
         self._experiment_id = experiment_id
         self._steps_completed = steps_completed
+        self._initial_batch_asked = False
         self._tensorboard_path = tensorboard_path
         self._slots_per_trial = slots_per_trial
         self._managed = managed
@@ -176,7 +177,11 @@ class TrialContext:
         self._stop_requested = stop_requested
 
     def get_initial_batch(self) -> int:
-        """Batches that were done before this process began."""
+        """Batches that were done before this process began.
+
+        Who asks skips them by itself: a loader that is not a `pytorch.DataLoader` is then used from its beginning.
+        """
+        self._initial_batch_asked = True
         return self._steps_completed
 
     def get_tensorboard_path(self) -> Path:

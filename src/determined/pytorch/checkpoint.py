@@ -22,6 +22,7 @@ from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.loaders import TrainingData
 from determined.pytorch.parallel import bare
 from determined.pytorch.state import TrialState
 from determined.pytorch.window import Window
@@ -41,12 +42,14 @@ class Checkpointer:
         callbacks: Callbacks,
         load_data: dict[str, Any],
         code_dir: Path,
+        data: TrainingData,
     ) -> None:
         self._core = core_context
         self._context = context
         self._callbacks = callbacks
         self._load_data = load_data
         self._code_dir = code_dir
+        self._data = data
 
     def parts(self) -> dict[str, Any]:
         """What a checkpoint holds, one line each: models and the rest are lists in the order of wrapping."""
@@ -65,7 +68,8 @@ class Checkpointer:
         """Write a checkpoint (chief), meet the other ranks, and return its id."""
         distributed = self._context.distributed
         ranks = distributed.gather(self._rank_parts(state, window))
-        saved = replace(state, last_ckpt=state.batches_trained)
+        position = self._data.position(state.batches_trained)
+        saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
         uuid = self._write(saved, ranks) if ranks is not None else None
         uuid = distributed.broadcast(uuid)
         state.last_ckpt = state.batches_trained
@@ -78,6 +82,7 @@ class Checkpointer:
             "rank_rng_states": rng.get_state(self._context.device),
             "rank_gradients": self._context._optimization.gradients_waiting(),
             "rank_windows": window.state_dict(),
+            "rank_data": self._data.state_dict(state.batches_trained),
         }
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -128,6 +133,8 @@ class Checkpointer:
         self._restore_generators(checkpoint, name)
         self._restore_gradients(checkpoint, state)
         self._restore_window(checkpoint, state, window)
+        if state.batches_trained and checkpoint.get("rank_data"):
+            self._data.load_state_dicts(checkpoint["rank_data"])
         self._callbacks.load_state_dict(checkpoint.get("callbacks") or {})
 
     def _restore_window(self, checkpoint: dict[str, Any], state: TrialState, window: Window) -> None:

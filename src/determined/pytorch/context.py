@@ -95,6 +95,7 @@ class PyTorchTrialContext(TrialContext):
 
         self._current_batch_idx: int | None = None
         self._epoch_length: int | None = None
+        self._epoch_offset = 0
         self._enable_tensorboard_logging = enable_tensorboard_logging
         self._summary_writer: SummaryWriter | None = None
         self._warned_types: set[type] = set()
@@ -287,7 +288,7 @@ class PyTorchTrialContext(TrialContext):
         batch_idx = self.current_train_batch()
         if self._epoch_length is None:
             raise InternalException("the training data loader is not known yet, so there is no current epoch")
-        return batch_idx, self._epoch_length
+        return batch_idx + self._epoch_offset, self._epoch_length
 
     # Reducers
 

@@ -19,6 +19,7 @@ from determined.pytorch.loaders import TrainingData, checked, validation_loader
 from determined.pytorch.loop import TrainLoop
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
 from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
+from determined.pytorch.position import DataPosition
 from determined.pytorch.progress import Progress
 from determined.pytorch.reporting import Reporter
 from determined.pytorch.state import TrialState
@@ -104,24 +105,27 @@ class PyTorchTrialController:
                 checked(self.trial.build_training_data_loader(), "build_training_data_loader", self.context),
                 self.context,
                 self.state.batches_trained,
+                self._position_in_data(),
             )
             cleanup.callback(_quietly, data.close)
             self._refuse_endless_length(data.epoch_length)
-            self.state.epochs_trained = self.state.batches_trained // data.epoch_length
             plan = Plan(
                 self.max_length,
                 data.epoch_length,
                 self.validation_period,
                 self.checkpoint_period,
                 self.reporting_period,
+                data.epoch_offset,
             )
+            self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
             self.stopping = cleanup.enter_context(
                 Stopping(self.context.distributed, lambda: self.state.batches_trained).listening()
             )
             loop = self._build_loop(plan, data, cleanup)
             if checkpoint is not None:
                 loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
-            self.context._epoch_length = data.epoch_length
+            loop.batches = data.begin()
+            self.context._epoch_length, self.context._epoch_offset = data.epoch_length, data.epoch_offset
             if self.state.batches_trained:
                 self.context._current_batch_idx = self.state.batches_trained - 1
             self.callbacks.call("on_training_start")
@@ -157,6 +161,11 @@ class PyTorchTrialController:
         # The order of the data goes on as it was, whatever seed this process would have drawn.
         self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 
+    def _position_in_data(self) -> DataPosition | None:
+        if self.state.data is None:
+            return None
+        return DataPosition.from_dict(self.state.data, str(self.latest_checkpoint))
+
     def _start_up(self, callback: Any, cleanup: ExitStack) -> None:
         start = getattr(callback, "on_trial_startup", None)
         if callable(start):
@@ -184,7 +193,6 @@ class PyTorchTrialController:
             state=self.state,
             context=context,
             preempt=self.core_context.preempt,
-            batches=data.iterator,
             train_batch=train_batch,
             validation=Validation(
                 self.trial,
@@ -196,7 +204,7 @@ class PyTorchTrialController:
                 test_mode=self.test_mode,
                 stopping=self.stopping,
             ),
-            checkpointer=Checkpointer(self.core_context, context, self.callbacks, self.load_data, self.code_dir),
+            checkpointer=Checkpointer(self.core_context, context, self.callbacks, self.load_data, self.code_dir, data),
             policy=self.checkpoint_policy,
             callbacks=self.callbacks,
             reporter=reporter,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import inspect
 import signal
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import numpy as np
 import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data._utils import collate as torch_collate
 
+from determined.pytorch.dealing import DealtBatches
+from determined.pytorch.position import DataPosition
 from determined.pytorch.samplers import ShuffleSampler, adapt_batch_sampler, draw_seed, mix
+from determined.pytorch.worker_seeds import NumberedBatches, SeededRecords, show_own_data_set
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 """What `train_batch` and `evaluate_batch` get: tensors, in any nesting of dicts, lists and tuples."""
@@ -87,15 +92,31 @@ class DataLoader:
         self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
     ) -> torch.utils.data.DataLoader[Any]:
         """A torch loader over this rank's batches, endless if `repeat`, without the first `skip` of them."""
-        generator = self.generator
-        if generator is None and self._worker_seed is not None:
-            # Workers draw their seeds from a generator of ours, so that the global one is the program's alone; after a
-            # restart they are others, for the random numbers of the first ones were used already.
+        batches = adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank)
+        return self._loader(batches, rank + skip * num_replicas, num_replicas)
+
+    def deal(self, position: DataPosition, ranks: int, rank: int) -> DealtBatches:
+        """This rank's share of the index lists of a training run that goes on from `position`."""
+        return DealtBatches(self.batch_sampler, position, ranks, rank, self.num_workers * (self.prefetch_factor or 0))
+
+    def load(self, batches: DealtBatches) -> torch.utils.data.DataLoader[Any]:
+        """A torch loader over index lists that `deal` gave."""
+        return self._loader(batches, batches.first, batches.ranks)
+
+    def _loader(self, batches: Any, first: int, step: int) -> torch.utils.data.DataLoader[Any]:
+        """Over these index lists, which among those of all ranks have the numbers first, first + step, ..."""
+        dataset, generator = self.dataset, self.generator
+        if self._worker_seed is not None and self.num_workers:
+            batches = NumberedBatches(batches, first, step)
+            dataset = SeededRecords(dataset, self._worker_seed)
+        if self._worker_seed is not None and generator is None:
+            # Workers draw their first seeds from a generator of ours, so that the global one is the program's alone;
+            # after a restart they are others, for a program may go on from these seeds without us.
             generator = torch.Generator()
-            generator.manual_seed(mix(mix(self._worker_seed, rank), skip))
+            generator.manual_seed(mix(self._worker_seed, first))
         return OwnLoader(
-            self.dataset,
-            batch_sampler=adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank),
+            dataset,
+            batch_sampler=batches,
             num_workers=self.num_workers,
             collate_fn=self.collate_fn,
             pin_memory=self.pin_memory,
@@ -139,6 +160,7 @@ class _BeginWorker:
         # progress, and they end when it does.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        show_own_data_set()
         if self._init is not None:
             self._init(worker_id)
 
@@ -148,7 +170,10 @@ class OwnLoader(torch.utils.data.DataLoader[Any]):
 
     def __iter__(self) -> Any:
         if self.num_workers > 0 or self.pin_memory:
-            return super().__iter__()
+            iterator = super().__iter__()
+            if self.num_workers:
+                _with_workers.add(iterator)
+            return iterator
         batches = iter(self.batch_sampler)  # type: ignore[arg-type]
         if self.generator is None or self.generator.device.type == "cpu":
             # torch draws a base seed per iterator, and the order that follows is the program's expectation.
@@ -164,6 +189,16 @@ class OwnLoader(torch.utils.data.DataLoader[Any]):
         else:
             for indices in batches:
                 yield collate([dataset[index] for index in indices])
+
+
+_with_workers: WeakSet[Any] = WeakSet()
+
+
+@atexit.register
+def _end_workers() -> None:
+    """Python would send them a signal that they ignore, and wait for them for ever."""
+    for iterator in list(_with_workers):
+        iterator._shutdown_workers()
 
 
 def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:

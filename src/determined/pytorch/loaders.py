@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from determined.errors import InvalidExperimentException
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data import DataLoader
+from determined.pytorch.dealing import DealtBatches, batch_size, pass_shape
+from determined.pytorch.foreign import ForeignBatches
+from determined.pytorch.pass_start import generators_kept
 from determined.pytorch.plan import UNKNOWN_LENGTH
+from determined.pytorch.position import DataPosition, PassShape, offset_of_epochs
 from determined.pytorch.samplers import mix
+
+logger = logging.getLogger("determined.pytorch")
 
 _BUILDERS = ("build_training_data_loader", "build_validation_data_loader")
 
@@ -33,26 +41,92 @@ def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
 
 
 class TrainingData:
-    """This rank's batches without end, beginning behind the batches that were trained already."""
+    """This rank's batches without end, beginning behind the batches that were trained already.
 
-    def __init__(self, loader: Any, context: PyTorchTrialContext, batches_trained: int) -> None:
-        self.loader = loader
+    `before` is where a checkpoint says that all ranks together were in the data; those of old releases do not.
+    """
+
+    def __init__(
+        self, loader: Any, context: PyTorchTrialContext, batches_trained: int, before: DataPosition | None = None
+    ) -> None:
         ranks = context.distributed
-        if isinstance(loader, DataLoader):
-            self.loader = loader.get_data_loader(
-                repeat=True, skip=batches_trained, num_replicas=ranks.size, rank=ranks.rank
-            )
+        self._ranks = ranks
+        self._begun_at = batches_trained
+        own = isinstance(loader, DataLoader)
+        self._batch_size = batch_size(loader.batch_sampler) if own else 1
+        if before is None:
+            before = DataPosition(ranks=ranks.size).moved(batches_trained * ranks.size, self._batch_size)
+        self._before = before
+        self._dealt: DealtBatches | None = None
+        self._foreign: ForeignBatches | None = None
+        if own and type(loader).get_data_loader is DataLoader.get_data_loader:
+            self._dealt = loader.deal(before, ranks.size, ranks.rank)
+            self.loader = loader.load(self._dealt)
+        elif own:  # a program's own way of making the torch loader
+            skip = before.batches // ranks.size
+            self.loader = loader.get_data_loader(repeat=True, skip=skip, num_replicas=ranks.size, rank=ranks.rank)
+        else:
+            self.loader = loader
+            again = 0 if context._initial_batch_asked else before.batches // ranks.size
+            self._foreign = ForeignBatches(loader, again, context.device)
+
         # One length for all ranks: the chief's.
-        self.epoch_length: int = ranks.broadcast(_length(self.loader))
+        self.epoch_length: int
+        self.epoch_offset: int
+        self.epoch_length, self.epoch_offset = ranks.broadcast(self._epochs(loader.batch_sampler if own else None))
         if self.epoch_length == 0:
             raise InvalidExperimentException(
                 "the loader that build_training_data_loader() returned is empty (its length is 0): "
                 "is the data set empty, or drop_last set with fewer records than a batch?"
             )
-        if isinstance(loader, DataLoader):
-            self.iterator: Iterator[Any] = iter(self.loader)
+        self.iterator: Iterator[Any] = iter(())
+
+    def _epochs(self, batch_sampler: Any) -> tuple[int, int]:
+        length = _length(self.loader)
+        if length == UNKNOWN_LENGTH or length == 0:
+            return length, 0
+        shape = pass_shape(batch_sampler) if batch_sampler is not None else PassShape(length * self._ranks.size, 1)
+        assert shape is not None
+        return length, offset_of_epochs(self._before, self._begun_at, shape, self._ranks.size, length)
+
+    def begin(self) -> Iterator[Any]:
+        """The batches. A resumed run takes its generators as they are in the checkpoint: they are put back here."""
+        if self._foreign is not None:
+            self.iterator = self._foreign.begin()
+        elif self._begun_at:
+            with generators_kept():
+                self.iterator = iter(self.loader)
         else:
-            self.iterator = _over_and_over(self.loader)
+            self.iterator = iter(self.loader)
+        return self.iterator
+
+    def position(self, batches_trained: int) -> DataPosition:
+        """Where all ranks together are in the data when each has trained so many batches."""
+        moved = self._before.moved((batches_trained - self._begun_at) * self._ranks.size, self._batch_size)
+        return replace(moved, ranks=self._ranks.size, epoch_offset=self.epoch_offset)
+
+    def state_dict(self, batches_trained: int) -> dict[str, Any] | None:
+        """What this rank must know to go on, besides the position; None where that is all."""
+        if self._foreign is not None:
+            return self._foreign.state_dict()
+        if self._dealt is not None and self._dealt.walk is not None:
+            return self._dealt.walk.state_dict(self.position(batches_trained).batches)
+        return None
+
+    def load_state_dicts(self, states: list[dict[str, Any]]) -> None:
+        """Take back what each rank of the checkpoint kept; before `begin`."""
+        if self._dealt is not None and self._dealt.walk is not None:
+            self._dealt.walk.load_state_dicts(states)
+        elif self._foreign is not None and len(states) == self._ranks.size:
+            self._foreign.load_state_dict(states[self._ranks.rank])
+        elif self._foreign is not None:
+            logger.warning(
+                "the loader that build_training_data_loader() returned was at work on %d ranks, and now there are %d: "
+                "how records were shared out is its own affair, and some may be trained twice or not at all in this "
+                "pass; a pytorch.DataLoader keeps the order",
+                len(states),
+                self._ranks.size,
+            )
 
     def close(self) -> None:
         end(self.iterator, own=True)
@@ -87,23 +161,3 @@ def _length(loader: Any) -> int:
         return len(loader)
     except (TypeError, NotImplementedError):
         return UNKNOWN_LENGTH
-
-
-def _over_and_over(loader: Any) -> Iterator[Any]:
-    passes = 0
-    while True:
-        batches = 0
-        for batch in loader:
-            batches += 1
-            yield batch
-        if batches == 0:
-            raise InvalidExperimentException(
-                "the loader that build_training_data_loader() returned gave no batch"
-                + (
-                    f" in pass {passes + 1}: it can be iterated only once, and training is longer than that; return "
-                    "an object that can be iterated again"
-                    if passes
-                    else ": is the data set empty?"
-                )
-            )
-        passes += 1

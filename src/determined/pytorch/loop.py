@@ -50,7 +50,6 @@ class TrainLoop:
         state: TrialState,
         context: PyTorchTrialContext,
         preempt: core.PreemptContext,
-        batches: Iterator[Any],
         train_batch: Callable[..., Any],
         validation: Validation,
         checkpointer: Checkpointer,
@@ -63,7 +62,7 @@ class TrainLoop:
         self.state = state
         self.context = context
         self.preempt = preempt
-        self.batches = batches
+        self.batches: Iterator[Any] = iter(())  # until the data stands where training is
         self.train_batch = train_batch
         self.validation = validation
         self.checkpointer = checkpointer
@@ -134,7 +133,7 @@ class TrainLoop:
         state, progress = self.state, self.reporter.progress
         last = planned = self.plan.next_stop(state.batches_trained)
         while state.batches_trained < last:
-            epoch_idx, within = divmod(state.batches_trained, self.plan.epoch_length)
+            epoch_idx, within = self.plan.epoch_of(state.batches_trained)
             if within == 0:
                 self.context._current_batch_idx = state.batches_trained
                 self.callbacks.epoch_start(epoch_idx)
@@ -173,7 +172,7 @@ class TrainLoop:
             if scale:
                 precision.after_batch()
             if schedule and optimization.updates:
-                optimization.step_schedulers(batch_idx, self.plan.epoch_length)
+                optimization.step_schedulers(batch_idx, self.plan.epoch_length, self.plan.epoch_offset)
             if type(metrics) is not dict:
                 metrics = _as_dict(metrics)
             keep(metrics)

@@ -74,6 +74,7 @@ def steps_after(
     aggregation: int,
     epoch_length: int,
     count_batches: bool = False,
+    epoch_offset: int = 0,
 ) -> int:
     """How often a scheduler steps after `batch_idx`, which is a batch on which the optimizers step.
 
@@ -87,6 +88,7 @@ def steps_after(
         count = done if count_batches else done // aggregation
         return int(count % frequency == 0)
     if mode is LRScheduler.StepMode.STEP_EVERY_EPOCH:
-        ended, will_have_ended = batch_idx // epoch_length, (batch_idx + aggregation) // epoch_length
+        counted = batch_idx + epoch_offset
+        ended, will_have_ended = counted // epoch_length, (counted + aggregation) // epoch_length
         return will_have_ended // frequency - ended // frequency
     return 0

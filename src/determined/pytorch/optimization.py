@@ -123,7 +123,7 @@ class Optimization:
     def automatic_schedulers(self) -> list[LRScheduler]:
         return [one for one in self.lr_schedulers if one.step_mode is not LRScheduler.StepMode.MANUAL_STEP]
 
-    def step_schedulers(self, batch_idx: int, epoch_length: int) -> None:
+    def step_schedulers(self, batch_idx: int, epoch_length: int, epoch_offset: int = 0) -> None:
         """On a batch that updates: bring every automatic scheduler up to date."""
         for scheduler in self.lr_schedulers:
             times = steps_after(
@@ -133,6 +133,7 @@ class Optimization:
                 self.aggregation_frequency,
                 epoch_length,
                 self.count_batches_for_optimizer_steps,
+                epoch_offset,
             )
             for _ in range(times):
                 scheduler._scheduler.step()

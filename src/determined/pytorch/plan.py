@@ -21,24 +21,28 @@ class BoundaryType(enum.Enum):
     TRAIN = "TRAIN"
 
 
-def batches_of(unit: TrainUnit, epoch_length: int) -> int:
+def batches_of(unit: TrainUnit, epoch_length: int, epoch_offset: int = 0) -> int:
     """A length in batches."""
     assert isinstance(unit.value, int)
-    return unit.value * epoch_length if isinstance(unit, Epoch) else unit.value
+    return unit.value * epoch_length - epoch_offset if isinstance(unit, Epoch) else unit.value
 
 
-def is_due(unit: TrainUnit | None, batches: int, epoch_length: int) -> bool:
+def is_due(unit: TrainUnit | None, batches: int, epoch_length: int, epoch_offset: int = 0) -> bool:
     if unit is None or batches == 0:
         return False
     if isinstance(unit, Epoch):
-        return batches % epoch_length == 0 and unit.should_stop(batches // epoch_length)
+        epochs, within = divmod(batches + epoch_offset, epoch_length)
+        return within == 0 and unit.should_stop(epochs)
     return unit.should_stop(batches)
 
 
-def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int) -> int:
+def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int, epoch_offset: int = 0) -> int:
     """The first batch count after `batches`, up to `limit`, at which `unit` is due; `limit` if there is none."""
     if unit is None:
         return limit
+    if epoch_offset and isinstance(unit, Epoch):
+        shifted = next_due(unit, batches + epoch_offset, epoch_length, limit + epoch_offset)
+        return shifted - epoch_offset
     step = epoch_length if isinstance(unit, Epoch) else 1
     if isinstance(unit.value, int):
         period = max(unit.value, 1) * step
@@ -66,18 +70,27 @@ DEFAULT_REPORTING_PERIOD = Batch(100)
 
 @dataclass(frozen=True)
 class Plan:
-    """The length of training and the periods on the way, over epochs of `epoch_length` batches."""
+    """The length of training and the periods on the way, over epochs of `epoch_length` batches.
+
+    `epoch_offset` is added to a number of batches before epochs are counted in it: it is not 0 when a part of them was
+    trained by another number of ranks, whose epochs were longer or shorter.
+    """
 
     max_length: TrainUnit
     epoch_length: int
     validation_period: TrainUnit | None = None
     checkpoint_period: TrainUnit | None = None
     reporting_period: TrainUnit = DEFAULT_REPORTING_PERIOD
+    epoch_offset: int = 0
 
     @property
     def last_batch(self) -> int:
         """How many batches there are in all."""
-        return max(0, batches_of(self.max_length, self.epoch_length))
+        return max(0, batches_of(self.max_length, self.epoch_length, self.epoch_offset))
+
+    def epoch_of(self, batches: int) -> tuple[int, int]:
+        """The epoch that is under way after so many batches, and how many of them are in it."""
+        return divmod(batches + self.epoch_offset, self.epoch_length)
 
     def finished(self, batches: int) -> bool:
         return batches >= self.last_batch
@@ -86,23 +99,23 @@ class Plan:
         """The next batch count at which anything is due: the loop compares with this one number."""
         stop = self.last_batch
         for unit in (self.reporting_period, self.validation_period, self.checkpoint_period):
-            stop = next_due(unit, batches, self.epoch_length, stop)
+            stop = next_due(unit, batches, self.epoch_length, stop, self.epoch_offset)
         return stop
 
     def due(self, batches: int) -> Iterator[BoundaryType]:
         """What is due after `batches`, in the order in which it is done."""
         if self.finished(batches):
             yield BoundaryType.TRAIN
-        if is_due(self.validation_period, batches, self.epoch_length):
+        if is_due(self.validation_period, batches, self.epoch_length, self.epoch_offset):
             yield BoundaryType.VALIDATE
-        if is_due(self.checkpoint_period, batches, self.epoch_length):
+        if is_due(self.checkpoint_period, batches, self.epoch_length, self.epoch_offset):
             yield BoundaryType.CHECKPOINT
-        if is_due(self.reporting_period, batches, self.epoch_length):
+        if is_due(self.reporting_period, batches, self.epoch_length, self.epoch_offset):
             yield BoundaryType.REPORT
 
     def next_validation(self, batches: int) -> int:
         """The batch count of the next validation: the last one is always at the end."""
-        return next_due(self.validation_period, batches, self.epoch_length, self.last_batch)
+        return next_due(self.validation_period, batches, self.epoch_length, self.last_batch, self.epoch_offset)
 
     def progress(self, batches: int) -> float:
         return min(1.0, batches / self.last_batch) if self.last_batch else 1.0

@@ -94,8 +94,8 @@ class Progress:
         batch = f"batch {batches}/{self._plan.last_batch}"
         if self._plan.epoch_length == UNKNOWN_LENGTH:
             return batch
-        epochs = -(-self._plan.last_batch // self._plan.epoch_length)
-        epoch = max(1, -(-batches // self._plan.epoch_length))
+        epochs = self._plan.epoch_of(self._plan.last_batch - 1)[0] + 1
+        epoch = self._plan.epoch_of(max(batches - 1, 0))[0] + 1
         return f"epoch {epoch}/{epochs}, {batch}"
 
     def _show(self, text: str) -> None:

@@ -64,6 +64,20 @@ def mix(seed: int, number: int) -> int:
     return (z ^ (z >> 31)) & 0x7FFFFFFFFFFFFFFF
 
 
+def batches_in_closed_form(batch_sampler: Any) -> Callable[[int, int, int], list[int]] | None:
+    """For batches whose records are known in closed form: those of pass p from one record up to another."""
+    if type(batch_sampler) is not BatchSampler:
+        return None
+    sampler: Any = batch_sampler.sampler
+    if type(sampler) is SequentialSampler:
+        records = len(sampler)
+        return lambda _, first, end: list(range(first, min(end, records)))
+    if type(sampler) is ShuffleSampler:
+        seed = sampler.seed if sampler.seed is not None else draw_seed()
+        return lambda p, first, end: sampler.permutation(seed, p)[first:end].tolist()
+    return None
+
+
 def pass_access(sampler: Any) -> tuple[Callable[[int, int], Any], int] | None:
     """For a sampler whose passes are known in closed form: item i of pass p, and the items of a pass."""
     if type(sampler) is SequentialSampler:
@@ -71,15 +85,10 @@ def pass_access(sampler: Any) -> tuple[Callable[[int, int], Any], int] | None:
     if type(sampler) is ShuffleSampler:
         seed = sampler.seed if sampler.seed is not None else draw_seed()
         return (lambda p, i: int(sampler.permutation(seed, p)[i])), len(sampler)
-    if type(sampler) is BatchSampler:
+    cut = batches_in_closed_form(sampler)
+    if cut is not None:
         size, length = sampler.batch_size, len(sampler)
-        if type(sampler.sampler) is SequentialSampler:
-            records = len(sampler.sampler)
-            return (lambda _, i: list(range(i * size, min(i * size + size, records)))), length
-        if type(sampler.sampler) is ShuffleSampler:
-            shuffle = sampler.sampler
-            seed = shuffle.seed if shuffle.seed is not None else draw_seed()
-            return (lambda p, i: shuffle.permutation(seed, p)[i * size : i * size + size].tolist()), length
+        return (lambda p, i: cut(p, i * size, i * size + size)), length
     return None
 
 

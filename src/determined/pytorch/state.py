@@ -17,6 +17,7 @@ class TrialState:
     batches_trained: int = 0
     epochs_trained: int = 0
     best_validation: float | None = None
+    data: dict[str, Any] | None = None  # a DataPosition, when it was saved
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)

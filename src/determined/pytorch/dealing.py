@@ -1,0 +1,81 @@
+"""The batches of a training run, pass after pass from a position on, dealt out round-robin over the ranks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from torch.utils.data import BatchSampler, Sampler
+
+from determined.pytorch.position import DataPosition, PassShape
+from determined.pytorch.samplers import batches_in_closed_form
+from determined.pytorch.walking import Walk
+
+
+def pass_shape(batch_sampler: Any) -> PassShape | None:
+    """What a pass of it is made of; None where it does not know its length."""
+    try:
+        if type(batch_sampler) is BatchSampler:
+            records = len(batch_sampler.sampler)  # type: ignore[arg-type]
+            return PassShape(records, batch_sampler.batch_size, batch_sampler.drop_last)
+        return PassShape(len(batch_sampler), 1)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def batch_size(batch_sampler: Any) -> int:
+    """How many records a batch takes from a pass; batches of the user's own making count as one."""
+    return batch_sampler.batch_size if type(batch_sampler) is BatchSampler else 1
+
+
+class DealtBatches(Sampler[Any]):
+    """One rank's index lists from a position on, without end.
+
+    Among those of all ranks they have the numbers first, first + ranks, ...
+
+    By arithmetic where the order is known in closed form, else by walking through the user's sampler: then there is
+    a state to keep, see `Walk`.
+    """
+
+    def __init__(
+        self, batch_sampler: Iterable[Any], position: DataPosition, ranks: int, rank: int, read_ahead: int
+    ) -> None:
+        self._batch_sampler = batch_sampler
+        self._position = position
+        self.first = position.batches + rank
+        self.ranks = ranks
+        self._rank = rank
+        self.walk: Walk | None = None
+        if batches_in_closed_form(batch_sampler) is None:
+            self.walk = Walk(batch_sampler, position, ranks, rank, read_ahead)
+
+    def __iter__(self) -> Iterator[Any]:
+        # A generator, which does nothing until the first batch is wanted: torch makes iterators that it never uses.
+        if self.walk is not None:
+            yield from self.walk
+            return
+        cut = batches_in_closed_form(self._batch_sampler)
+        shape = pass_shape(self._batch_sampler)
+        assert cut is not None
+        assert shape is not None
+        passes, record = self._position.place(shape.records, shape.drop_last)
+        size, whole = shape.batch_size, shape.batches()
+        if whole == 0:
+            raise ValueError("a sampler without items cannot be repeated: is the data set empty?")
+        left = shape.batches(record)
+        yield from (
+            cut(passes, first, first + size)
+            for first in range(record + self._rank * size, record + left * size, self.ranks * size)
+        )
+
+        def batch(number: int) -> Any:
+            further, within = divmod(number, whole)
+            return cut(passes + 1 + further, within * size, within * size + size)
+
+        dealt = len(range(self._rank, left, self.ranks))
+        yield from map(batch, itertools.count(self._rank + dealt * self.ranks - left, self.ranks))
+
+    def __len__(self) -> int:
+        """This rank's share of a pass, whatever the position."""
+        return len(range(self._rank, len(self._batch_sampler), self.ranks))  # type: ignore[arg-type]

@@ -1,0 +1,130 @@
+"""Training on a loader that is not ours: begun again when it ends, and after a restart brought to where it was."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
+
+from determined.errors import InvalidExperimentException
+from determined.pytorch.checkpoint_format import plain
+from determined.pytorch.pass_start import PassStart, generators_kept, pass_start, put_back
+from determined.pytorch.waiting import Waiting
+from determined.pytorch.walking import is_independent, is_stateful
+
+logger = logging.getLogger("determined.pytorch")
+
+
+class ForeignBatches:
+    """The batches of any iterable, over and over.
+
+    `batches` of them were trained before. To get there, in this order: the loader's own state; that of its data set,
+    if the loader reads it in this process; or reading all of them once more.
+    """
+
+    def __init__(self, loader: Any, batches: int, device: torch.device) -> None:
+        self._loader = loader
+        self._batches = batches
+        self._device = device
+        self._resumed: dict[str, Any] = {}
+        self._pass = 0
+        self._in_pass = 0
+        self._start: PassStart | None = None
+
+    def begin(self) -> Iterator[Any]:
+        if not self._batches:
+            return self._over_and_over(None)
+        with generators_kept(self._device):
+            keeper = _keeper_of_state(self._loader)
+            if keeper is not None and "state" in self._resumed:
+                keeper.load_state_dict(self._resumed["state"])
+                return self._over_and_over(iter(self._loader))
+            return self._read_again()
+
+    def state_dict(self) -> dict[str, Any]:
+        keeper = _keeper_of_state(self._loader)
+        if keeper is not None:
+            return {"state": plain(keeper.state_dict(), "the state of the training data loader")}
+        return {"pass": self._pass, "batches": self._in_pass, "start": self._start}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what this rank kept; without it the loader is taken to be as on the first day."""
+        self._resumed = state
+
+    def _read_again(self) -> Iterator[Any]:
+        batches, start = self._batches, self._resumed.get("start")
+        if start is not None and _begins_anew(self._loader):
+            self._pass, batches = self._resumed["pass"], self._resumed["batches"]
+        logger.warning(
+            "build_training_data_loader() returned a %s.%s, which cannot be told where to begin: %d batches are read "
+            "again to get to where training was. A pytorch.DataLoader does without; so does a loader with the methods "
+            "state_dict() and load_state_dict()",
+            type(self._loader).__module__,
+            type(self._loader).__qualname__,
+            batches,
+        )
+        waiting = Waiting("reading data again to where training was", batches)
+        again = self._over_and_over(None)
+        for number in range(batches):
+            next(again)
+            waiting.tick(number + 1)
+        self._resumed = {}
+        return again
+
+    def _over_and_over(self, under_way: Iterator[Any] | None) -> Iterator[Any]:
+        """The batches of a pass under way, then pass after pass."""
+        if under_way is not None:
+            yield from self._counted(under_way)
+            under_way = None
+            self._pass += 1
+        while True:
+            yield from self._counted(self._begin_pass())
+            if not self._in_pass:
+                raise InvalidExperimentException(_no_batch(self._pass))
+            self._pass += 1
+
+    def _begin_pass(self) -> Iterator[Any]:
+        owners = (self._loader, getattr(self._loader, "sampler", None))
+        resumed = self._resumed.get("start")
+        if resumed is not None and self._resumed["pass"] == self._pass:
+            put_back(resumed, *owners)
+        self._start = pass_start(*owners)
+        return iter(self._loader)
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        self._in_pass = 0
+        for batch in batches:
+            self._in_pass += 1
+            yield batch
+
+
+def _keeper_of_state(loader: Any) -> Any:
+    """Who can say where the loader is: itself, its data set, or nobody."""
+    if is_stateful(loader):
+        return loader
+    data_set = getattr(loader, "dataset", None)
+    # Workers have copies of the data set, of which this process knows nothing.
+    if isinstance(data_set, IterableDataset) and is_stateful(data_set) and getattr(loader, "num_workers", 0) == 0:
+        return data_set
+    return None
+
+
+def _begins_anew(loader: Any) -> bool:
+    """Is every pass like the first one, but for the random generators?"""
+    if type(loader) is not torch.utils.data.DataLoader or isinstance(loader.dataset, IterableDataset):
+        return False
+    if type(loader.batch_sampler) is not BatchSampler:
+        return False
+    return type(loader.sampler) is SequentialSampler or is_independent(loader.sampler)
+
+
+def _no_batch(passes: int) -> str:
+    return "the loader that build_training_data_loader() returned gave no batch" + (
+        f" in pass {passes + 1}: it can be iterated only once, and training is longer than that; return an object that "
+        "can be iterated again"
+        if passes
+        else ": is the data set empty?"
+    )

@@ -1,0 +1,60 @@
+"""Random numbers in loader workers that follow from the number of the batch, whichever worker loads it and when.
+
+torch seeds a worker once, when it starts. What it draws for a batch then depends on all batches it loaded before, and
+after a restart, or with another number of workers, the same batch would get other random numbers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined.pytorch.samplers import mix
+
+
+class NumberedBatches:
+    """Index lists, each with the number of its batch among those of all ranks."""
+
+    def __init__(self, batches: Iterable[Any], first: int, step: int) -> None:
+        self._batches = batches
+        self._first = first
+        self._step = step
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return zip(count(self._first, self._step), self._batches, strict=False)
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]
+
+
+class SeededRecords:
+    """A data set as workers see it: before the records of a batch are fetched, the generators are seeded for it."""
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self.dataset = dataset
+        self._seed = seed
+
+    def __getitems__(self, numbered: tuple[int, Any]) -> Any:
+        number, indices = numbered
+        seed = mix(self._seed, number)
+        # Not torch.manual_seed: that would also queue a call for every kind of device, for each batch.
+        torch.default_generator.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
+        dataset = self.dataset
+        fetch_many = getattr(dataset, "__getitems__", None)
+        if fetch_many:
+            return fetch_many(indices)
+        return [dataset[index] for index in indices]
+
+
+def show_own_data_set() -> None:
+    """In a worker: let `get_worker_info().dataset` be the user's data set, which `worker_init_fn` may change."""
+    info = torch.utils.data.get_worker_info()
+    if info is not None and isinstance(info.dataset, SeededRecords):
+        object.__setattr__(info, "dataset", info.dataset.dataset)  # it refuses changes by others
