@@ -25,6 +25,7 @@ _MOST_BYTES = 64 * 2**20
 _SECONDS_TOGETHER = 0.2  # rows that come within this time are written in one transaction
 _SECONDS_BETWEEN_LOOKS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_SECONDS_IN_A_HURRY = 3.0
 _SECONDS_TO_OPEN = 10.0  # a wrong address shall not be taken for a server that will be back soon
 
 
@@ -102,10 +103,15 @@ class Writer:
             self._watch = look
             self._work.notify()
 
-    def close(self) -> None:
-        """Write what is left, and end the thread; a failure that was raised before is not raised again."""
+    def close(self, *, hurry: bool = False) -> None:
+        """Write what is left, and end the thread; a failure that was raised before is not raised again.
+
+        In a hurry, as when the program is ending with an error already, a store that is gone is not waited for long.
+        """
         if os.getpid() != self._pid or self._closing:
             return
+        if hurry:
+            self._patience = min(self._patience, _SECONDS_IN_A_HURRY)
         try:
             if not self._failure_told:
                 self.flush()
@@ -203,6 +209,7 @@ class Writer:
                 rows.append(row)
                 self._bytes -= _size(row)
                 self._queue.popleft()
+            self._progress.notify_all()  # there is room again
             return rows
 
     def _must_not_wait(self) -> bool:
@@ -228,7 +235,7 @@ class Writer:
                     raise StoreError(f"{error} (tried for {patience:g} seconds; see DET_STORE_PATIENCE)") from error
                 if since == now:
                     logger.warning("%s; what is reported waits, and is tried again", error)
-                time.sleep(pause)
+                time.sleep(min(pause, patience))
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 if since:
