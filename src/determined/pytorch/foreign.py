@@ -33,6 +33,7 @@ class ForeignBatches:
         self._pass = 0
         self._in_pass = 0
         self._start: PassStart | None = None
+        self._under_way: Any = None
 
     def begin(self) -> Iterator[Any]:
         if not self._batches:
@@ -41,13 +42,16 @@ class ForeignBatches:
             keeper = _keeper_of_state(self._loader)
             if keeper is not None and "state" in self._resumed:
                 keeper.load_state_dict(self._resumed["state"])
-                return self._over_and_over(iter(self._loader))
+                return self._over_and_over(None if self._resumed["ended"] else iter(self._loader))
             return self._read_again()
 
     def state_dict(self) -> dict[str, Any]:
         keeper = _keeper_of_state(self._loader)
         if keeper is not None:
-            return {"state": plain(keeper.state_dict(), "the state of the training data loader")}
+            # A short last batch makes a torch loader read its data set to the end, which then stands at the next pass.
+            ended = bool(getattr(getattr(self._under_way, "_dataset_fetcher", None), "ended", False))
+            state = plain(keeper.state_dict(), "the state of the training data loader")
+            return {"state": state, "ended": ended and keeper is not self._loader}
         return {"pass": self._pass, "batches": self._in_pass, "start": self._start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -95,10 +99,13 @@ class ForeignBatches:
         return iter(self._loader)
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        self._in_pass = 0
-        for batch in batches:
-            self._in_pass += 1
-            yield batch
+        self._in_pass, self._under_way = 0, batches
+        try:
+            for batch in batches:
+                self._in_pass += 1
+                yield batch
+        finally:
+            self._under_way = None  # its workers end with it
 
 
 def _keeper_of_state(loader: Any) -> Any:
