@@ -44,9 +44,11 @@ $(BENCH_STAMP): pyproject.toml constraints.txt
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
-# Debian packages that some tests need; nothing is needed by the tests of today beyond gcc for torch.compile.
+# Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store.
 system-deps:
 	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || (apt-get update -qq && \
+		apt-get install -y -qq postgresql)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache

@@ -16,7 +16,8 @@ from torch.nn import functional as F
 import determined as det
 from determined import pytorch
 from determined.config.load import load_yaml
-from determined.paths import data_dir
+from determined.paths import data_dir, store_place
+from determined.store.place import shown
 
 
 class MNistTrial(pytorch.PyTorchTrial):
@@ -81,7 +82,7 @@ def tell(summary: Summary, context: pytorch.PyTorchTrialContext, args: argparse.
     print(
         f"\nValidation accuracy: {summary.accuracy:.1%}"
         f"\nCheckpoint:          {data_dir() / summary.checkpoint}"
-        f"\nMetrics:             {tensorboard.parent / 'metrics.jsonl'}"
+        f"\nMetrics:             {shown(store_place())}"
         f"\nTensorBoard files:   {tensorboard}"
         "\n\nWhat to type next, to see the curves, to train on, to train on two processes:",
         *map(shlex.join, next_commands),
