@@ -92,6 +92,7 @@ def measure(*, kind: str, batches: int, pairs: int, seed: int) -> dict[str, Any]
 
     from bench.measure import alternate, as_json
     from determined import pytorch
+    from determined.pytorch.position import DataPosition
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -105,7 +106,7 @@ def measure(*, kind: str, batches: int, pairs: int, seed: int) -> dict[str, Any]
         while True:
             yield from plain
 
-    own_iterator, plain_iterator = iter(ours.get_data_loader(repeat=True)), over_and_over()
+    own_iterator, plain_iterator = iter(ours.load(ours.deal(DataPosition(), 1, 0))), over_and_over()
 
     def take(iterator: Iterator[Any]) -> int:
         for _ in itertools.islice(iterator, batches):
@@ -125,13 +126,14 @@ def measure_sampler(*, records: int) -> dict[str, float]:
     from torch.utils.data import BatchSampler, DistributedSampler
 
     from determined import pytorch
+    from determined.pytorch.position import DataPosition
 
     torch.set_num_threads(1)
     data_set: Any = range(records)
     batches = records // BATCH_SIZE // SAMPLER_RANKS  # of one rank in a pass
     ours = pytorch.DataLoader(data_set, batch_size=BATCH_SIZE, shuffle=True)
     ours.order_by_seed(1)
-    loader = ours.get_data_loader(repeat=True, num_replicas=SAMPLER_RANKS, rank=3)
+    loader = ours.load(ours.deal(DataPosition(), SAMPLER_RANKS, 3))
     own = iter(loader.batch_sampler)  # type: ignore[arg-type]
     torch_sampler: Any = DistributedSampler(data_set, num_replicas=SAMPLER_RANKS, rank=3)
     plain = BatchSampler(torch_sampler, BATCH_SIZE, drop_last=True)

@@ -54,11 +54,11 @@ def test_ranks_meet_once_a_report_and_never_for_a_batch(tmp_path: Path) -> None:
 
 
 def test_cases_give_numbers_with_targets(tmp_path: Path) -> None:
-    cases = ("validation", "sampler")
+    cases = ("validation", "sampler", "resume")
     printed, kept = run(tmp_path, "--json", *(word for case in cases for word in ("--only", case)))
     assert json.loads(printed) == kept
     judged = [row for row in kept["rows"] if row["ok"] is not None]
-    assert [row["who"] for row in judged] == ["determined"] * len(cases)
+    assert [row["who"] for row in judged] == ["determined"] * 2 + ["determined, epoch 1", "determined, epoch 90"]
     assert all(row["us"] > 0 and row["must_be"] for row in judged)
 
 

@@ -22,7 +22,7 @@ from determined.pytorch import waiting
 from determined.pytorch.position import DataPosition
 from determined.pytorch.samplers import ShuffleSampler, mix
 from tests.helpers.ranks import run_ranks
-from tests.helpers.trials import LineTrial, checkpoints, fit
+from tests.helpers.trials import LineTrial, checkpoints, fit, metrics
 
 RECORDS = 11
 SIZE = 2
@@ -218,6 +218,17 @@ def test_the_global_order_of_old_releases_goes_on_too(data_home: Path) -> None:
     assert_resumes_exactly(lambda: own_loader("shuffle"), data_home, __init__=old_order)
 
 
+def test_a_recipe_with_its_own_way_of_making_the_loader_is_asked_for_it(data_home: Path) -> None:
+    class Backwards(pytorch.DataLoader):
+        def get_data_loader(self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0) -> Any:
+            loader = super().get_data_loader(repeat, skip, num_replicas, rank)
+            loader.collate_fn = lambda records: -torch.tensor(records)
+            return loader
+
+    trial = assert_resumes_exactly(lambda: Backwards(Numbers(), SIZE), data_home)
+    assert trial[0][2] == [0, -1]
+
+
 def test_walking_a_long_way_is_shown(
     data_home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +277,24 @@ def test_worker_init_fn_has_the_data_set_and_the_seed_of_torch(method: str) -> N
 
     trial = fit(trial_with(loader), max_length=pytorch.Batch(1))
     assert trial.seen[0][2] == [[40, 1, 1], [40, 1, 1]]
+
+
+def test_evaluate_full_dataset_sees_its_own_data_set_behind_the_workers(data_home: Path) -> None:
+    class Whole(DataTrial):
+        evaluate_batch = pytorch.PyTorchTrial.evaluate_batch
+
+        def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
+            indices = [index for batch in data_loader.batch_sampler for index in batch]
+            read = torch.cat(list(data_loader))
+            assert len(data_loader.dataset) == len(data_loader.sampler) == len(indices)
+            return {"all": len(read)}
+
+        def build_validation_data_loader(self) -> Any:
+            return pytorch.DataLoader(Numbers(), batch_size=4, num_workers=1)
+
+    Whole.make_loader = staticmethod(lambda: own_loader("shuffle"))
+    fit(Whole, max_length=pytorch.Batch(1))
+    assert [row["all"] for row in metrics(data_home, "validation")] == [RECORDS]
 
 
 def test_a_program_that_leaves_an_iterator_with_workers_behind_ends() -> None:

@@ -105,29 +105,32 @@ class DataLoader:
 
     def _loader(self, batches: Any, first: int, step: int) -> torch.utils.data.DataLoader[Any]:
         """Over these index lists, which among those of all ranks have the numbers first, first + step, ..."""
-        dataset, generator = self.dataset, self.generator
-        if self._worker_seed is not None and self.num_workers:
-            batches = NumberedBatches(batches, first, step)
-            dataset = SeededRecords(dataset, self._worker_seed)
+        generator = self.generator
         if self._worker_seed is not None and generator is None:
             # Workers draw their first seeds from a generator of ours, so that the global one is the program's alone;
             # after a restart they are others, for a program may go on from these seeds without us.
             generator = torch.Generator()
             generator.manual_seed(mix(self._worker_seed, first))
-        return OwnLoader(
-            dataset,
-            batch_sampler=batches,
-            num_workers=self.num_workers,
-            collate_fn=self.collate_fn,
-            pin_memory=self.pin_memory,
-            timeout=self.timeout,
-            worker_init_fn=_BeginWorker(self.worker_init_fn) if self.num_workers else self.worker_init_fn,
-            multiprocessing_context=self.multiprocessing_context,
-            generator=generator,
-            prefetch_factor=self.prefetch_factor,
-            persistent_workers=self.persistent_workers,
+        options = {
+            "num_workers": self.num_workers,
+            "collate_fn": self.collate_fn,
+            "pin_memory": self.pin_memory,
+            "timeout": self.timeout,
+            "worker_init_fn": _BeginWorker(self.worker_init_fn) if self.num_workers else self.worker_init_fn,
+            "multiprocessing_context": self.multiprocessing_context,
+            "generator": generator,
+            "prefetch_factor": self.prefetch_factor,
+            "persistent_workers": self.persistent_workers,
             **self._torch_options,
-        )
+        }
+        loader = OwnLoader(self.dataset, batch_sampler=batches, **options)
+        if self._worker_seed is not None and self.num_workers:
+            loader.behind = torch.utils.data.DataLoader(
+                SeededRecords(self.dataset, self._worker_seed),  # type: ignore[arg-type]
+                batch_sampler=NumberedBatches(batches, first, step),  # type: ignore[arg-type]
+                **options,
+            )
+        return loader
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.get_data_loader())
@@ -166,11 +169,16 @@ class _BeginWorker:
 
 
 class OwnLoader(torch.utils.data.DataLoader[Any]):
-    """A torch loader that, without worker processes, fetches without the ceremony around each batch."""
+    """A torch loader that, without worker processes, fetches without the ceremony around each batch.
+
+    With workers, `behind` may be the loader that does the work: this one shows a program its own data set and sampler.
+    """
+
+    behind: torch.utils.data.DataLoader[Any] | None = None
 
     def __iter__(self) -> Any:
         if self.num_workers > 0 or self.pin_memory:
-            iterator = super().__iter__()
+            iterator = super().__iter__() if self.behind is None else iter(self.behind)
             if self.num_workers:
                 _with_workers.add(iterator)
             return iterator
