@@ -55,10 +55,11 @@ class Effort:
     starts: int = 7  # pairs of processes whose start is measured
     instructions: int = 600  # batches under callgrind
     sampler_records: int = 1_000_000
+    store_rows: int = 1_000_000
 
 
 FULL = Effort()
-QUICK = Effort(pairs=40, processes=1, validations=6, starts=3)
+QUICK = Effort(pairs=40, processes=1, validations=6, starts=3, store_rows=100_000)
 SMOKE = Effort(
     block=20,
     pairs=2,
@@ -69,6 +70,7 @@ SMOKE = Effort(
     starts=1,
     instructions=20,
     sampler_records=10_000,
+    store_rows=4_000,
 )
 
 

@@ -62,6 +62,14 @@ def test_cases_give_numbers_with_targets(tmp_path: Path) -> None:
     assert all(row["us"] > 0 and row["must_be"] for row in judged)
 
 
+def test_no_report_of_several_writers_is_lost(tmp_path: Path) -> None:
+    _, kept = run(tmp_path, "--only", "store")
+    reports, listing = kept["rows"]
+    assert reports["ok"]
+    assert sum(reports["detail"]["rows"]) == 4000
+    assert listing["us"] > 0
+
+
 def test_turns_give_the_contender_its_blocks_and_the_bare_loop_as_many() -> None:
     bare: list[list[int]] = []
     turns = Turns([1, 2, 3], lambda block: bare.append(list(block)), pairs=4, warm_up=2)
