@@ -19,7 +19,9 @@ from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage,
 from determined.core import sharded
 from determined.core.agreement import in_step
 from determined.core.distributed import DistributedContext
+from determined.core.forked import ForkedWork
 from determined.core.jsonable import to_jsonable
+from determined.core.storing import Storing, not_saved
 from determined.core.supervisor import CheckpointRecord, Supervisor
 
 logger = logging.getLogger("determined.core")
@@ -96,6 +98,35 @@ class CheckpointContext:
             self._chief_only("store_path")
             with self._staged(metadata, with_manifest) as staged:
                 yield staged
+
+    def begin_storing(self, write: Callable[[Path], None], metadata: dict[str, Any]) -> Storing:
+        """Store what `write` puts into a directory, with a manifest, while this process goes on. For the chief.
+
+        `write` runs in a forked copy of the process, so that it sees all memory as it is now; see `core.forked` for
+        what it may do there. Where none can be made, CannotFork is raised, and nothing has happened.
+        """
+        self._chief_only("begin_storing")
+        checked = _checked_metadata(metadata)
+        storage_id = str(uuid.uuid4())
+        with _saying_not_saved(storage_id):
+            staged = self._storage.stage(storage_id)
+
+        def write_files() -> None:
+            write(staged)
+            _write_descriptions(staged, checked, with_manifest=True)
+            files.sync_tree(staged)
+
+        try:
+            writing = ForkedWork(write_files)
+        except BaseException:
+            self._storage.abandon(storage_id)
+            raise
+        return Storing(
+            storage_id,
+            writing,
+            publish=lambda: self._publish(storage_id, checked),
+            abandon=lambda: self._storage.abandon(storage_id),
+        )
 
     def download(
         self,
@@ -317,11 +348,11 @@ class CheckpointContext:
 
     def _finish(self, storage_id: str, metadata: dict[str, Any], with_manifest: bool = False) -> None:
         with _saying_not_saved(storage_id):
-            staged = self._storage.staged(storage_id)
-            (staged / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
-            if with_manifest:
-                manifest.write(staged)
-            resources = self._storage.commit(storage_id)
+            _write_descriptions(self._storage.staged(storage_id), metadata, with_manifest)
+            self._publish(storage_id, metadata)
+
+    def _publish(self, storage_id: str, metadata: dict[str, Any]) -> None:
+        resources = self._storage.commit(storage_id)
         self._supervisor.report_checkpoint(
             CheckpointRecord(storage_id, metadata["steps_completed"], metadata, resources)
         )
@@ -336,13 +367,16 @@ class CheckpointContext:
 
 @contextlib.contextmanager
 def _saying_not_saved(storage_id: str) -> Iterator[None]:
-    """Put what it means for the checkpoint before the system's own words, as on a full disk."""
     try:
         yield
     except OSError as error:
-        raise OSError(
-            error.errno, f"checkpoint {storage_id} was not saved: {error.strerror or error}", error.filename
-        ) from error
+        raise not_saved(storage_id, error) from error
+
+
+def _write_descriptions(staged: Path, metadata: dict[str, Any], with_manifest: bool) -> None:
+    (staged / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
+    if with_manifest:
+        manifest.write(staged)
 
 
 def _jsonable_metadata(metadata: Any) -> dict[str, Any]:

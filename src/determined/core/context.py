@@ -114,7 +114,7 @@ class Context:
             self.profiler.off,
             self._tensorboard.close,
             lambda: self._report_end(exc_val),
-            self._supervisor.close,
+            lambda: self._supervisor.close(hurry=exc_val is not None),
             self.distributed.close,
             lambda: cluster_info.leave_run(self.info),
         ]

@@ -120,7 +120,9 @@ class Supervisor(Protocol):
         """Return when everything reported before is kept, whatever happens to this process."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, *, hurry: bool = False) -> None:
+        """Keep what is left; in a hurry, not at any price."""
+        ...
 
 
 class StoreSupervisor:
@@ -234,9 +236,9 @@ class StoreSupervisor:
         if self._writer is not None:
             self._writer.flush()
 
-    def close(self) -> None:
+    def close(self, *, hurry: bool = False) -> None:
         if self._writer is not None:
-            self._writer.close()
+            self._writer.close(hurry=hurry)
 
     def _begun(self) -> BegunAttempt:
         if self._attempt is None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,18 +20,28 @@ import determined
 from determined import core
 from determined.checkpoint_storage import manifest
 from determined.code_copy import copy_code
+from determined.core.agreement import in_step
+from determined.core.forked import CannotFork, can_fork
+from determined.core.storing import Storing
 from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.loaders import TrainingData
+from determined.pytorch.optimization import clear_gradients
 from determined.pytorch.parallel import bare
+from determined.pytorch.snapshot import snapshot
 from determined.pytorch.state import TrialState
 from determined.pytorch.window import Window
 
 logger = logging.getLogger("determined.pytorch")
 
+T = TypeVar("T")
+
 STATE_FILE = "trial_state.json"
+
+# Called on the training thread before the next batch, when weights and counters are still those that were saved.
+_HOOKS_WHEN_WRITTEN = ("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoint_upload_end")
 
 
 class Checkpointer:
@@ -50,6 +62,11 @@ class Checkpointer:
         self._load_data = load_data
         self._code_dir = code_dir
         self._data = data
+        self._in_background = can_fork()
+        self._storing: Storing | None = None
+        self._storing_at = 0
+        self._stored: list[tuple[int, str]] = []
+        self.latest: str | None = None  # the id of the last one that was saved here
 
     def parts(self) -> dict[str, Any]:
         """What a checkpoint holds, one line each: models and the rest are lists in the order of wrapping."""
@@ -64,17 +81,59 @@ class Checkpointer:
             parts["scaler_state_dict"] = context._precision.scaler.state_dict()
         return parts
 
-    def save(self, state: TrialState, window: Window) -> str:
-        """Write a checkpoint (chief), meet the other ranks, and return its id."""
+    def save(self, state: TrialState, window: Window, *, wait: bool) -> None:
+        """Take everything as it is now into a new checkpoint; all ranks call it.
+
+        The chief writes it beside the training, unless told to wait for it or a callback wants to see it written.
+        """
         distributed = self._context.distributed
-        ranks = distributed.gather(self._rank_parts(state, window))
-        position = self._data.position(state.batches_trained)
-        saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
-        uuid = self._write(saved, ranks) if ranks is not None else None
-        uuid = distributed.broadcast(uuid)
+        ranks = distributed.gather((self._rank_parts(state, window), wait or self._hooks_wait()))
+
+        def chief() -> str | None:
+            if ranks is None:
+                return None
+            self._settle()  # one at a time
+            position = self._data.position(state.batches_trained)
+            saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
+            return self._save(saved, [parts for parts, _ in ranks], wait=any(waits for _, waits in ranks))
+
+        uuid = str(self._together(chief)[0])
         state.last_ckpt = state.batches_trained
+        self.latest = uuid
         self._callbacks.call("on_checkpoint_upload_end", uuid=uuid)
-        return str(uuid)
+
+    @property
+    def failed(self) -> bool:
+        """On the chief: whether the checkpoint that was being written will not be stored; `finish` raises why."""
+        return self._storing is not None and self._storing.failure is not None
+
+    def newly_stored(self) -> list[tuple[int, str]]:
+        """On the chief: batch and id of the checkpoints that were completed since this was last asked."""
+        if self._storing is not None and self._storing.done and not self.failed:
+            self._settle()
+        stored, self._stored = self._stored, []
+        return stored
+
+    def finish(self) -> None:
+        """Until everything is stored. All ranks call it, and a failure is raised on each."""
+        self._together(self._settle)
+
+    def close(self) -> None:
+        """The same on this rank alone, when training ends with an error."""
+        self._settle()
+
+    def _together(self, action: Callable[[], T]) -> list[T]:
+        distributed = self._context.distributed
+        return in_step(distributed.allgather, distributed.rank, action, doing="saving a checkpoint")
+
+    def _settle(self) -> None:
+        storing, self._storing = self._storing, None
+        if storing is not None:
+            storing.wait()
+            self._stored.append((self._storing_at, storing.storage_id))
+
+    def _hooks_wait(self) -> bool:
+        return any(map(self._callbacks.overrides, _HOOKS_WHEN_WRITTEN))
 
     def _rank_parts(self, state: TrialState, window: Window) -> dict[str, Any]:
         """What differs from rank to rank, one line each; what there is none of is left out."""
@@ -86,34 +145,54 @@ class Checkpointer:
         }
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _write(self, state: TrialState, ranks: list[dict[str, Any]]) -> str:
+    def _save(self, state: TrialState, ranks: list[dict[str, Any]], *, wait: bool) -> str:
         metadata = {
             "determined_version": determined.__version__,
             "steps_completed": state.batches_trained,
             "framework": f"torch-{torch.__version__}",
             "format": "pickle",
         }
+        checkpoint = {**self.parts(), "rng_state": ranks[0]["rank_rng_states"]}
+        for name in ranks[0]:
+            if all(name in rank for rank in ranks):
+                checkpoint[name] = [rank[name] for rank in ranks]
+        self._callbacks.call("on_checkpoint_save_start", checkpoint)
+        counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
+        if not wait and self._in_background:
+            kept = snapshot(checkpoint)
+            _load_what_writing_needs()
+            try:
+                self._storing = self._core.checkpoint.begin_storing(
+                    lambda directory: self._write(directory, kept, counters), metadata
+                )
+                self._storing_at = state.batches_trained
+                return self._storing.storage_id
+            except CannotFork as error:
+                logger.warning("checkpoints are written while training waits: %s", error)
+                self._in_background = False
         with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, uuid):
-            self._copy_code(directory / "code")
-            checkpoint = {**self.parts(), "rng_state": ranks[0]["rank_rng_states"]}
-            for name in ranks[0]:
-                if all(name in rank for rank in ranks):
-                    checkpoint[name] = [rank[name] for rank in ranks]
-            self._callbacks.call("on_checkpoint_save_start", checkpoint)
-            checkpoint_format.write(checkpoint, directory / "state_dict.pth")
-            counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
-            _write_json(directory / STATE_FILE, counters)
-            _write_json(directory / "load_data.json", self._load_data)
+            self._write(directory, checkpoint, counters)
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))
-        return str(uuid)
+        self._stored.append((state.batches_trained, uuid))
+        return uuid
+
+    def _write(self, directory: Path, checkpoint: dict[str, Any], counters: dict[str, Any]) -> None:
+        """All files. In a forked child, as a rule: nothing of this process is to be changed or waited for here."""
+        self._copy_code(directory / "code")
+        checkpoint_format.write(checkpoint, directory / "state_dict.pth")
+        _write_json(directory / STATE_FILE, counters)
+        _write_json(directory / "load_data.json", self._load_data)
 
     def _copy_code(self, target: Path) -> None:
         """Taken once in a run, as it was at the first checkpoint."""
-        snapshot = self._core.run_dir / "code"
-        if not snapshot.exists():
-            copy_code(self._code_dir, snapshot, [self._core.run_dir, *self._core.checkpoint.local_roots()])
-        shutil.copytree(snapshot, target)
+        taken = self._core.run_dir / "code"
+        if not taken.exists():
+            taking = self._core.run_dir / ".code"
+            shutil.rmtree(taking, ignore_errors=True)  # of one that was cut short
+            copy_code(self._code_dir, taking, [self._core.run_dir, *self._core.checkpoint.local_roots()])
+            taking.rename(taken)
+        shutil.copytree(taken, target)
 
     def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
         """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
@@ -173,12 +252,22 @@ class Checkpointer:
 
     def _restore_gradients(self, checkpoint: dict[str, Any], state: TrialState) -> None:
         """Those of an aggregation window that had begun; other ranks than then share what there was."""
+        for optimizer in self._context.optimizers:
+            clear_gradients(optimizer)  # of what was trained before in this process
         ranks: list[Any] = checkpoint.get("rank_gradients") or []
         if not ranks or not state.batches_trained:  # none were waiting, or a warm start
             return
         distributed = self._context.distributed
         mine = ranks[distributed.rank] if len(ranks) == distributed.size else _mean_of_ranks(ranks)
         self._context._optimization.put_gradients_back(mine, state.batches_trained)
+
+
+@functools.cache
+def _load_what_writing_needs() -> None:
+    """Modules that are loaded at their first use: a forked child must find them ready."""
+    import pathspec  # noqa: F401
+
+    torch.save({"tensor": torch.zeros(1)}, io.BytesIO())
 
 
 def _mean_of_ranks(ranks: list[Any]) -> list[list[torch.Tensor | None]]:

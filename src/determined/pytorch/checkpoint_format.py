@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +29,30 @@ _TORCH_VALUES = (torch.Size, torch.dtype, torch.device)
 _MAPPINGS = (dict, collections.OrderedDict, collections.Counter)
 
 
-def plain(value: Any, where: str) -> Any:
-    """`value` in the types that torch's restricted loader reads back; anything else is refused, saying where it is."""
+def plain(value: Any, where: str, keep: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor) -> Any:
+    """`value` in the types that torch's restricted loader reads back; anything else is refused, saying where it is.
+
+    Containers are copied; `keep` says what to put in a tensor's place.
+    """
     kind = type(value)
     if kind in _TENSORS:
-        return value.detach() if vars(value) else value  # without what a program may have attached to it
+        return keep(value.detach() if vars(value) else value)  # without what a program may have attached to it
     if kind in _PLAIN and not (kind is int and value.bit_length() > _LONGEST_NUMBER):
         return value
     if isinstance(value, _TORCH_VALUES):
         return value
     if kind in _MAPPINGS:
-        items = [(plain(key, f"a key of {where}"), plain(item, f"{where}[{key!r}]")) for key, item in value.items()]
+        items = [
+            (plain(key, f"a key of {where}"), plain(item, f"{where}[{key!r}]", keep)) for key, item in value.items()
+        ]
         copied: Any = kind(dict(items)) if kind is not dict else dict(items)
         if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict looks at
             copied._metadata = plain(dict(value._metadata), f"the metadata of {where}")
         return copied
     if isinstance(value, collections.defaultdict):
-        return {key: plain(item, f"{where}[{key!r}]") for key, item in value.items()}
+        return {key: plain(item, f"{where}[{key!r}]", keep) for key, item in value.items()}
     if kind in (list, tuple, set):
-        return kind(plain(item, f"{where}[{number}]") for number, item in enumerate(value))
+        return kind(plain(item, f"{where}[{number}]", keep) for number, item in enumerate(value))
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(
@@ -81,7 +87,14 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
 
 
 def write(state: dict[str, Any], file: Path) -> None:
-    torch.save(plain(state, "checkpoint"), file)
+    kept = plain(state, "checkpoint")
+    with open(file, "wb") as opened:
+        try:
+            torch.save(kept, opened)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None  # a full disk, and torch's complaint about what it led to
+            raise
 
 
 def _first_line(error: BaseException) -> str:

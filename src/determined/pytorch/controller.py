@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -10,13 +12,14 @@ from typing import Any
 
 from determined import core
 from determined.errors import InvalidExperimentException
-from determined.pytorch import checkpoint_legacy, first_generation, validation
+from determined.pytorch import checkpoint_legacy, differences, first_generation, validation
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer, opened, read_state
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.loaders import TrainingData, checked, validation_loader
 from determined.pytorch.loop import TrainLoop
+from determined.pytorch.nonfinite import MOST_ROLLBACKS, NonFinite, NonFiniteError, OnNan, RollBack
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
 from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
 from determined.pytorch.position import DataPosition
@@ -49,6 +52,8 @@ class PyTorchTrialController:
         step_zero_validation: bool = False,
         test_mode: bool = False,
         profiling_enabled: bool = False,
+        time_limit: float | None = None,
+        on_nan: OnNan = "warn",
         load_data: dict[str, Any],
         code_dir: Path,
     ) -> None:
@@ -64,6 +69,10 @@ class PyTorchTrialController:
         self.step_zero_validation = step_zero_validation
         self.test_mode = test_mode
         self.profiling_enabled = profiling_enabled
+        self.ends = math.inf if time_limit is None else time.monotonic() + time_limit
+        self.nonfinite = NonFinite(on_nan)
+        self.skip: set[int] = set()
+        self.rollbacks = 0  # in a row
         self.load_data = load_data
         self.code_dir = code_dir
         self.state = TrialState(trial_id=context.get_trial_id())
@@ -93,10 +102,26 @@ class PyTorchTrialController:
         self.evaluate_method = own[0]
 
     def run(self) -> None:
-        """Train. Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
+        """Train, from the last checkpoint again and again if what came after it is to be undone."""
+        while True:
+            try:
+                self._run()
+                break
+            except RollBack as finding:
+                self._go_back(finding)
+        why = self.stopping.why
+        if why is not None and why.value is not None:
+            logger.warning("training was stopped by %s after %d batches", why.described, self.state.batches_trained)
+            raise SystemExit(why.value)
+
+    def _run(self) -> None:
+        """Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
         with self._checkpoint_directory() as checkpoint, ExitStack() as cleanup:
             if checkpoint is not None:
                 self._take_counters(checkpoint)
+                if self.context.distributed.rank == 0:
+                    differences.tell(checkpoint, str(self.latest_checkpoint), self.load_data)
+            self._begin_attempt()
             self.context._steps_completed = self.state.batches_trained
             for callback in self.callbacks:
                 self._start_up(callback, cleanup)
@@ -119,7 +144,12 @@ class PyTorchTrialController:
             )
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
             self.stopping = cleanup.enter_context(
-                Stopping(self.context.distributed, lambda: self.state.batches_trained).listening()
+                Stopping(
+                    self.context.distributed,
+                    lambda: self.state.batches_trained,
+                    requested=self.core_context.preempt.pending,
+                    ends=self.ends,
+                ).listening()
             )
             loop = self._build_loop(plan, data, cleanup)
             if checkpoint is not None:
@@ -134,11 +164,38 @@ class PyTorchTrialController:
                 cleanup.callback(_quietly, self.core_context.profiler.off)
             fresh = self.state.batches_trained == 0
             with self.context.profiler if self.context.profiler is not None else nullcontext():
-                loop.run(step_zero_validation=self.step_zero_validation and fresh)
-        exit_code = self.stopping.exit_code()
-        if exit_code is not None:
-            logger.warning("training was stopped by a signal after %d batches", self.state.batches_trained)
-            raise SystemExit(exit_code)
+                try:
+                    loop.run(step_zero_validation=self.step_zero_validation and fresh)
+                finally:
+                    self.latest_checkpoint = loop.checkpointer.latest or self.latest_checkpoint
+
+    def _go_back(self, finding: RollBack) -> None:
+        """Begin at the last checkpoint again, without the batches that led to a metric that is no number.
+
+        If it comes back, an ever longer stretch before it is left out: the harm may have been done earlier.
+        """
+        source = self.latest_checkpoint
+        if source is None:
+            raise NonFiniteError(f"{finding}, and there is no checkpoint yet to go back to") from finding
+        if self.skip and finding.batch > max(self.skip) + 1:
+            self.rollbacks = 0  # there were good batches since
+        self.rollbacks += 1
+        if self.rollbacks > MOST_ROLLBACKS:
+            raise NonFiniteError(f"{finding}, after {MOST_ROLLBACKS} rollbacks without a good batch") from finding
+        window = self.context._optimization.aggregation_frequency
+        first = (finding.batch - self.rollbacks + 1) // window * window
+        last = finding.batch // window * window + window - 1
+        self.skip |= set(range(max(first, self.state.last_ckpt), last + 1))
+        logger.warning("%s: back to checkpoint %s, and on without the batches %s", finding, source, sorted(self.skip))
+        self.state = TrialState(trial_id=self.state.trial_id)
+
+    def _begin_attempt(self) -> None:
+        """From here on reports replace those that came after the checkpoint, and a rollback is on record."""
+        steps = self.state.batches_trained
+        source = Path(self.latest_checkpoint).name if steps else None  # of a path, the id is the last part
+        self.core_context.begin_attempt(checkpoint=source, steps_completed=steps)
+        if self.skip and self.context.distributed.rank == 0:
+            self.core_context.train.report_metrics("rollback", steps, {"skipped": sorted(self.skip)})
 
     @contextmanager
     def _checkpoint_directory(self) -> Iterator[Path | None]:
@@ -158,6 +215,7 @@ class PyTorchTrialController:
             )
             return
         self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
+        self.state.skipped = sorted({*self.state.skipped, *self.skip})
         # The order of the data goes on as it was, whatever seed this process would have drawn.
         self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 
@@ -187,6 +245,8 @@ class PyTorchTrialController:
         chief = context.distributed.rank == 0
         reporter = Reporter(self.core_context, context, Progress(plan, self.state.batches_trained, visible=chief))
         cleanup.callback(_quietly, reporter.close)
+        checkpointer = Checkpointer(self.core_context, context, self.callbacks, self.load_data, self.code_dir, data)
+        cleanup.callback(_quietly, checkpointer.close)
         train_batch, evaluate = self._bind()
         return TrainLoop(
             plan=plan,
@@ -204,11 +264,12 @@ class PyTorchTrialController:
                 test_mode=self.test_mode,
                 stopping=self.stopping,
             ),
-            checkpointer=Checkpointer(self.core_context, context, self.callbacks, self.load_data, self.code_dir, data),
+            checkpointer=checkpointer,
             policy=self.checkpoint_policy,
             callbacks=self.callbacks,
             reporter=reporter,
             stopping=self.stopping,
+            nonfinite=self.nonfinite,
         )
 
     def _bind(self) -> tuple[Callable[..., Any], Callable[..., Any]]:

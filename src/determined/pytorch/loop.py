@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.metrics import Metrics
+from determined.pytorch.nonfinite import NonFinite
 from determined.pytorch.plan import BoundaryType, Plan
 from determined.pytorch.policy import CheckpointPolicy
 from determined.pytorch.reporting import Reporter
@@ -57,6 +59,7 @@ class TrainLoop:
         callbacks: Callbacks,
         reporter: Reporter,
         stopping: Stopping,
+        nonfinite: NonFinite,
     ) -> None:
         self.plan = plan
         self.state = state
@@ -70,6 +73,7 @@ class TrainLoop:
         self.callbacks = callbacks
         self.reporter = reporter
         self.stopping = stopping
+        self.nonfinite = nonfinite
         self.window = Window(context)
         self.move = context.batch_mover()
         self._agreed = Wish.NONE
@@ -88,13 +92,13 @@ class TrainLoop:
                     act()
                     self.leave_if(Wish.SOON)
             self.validate()
-            self.checkpoint()
+            self.checkpoint(last=True)
             self.stopping.share_reason()
         except ShouldExit as leaving:
             self.leave(save=not leaving.skip_exit_checkpoint)
         except InvalidHP:
             if self.context.distributed.size == 1:  # several ranks save together, and others may go on
-                self.checkpoint()
+                self.checkpoint(last=True)
             raise
 
     def due_actions(self) -> Iterator[Callable[[], None]]:
@@ -117,7 +121,7 @@ class TrainLoop:
     def leave(self, *, save: bool) -> None:
         """End training before its time: save, agree on the reason, and tell whoever asked for it."""
         if save:
-            self.checkpoint()
+            self.checkpoint(last=True)
         self.stopping.share_reason()
         if self.context.distributed.rank == 0 and self.preempt.pending():
             self.preempt.acknowledge_preemption_signal()
@@ -138,7 +142,11 @@ class TrainLoop:
                 self.context._current_batch_idx = state.batches_trained
                 self.callbacks.epoch_start(epoch_idx)
             epoch_end = state.batches_trained - within + self.plan.epoch_length
-            self.train_stretch(epoch_idx, min(last, epoch_end, max(progress.next_tick, state.batches_trained + 1)))
+            if state.batches_trained in state.skipped:
+                self.skip_batch()
+            else:
+                tick = max(progress.next_tick, state.batches_trained + 1)
+                self.train_stretch(epoch_idx, min(last, epoch_end, tick, self.next_skipped()))
             if state.batches_trained == epoch_end:
                 self.callbacks.call("on_training_epoch_end", epoch_idx)
                 state.epochs_trained = epoch_idx + 1
@@ -182,17 +190,36 @@ class TrainLoop:
             if stopping.raised:
                 return
 
+    def skip_batch(self) -> None:
+        """Leave out a batch that spoilt training when it was not left out."""
+        next(self.batches)
+        self.state.batches_trained += 1
+
+    def next_skipped(self) -> int:
+        return min((batch for batch in self.state.skipped if batch > self.state.batches_trained), default=sys.maxsize)
+
+    def batch_of(self, number: int) -> int:
+        """Which batch the `number`-th in the window is: those that were skipped are not among them."""
+        end, count = self.state.batches_trained, len(self.window.batches)
+        begin = max(0, end - count - len(self.state.skipped))
+        return [batch for batch in range(begin, end) if batch not in self.state.skipped][number - count]
+
     def report(self) -> None:
         """Turn the workload's metrics into numbers, combine them over ranks in one collective, and report them."""
-        ranks = self.context.distributed.allgather((self.window.mine(), self.wish()))
-        self._agreed = max(wish for _, wish in ranks)
-        columns, metrics = self.window.combine([half for half, _ in ranks])
+        failed = self.checkpointer.failed
+        ranks = self.context.distributed.allgather((self.window.mine(), self.wish(), failed))
+        self._agreed = max(wish for _, wish, _ in ranks)
+        columns, metrics = self.window.combine([half for half, _, _ in ranks])
         self.reporter.training(self.state, metrics, columns)
         self.callbacks.call("on_train_step_end", self.state.step_id, metrics)
         if self.callbacks.overrides("on_training_workload_end"):
             rows = self.window.rows(columns)
             self.callbacks.call("on_training_workload_end", avg_metrics=metrics, batch_metrics=rows)
+        self.nonfinite.look(columns, self.batch_of)
         self.window.clear()
+        if any(failed for _, _, failed in ranks):
+            self.checkpointer.finish()  # raises, on every rank
+        self.reporter.stored(self.checkpointer.newly_stored())
 
     def validate(self) -> None:
         """Validate, unless the last validation was at this very batch."""
@@ -218,14 +245,15 @@ class TrainLoop:
         if answers[0][0]:
             self.checkpoint()
 
-    def checkpoint(self) -> None:
-        """Save a checkpoint, unless the last one was at this very batch."""
-        if self.state.last_ckpt == self.state.batches_trained:
-            return
-        self.reporter.status("checkpointing")
-        self.reporter.flush()
-        uuid = self.checkpointer.save(self.state, self.window)
-        self.reporter.progress.checkpoint(self.state.batches_trained, uuid)
+    def checkpoint(self, *, last: bool = False) -> None:
+        """Save a checkpoint, unless the last one was at this very batch; the last of all is waited for."""
+        if self.state.last_ckpt != self.state.batches_trained:
+            self.reporter.status("checkpointing")
+            self.reporter.flush()
+            self.checkpointer.save(self.state, self.window, wait=last)
+        if last:
+            self.checkpointer.finish()
+        self.reporter.stored(self.checkpointer.newly_stored())
 
     def tell_progress(self) -> None:
         self.reporter.fraction_done(self.plan.progress(self.state.batches_trained))

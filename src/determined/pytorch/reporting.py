@@ -54,6 +54,10 @@ class Reporter:
         if self._chief:
             self._train.report_validation_metrics(state.batches_trained, metrics)
 
+    def stored(self, checkpoints: list[tuple[int, str]]) -> None:
+        for batches, uuid in checkpoints:
+            self.progress.checkpoint(batches, uuid)
+
     def best_validation(self) -> float | None:
         return self._train.get_experiment_best_validation() if self._chief else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -18,10 +18,11 @@ class TrialState:
     epochs_trained: int = 0
     best_validation: float | None = None
     data: dict[str, Any] | None = None  # a DataPosition, when it was saved
+    skipped: list[int] = field(default_factory=list)  # batches that a rollback left out, in order
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> TrialState:
-        return cls(**{field.name: stored[field.name] for field in fields(cls) if field.name in stored})
+        return cls(**{one.name: stored[one.name] for one in fields(cls) if one.name in stored})

@@ -1,16 +1,20 @@
-"""Signals that end training politely: the batch in progress is finished, all ranks stop after the same one.
+"""One way to end training early: the batch in progress is finished, and all ranks stop after the same one.
 
-A signal handler only sets a flag, which the loop looks at after every batch. With several ranks the one that is told
-leaves a note in the ranks' store; a thread on each rank looks for that note now and then. Then every rank writes down
-how many batches it has done, and all go on to one more than the largest of these numbers: nobody has passed it, since
-from the moment a rank sees the flag its loop waits for the answer before it begins another batch.
+Whoever wants it (a signal, a time limit, a request to pause) only sets a flag, which the loop looks at after every
+batch. With several ranks the one that is told leaves a note in the ranks' store; a thread on each rank looks for that
+note now and then. Then every rank writes down how many batches it has done, and all go on to one more than the largest
+of these numbers: nobody has passed it, since from the moment a rank sees the flag its loop waits for the answer before
+it begins another batch.
 """
 
 from __future__ import annotations
 
+import enum
 import itertools
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -24,7 +28,18 @@ _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_FOR_AN_ANSWER = 20
 _NOTE = "stop/note"
 
-EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+
+class Why(enum.Enum):
+    """Why training ends early, and with which code the program ends then; with None, `fit` returns."""
+
+    SIGTERM = 143
+    SIGINT = 130
+    TIME_LIMIT = 124
+    REQUEST = None
+
+    @property
+    def described(self) -> str:
+        return {Why.TIME_LIMIT: "its time limit", Why.REQUEST: "a request"}.get(self, f"the signal {self.name}")
 
 
 _fits = itertools.count()
@@ -43,9 +58,18 @@ def _store_of_this_fit(distributed: DistributedContext) -> Any:
 class Stopping:
     """`raised` says that somebody wants training to end now; `stop_at` then says after which batch."""
 
-    def __init__(self, distributed: DistributedContext, batches_done: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        distributed: DistributedContext,
+        batches_done: Callable[[], int],
+        *,
+        requested: Callable[[], bool],
+        ends: float = math.inf,
+    ) -> None:
         self._distributed = distributed
         self._batches_done = batches_done
+        self._requested = requested
+        self._ends = ends  # by the monotonic clock
         self._store = _store_of_this_fit(distributed)
         self._agreed: int | None = None
         self._done = threading.Event()
@@ -53,15 +77,13 @@ class Stopping:
         self._published = False
         self._decided = False  # all ranks know how training ends: too late for a signal to change it
         self.raised = False
-        self.signal: int | None = None
+        self.why: Why | None = None
 
     @contextmanager
     def listening(self) -> Iterator[Stopping]:
         """Take SIGTERM and SIGINT while training; a second SIGINT interrupts at once, as ever."""
-        watcher = None
-        if self._store is not None:
-            watcher = threading.Thread(target=self._watch, name="determined-stop", daemon=True)
-            watcher.start()
+        watcher = threading.Thread(target=self._watch, name="determined-stop", daemon=True)
+        watcher.start()
         previous = self._install()
         try:
             yield self
@@ -69,18 +91,19 @@ class Stopping:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             self._done.set()
-            if watcher is not None:
-                watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # the store of a frozen host never answers
+            watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # the store of a frozen host never answers
 
-    def exit_code(self) -> int | None:
-        """With which code the program ends, if a signal ended training on any rank."""
-        return EXIT_CODES.get(signal.Signals(self.signal)) if self.signal is not None else None
+    def ask(self, why: Why) -> None:
+        """Ask for an end of training; the first reason stays. Safe in a signal handler."""
+        if not self._decided:
+            self.why = self.why or why
+            self.raised = True
 
     def share_reason(self) -> None:
-        """Let every rank know the signal that any of them got, so that all end with the same code."""
+        """Let every rank know the reason that any of them has, so that all end with the same code."""
         self._decided = True
-        signals = [number for number in self._distributed.allgather(self.signal) if number is not None]
-        self.signal = signals[0] if signals else None
+        reasons = [why for why in self._distributed.allgather(self.why) if why is not None]
+        self.why = reasons[0] if reasons else None
 
     def stop_at(self) -> int:
         """The number of batches after which every rank stops: asked for by the loop once the flag is raised."""
@@ -132,21 +155,20 @@ class Stopping:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.raised and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if self._decided:
-            return
-        self.signal = number
-        self.raised = True
+        self.ask(Why[signal.Signals(number).name])
 
     def _watch(self) -> None:
-        """Tell the other ranks of our signal, and ourselves of theirs."""
-        assert self._store is not None
+        """Look at the clock and for requests (chief); tell the other ranks of our reason, and ourselves of theirs."""
         while not self._done.wait(_SECONDS_BETWEEN_LOOKS):
+            if self._distributed.rank == 0:
+                if time.monotonic() >= self._ends:
+                    self.ask(Why.TIME_LIMIT)
+                if self._requested():
+                    self.ask(Why.REQUEST)
             try:
-                if self.raised:
-                    self._publish()
-                    return
-                if self._store.check([_NOTE]):
+                if self._store is not None and not self.raised and self._store.check([_NOTE]):
                     self.raised = True  # before the count is read: from here on the loop waits for the answer
+                if self.raised:
                     self._publish()
                     return
             except RuntimeError:
@@ -154,11 +176,12 @@ class Stopping:
 
     def _publish(self) -> None:
         """Leave the note, and write down how far this rank is. Once, whether the loop or the thread comes first."""
-        assert self._store is not None
+        if self._store is None:
+            return
         with self._lock:
             if self._published:
                 return
-            if self.signal is not None:
-                self._store.set(_NOTE, str(self.signal))
+            if self.why is not None:
+                self._store.set(_NOTE, self.why.name)
             self._store.set(f"stop/done/{self._distributed.rank}", str(self._batches_done()))
             self._published = True

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Container
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from determined.core.jsonable import to_jsonable
 from determined.info import from_env
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.controller import PyTorchTrialController
+from determined.pytorch.nonfinite import OnNan, checked_policy
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD
 from determined.pytorch.policy import CheckpointPolicy
 from determined.pytorch.trial import PyTorchTrial
@@ -60,6 +62,8 @@ class Trainer:
         *,
         searcher_metric: str | None = None,
         smaller_is_better: bool = True,
+        time_limit: float | timedelta | None = None,
+        on_nan: OnNan = "warn",
     ) -> None:
         """Train up to `max_length` and return; a stop request makes it return earlier, with a checkpoint saved.
 
@@ -75,6 +79,9 @@ class Trainer:
             profiling_enabled: sample the use of CPU, memory, disk, network and GPUs.
             searcher_metric: the validation metric that `"best"` compares; the experiment's own if there is one.
             smaller_is_better: whether a smaller value of it is better.
+            time_limit: seconds, or a timedelta, after which training stops with a checkpoint and exit code 124.
+            on_nan: when `train_batch` returns NaN or infinity: `"warn"` once; `"stop"` with an error; `"rollback"` to
+                the last checkpoint and go on without the batches that led to it.
         """
         described = from_env(os.environ)
         config = described.trial._config if described is not None else {}
@@ -88,7 +95,6 @@ class Trainer:
                 "latest_checkpoint=det.get_cluster_info().latest_checkpoint to go on",
                 described.latest_checkpoint,
             )
-        self._context._core_context().begin_attempt()
         PyTorchTrialController(
             self._trial,
             self._context,
@@ -104,6 +110,8 @@ class Trainer:
             step_zero_validation=step_zero_validation,
             test_mode=test_mode,
             profiling_enabled=profiling_enabled,
+            time_limit=_checked_seconds(time_limit),
+            on_nan=checked_policy(on_nan),
             load_data=_load_data(self._trial, self._context),
             code_dir=self._context._code_dir,
         ).run()
@@ -152,6 +160,15 @@ def _checked_reporting_period(period: Any) -> TrainUnit:
     checked = _checked_period("reporting_period", period)
     assert checked is not None
     return checked
+
+
+def _checked_seconds(limit: Any) -> float | None:
+    seconds = limit.total_seconds() if isinstance(limit, timedelta) else limit
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ValueError(f"fit: time_limit is a number of seconds above 0 or a timedelta, got {limit!r}")
+    return float(seconds)
 
 
 def _checked_policy(name: Any, metric: str | None, smaller_is_better: bool, config: dict[str, Any]) -> CheckpointPolicy:

@@ -1,0 +1,63 @@
+"""A checkpoint on its way to the storage while the program goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from determined.core.forked import ForkedWork
+
+logger = logging.getLogger("determined.core")
+
+
+class Storing:
+    """A forked child writes the files; a thread waits for it, publishes the checkpoint, and announces it."""
+
+    def __init__(
+        self, storage_id: str, writing: ForkedWork, publish: Callable[[], None], abandon: Callable[[], None]
+    ) -> None:
+        self.storage_id = storage_id
+        self._writing = writing
+        self._publish = publish
+        self._abandon = abandon
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._see_through, name="determined-storing", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why it was not stored; None while nothing has gone wrong."""
+        return self._failure
+
+    def wait(self) -> None:
+        """Until it is stored, or has failed, which is raised."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _see_through(self) -> None:
+        try:
+            self._writing.wait()
+            self._publish()
+        except Exception as error:  # noqa: BLE001  (raised by whoever waits)
+            self._failure = not_saved(self.storage_id, error)
+            try:
+                self._abandon()
+            except OSError:
+                logger.exception("what there was of checkpoint %s could not be removed", self.storage_id)
+
+
+def not_saved(storage_id: str, error: Exception) -> Exception:
+    """An error that says first what it means for the checkpoint, then the system's own words, as on a full disk."""
+    told = f"checkpoint {storage_id} was not saved"
+    if isinstance(error, OSError):
+        new: Exception = OSError(error.errno, f"{told}: {error.strerror or error}", error.filename)
+    else:
+        new = RuntimeError(f"{told}: {error}")
+    new.__cause__ = error
+    return new

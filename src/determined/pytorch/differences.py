@@ -1,0 +1,59 @@
+"""What is different between the run that saved a checkpoint and the one that goes on from it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from determined.config.masking import mask_secrets
+
+logger = logging.getLogger("determined.pytorch")
+
+_MOST_SHOWN = 20
+_MISSING = "(not set)"
+_NAMES = {"hparams": "other hyperparameters", "experiment_config": "another configuration"}
+
+
+def tell(directory: Path, name: str, now: dict[str, Any]) -> None:
+    """Log each setting that is not what it was; `now` is what a checkpoint of this run would hold."""
+    try:
+        then = json.loads((directory / "load_data.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # releases before 0.17 stored none
+    for key, described in _NAMES.items():
+        if not isinstance(then, dict) or not isinstance(then.get(key), dict) or not isinstance(now.get(key), dict):
+            continue
+        lines = list(differences(mask_secrets(then[key]), mask_secrets(now[key])))
+        if not lines:
+            continue
+        more = [f"and {len(lines) - _MOST_SHOWN} more"] if len(lines) > _MOST_SHOWN else []
+        logger.warning(
+            "checkpoint %s was saved with %s:\n  %s",
+            name,
+            described,
+            "\n  ".join(lines[:_MOST_SHOWN] + more),
+        )
+
+
+def differences(then: Any, now: Any, path: str = "") -> Iterator[str]:
+    """One line for each setting that differs, as `optimizer.lr: 0.1 -> 0.2`."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in sorted({*then, *now}, key=str):
+            below = f"{path}.{key}" if path else str(key)
+            yield from differences(then.get(key, _MISSING), now.get(key, _MISSING), below)
+    elif _as_json(then) != _as_json(now):
+        yield f"{path}: {_shown(then)} -> {_shown(now)}"
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)  # as text, because NaN is not equal to itself
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and value == _MISSING:
+        return value
+    text = _as_json(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,133 @@
+"""Metrics that are no numbers: stored as they are, and what `fit(on_nan=...)` does about them."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from determined import pytorch
+from determined.pytorch.nonfinite import NonFiniteError
+from tests.helpers.ranks import run_ranks
+from tests.helpers.trials import LineTrial, checkpoints, fit, metrics
+
+
+class Spoilt(LineTrial):
+    """The weight is lost for good when one of the batches `bad` is trained."""
+
+    bad: tuple[int, ...] = (7,)
+    value = math.nan
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx in self.bad:
+            with torch.no_grad():
+                self.model.weight.mul_(self.value)
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+def spoilt(**members: Any) -> type[Spoilt]:
+    return type("Spoilt", (Spoilt,), members)
+
+
+PERIODS = {"checkpoint_period": pytorch.Batch(3), "reporting_period": pytorch.Batch(2)}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_by_default_one_warning_and_the_values_as_they_are(
+    value: float, data_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit(spoilt(value=value), max_length=pytorch.Batch(12), **PERIODS)
+    warnings = [record.message for record in caplog.records if "on_nan" in record.message]
+    assert len(warnings) == 1
+    assert "train_batch() returned 'loss' =" in warnings[0]
+    assert "for batch_idx 7" in warnings[0]
+    losses = [row["loss"] for row in metrics(data_home, "training")]
+    assert [math.isfinite(loss) for loss in losses] == [row < 7 for row in (2, 3, 4, 6, 8, 9, 10, 12)]
+
+
+def test_stop_ends_with_an_error_and_keeps_good_checkpoints_only(data_home: Path) -> None:
+    with pytest.raises(NonFiniteError, match="'loss' = nan for batch_idx 7"):
+        fit(Spoilt, max_length=pytorch.Batch(12), on_nan="stop", **PERIODS)
+    steps = [json.loads((one / "trial_state.json").read_text())["batches_trained"] for one in checkpoints(data_home)]
+    assert steps == [3, 6]
+    assert math.isnan(metrics(data_home, "training")[-1]["loss"])
+
+
+class Without(LineTrial):
+    """What a rollback amounts to, written out: the batches `left_out` never happen."""
+
+    left_out: tuple[int, ...] = (7,)
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx in self.left_out:
+            return {"loss": torch.tensor(0.0)}
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+@pytest.mark.parametrize(("bad", "left_out"), [((7,), (7,)), ((7, 10), (7, 10))])
+def test_rollback_goes_on_without_the_bad_batch(bad: Any, left_out: Any, data_home: Path) -> None:
+    trial = fit(spoilt(bad=bad), max_length=pytorch.Batch(14), on_nan="rollback", **PERIODS)
+    expected = fit(type("Without", (Without,), {"left_out": left_out}), max_length=pytorch.Batch(14))
+    assert trial.model.weight.item() == expected.model.weight.item()
+    assert trial.batch_indices[-3:] == [11, 12, 13]
+    state = json.loads((checkpoints(data_home)[-2] / "trial_state.json").read_text())
+    assert state["skipped"] == list(left_out)
+    assert state["batches_trained"] == 14
+    recorded = metrics(data_home, "rollback")
+    assert recorded[-1]["skipped"] == list(left_out)
+    assert all(math.isfinite(row["loss"]) for row in metrics(data_home, "training") if "loss" in row)
+
+
+def test_a_whole_aggregation_window_is_left_out() -> None:
+    trial = fit(
+        spoilt(bad=(7,)),
+        max_length=pytorch.Batch(12),
+        on_nan="rollback",
+        options={"aggregation_frequency": 3},
+        **PERIODS,
+    )
+    assert trial.batch_indices[-5:] == [6, 7, 9, 10, 11]
+    assert math.isfinite(trial.model.weight.item())
+
+
+def test_what_comes_back_is_given_up_in_the_end() -> None:
+    with pytest.raises(NonFiniteError, match="after 10 rollbacks without a good batch"):
+        fit(spoilt(bad=tuple(range(7, 60))), max_length=pytorch.Batch(60), on_nan="rollback", **PERIODS)
+
+
+def test_without_a_checkpoint_there_is_nothing_to_go_back_to() -> None:
+    with pytest.raises(NonFiniteError, match="no checkpoint yet to go back to"):
+        fit(spoilt(bad=(1,)), max_length=pytorch.Batch(9), on_nan="rollback", **PERIODS)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="on_nan is one of warn, stop, rollback, got 'ignore'"):
+        fit(LineTrial, max_length=pytorch.Batch(1), on_nan="ignore")
+
+
+def rolling_back() -> list[Any]:
+    class OnOneRank(LineTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            metrics = super().train_batch(batch, epoch_idx, batch_idx)
+            spoilt = batch_idx == 4 and self.context.distributed.rank == 1
+            return {"loss": torch.tensor(math.nan)} if spoilt else metrics
+
+    trial = fit(
+        OnOneRank,
+        max_length=pytorch.Batch(8),
+        hparams={"global_batch_size": 4},
+        on_nan="rollback",
+        checkpoint_period=pytorch.Batch(2),
+        reporting_period=pytorch.Batch(1),
+    )
+    return [trial.batch_indices, next(iter(trial.model.parameters())).item()]
+
+
+def test_all_ranks_go_back_together(data_home: Path) -> None:
+    first, second = (result.value for result in run_ranks(rolling_back, n=2, timeout=90))
+    assert first[1] == second[1]
+    assert first[0][-3:] == second[0][-3:] == [5, 6, 7]
