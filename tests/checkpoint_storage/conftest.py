@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +19,7 @@ def running_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Serve
 @pytest.fixture
 def server(running_server: S3Server) -> S3Server:
     """The server with an empty bucket."""
-    for path in running_server.bucket.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    running_server.clear()
     return running_server
 
 

@@ -3,7 +3,8 @@
     with S3Server(tmp_path) as server:
         storage = build_from_argument(server.config(prefix="runs"))
 
-The objects of the bucket are files below `server.bucket`, to be looked at and damaged.
+The objects of the bucket are files below `server.bucket`, to be looked at. The server remembers directories: who
+changes the files restarts it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import obstore.store
 
 RCLONE = Path(sys.executable).with_name("rclone")
 BUCKET = "checkpoints"
@@ -46,8 +49,9 @@ class S3Server:
                 break
         else:
             raise AssertionError(f"the S3 server did not start: exit code {self._process.wait()}")
-        # Nobody reads on: a full pipe would stop the server.
-        threading.Thread(target=self._process.stderr.read, daemon=True).start()
+        # Somebody must read on: a full pipe would stop the server.
+        self._reader = threading.Thread(target=self._process.stderr.read, daemon=True)
+        self._reader.start()
 
     def config(self, **fields: Any) -> dict[str, Any]:
         """A checkpoint_storage block for this server."""
@@ -60,12 +64,33 @@ class S3Server:
             **fields,
         }
 
+    def restart(self) -> None:
+        """Forget what was remembered about the files; the address stays."""
+        self.kill()
+        self.start(self.address)
+
+    def clear(self) -> None:
+        store = obstore.store.S3Store(
+            BUCKET,
+            config={
+                "endpoint": f"http://{self.address}",
+                "access_key_id": ACCESS_KEY,
+                "secret_access_key": SECRET_KEY,
+            },
+            client_options={"allow_http": True},
+        )
+        for entry in store.list().collect():
+            store.delete(entry["path"])
+
     def objects(self) -> list[str]:
         return sorted(str(path.relative_to(self.bucket)) for path in self.bucket.rglob("*") if path.is_file())
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._reader.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
 
     def __enter__(self) -> S3Server:
         return self
