@@ -6,6 +6,7 @@ import logging
 import random
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,17 @@ def test_any_sampler_goes_on_in_the_middle_with_workers(sampler: str, data_home:
     assert_resumes_exactly(lambda: own_loader(sampler, num_workers=2), data_home)
 
 
+@pytest.mark.parametrize("workers", [(0, 2), (2, 0)])
+def test_workers_may_come_and_go(workers: tuple[int, int], data_home: Path) -> None:
+    def trial_class(number: int) -> type[DataTrial]:
+        return trial_with(lambda: own_loader("shuffle", Numbers(), num_workers=number))
+
+    before, after = map(trial_class, workers)
+    whole = fit(before, max_length=pytorch.Batch(TRAINED), checkpoint_period=pytorch.Batch(8))
+    rest = fit(after, seed=2, max_length=pytorch.Batch(TRAINED), latest_checkpoint=str(checkpoints(data_home)[0]))
+    assert rest.seen == whole.seen[8:]
+
+
 def test_the_global_order_of_old_releases_goes_on_too(data_home: Path) -> None:
     def old_order(self: DataTrial, context: pytorch.PyTorchTrialContext) -> None:
         DataTrial.__init__(self, context)
@@ -391,9 +403,15 @@ def test_any_other_loader_is_read_again_to_where_it_was(
     assert all("pytorch.DataLoader" in one and "state_dict" in one for one in told)
 
 
-def test_passes_that_do_not_matter_are_not_read_again(data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_passes_that_do_not_matter_are_not_read_again(
+    data_home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_SECONDS_BETWEEN_LINES", 0.0)
+    caplog.set_level(logging.INFO)
     assert_resumes_exactly(READ_AGAIN["torch, shuffled"], data_home)
-    told = [record.getMessage() for record in caplog.records if "read again" in record.getMessage()]
+    assert "reading data again to where training was: batch 6 of 6" in caplog.text
+    told = [record.getMessage() for record in caplog.records if "cannot be told" in record.getMessage()]
+    assert len(told) == len(RESUME_AT)
     counts = [int(one.partition(" begin: ")[2].split()[0]) for one in told]
     assert counts == [3, PASS, 2, 2], "of the pass under way only"
 
@@ -506,6 +524,37 @@ def test_random_numbers_in_workers_are_those_of_the_batch_on_any_rank() -> None:
     alone = batches(1, 0, 8)
     assert alone[0::2] == batches(2, 0, 4)
     assert alone[1::2] == batches(2, 1, 4)
+
+
+def stateful_on_ranks(batches: int, checkpoint: str | None) -> list[Any]:
+    """A loader with a state of its own, which reads every record of this rank."""
+    warnings.filterwarnings("ignore", "'set_vital' is deprecated")
+
+    class Sharded(DataTrial):
+        def build_training_data_loader(self) -> Any:
+            mine: Any = torch.utils.data.Subset(Noise(), range(self.context.distributed.rank, RECORDS, 2))
+            return StatefulDataLoader(mine, batch_size=SIZE, shuffle=True)
+
+    return fit(
+        Sharded,
+        seed=1 if checkpoint is None else 2,
+        options={"seed_per_rank": True} if checkpoint is None else {},
+        max_length=pytorch.Batch(batches),
+        checkpoint_period=pytorch.Batch(4),
+        latest_checkpoint=checkpoint,
+    ).seen
+
+
+@torchdata_warns
+def test_every_rank_keeps_the_state_of_its_loader(data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole = [result.value for result in run_ranks(stateful_on_ranks, args=[8, None], cwd=Path.cwd())]
+    (saved, _) = checkpoints(data_home)
+    results = run_ranks(stateful_on_ranks, args=[8, str(saved)], cwd=Path.cwd())
+    assert [result.value for result in results] == [seen[4:] for seen in whole]
+    assert whole[0] != whole[1]
+
+    stateful_on_ranks(5, str(saved))
+    assert "was at work on 2 ranks, and now there are 1" in caplog.text
 
 
 def sampler_on_ranks(batches: int, checkpoint: str | None) -> list[Any]:

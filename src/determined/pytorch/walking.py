@@ -95,11 +95,12 @@ class Walk:
 
     def load_state_dicts(self, ranks: list[dict[str, Any]]) -> None:
         """Take back what each rank kept; there may have been another number of them."""
-        if len(ranks) == self._ranks:
+        same = len(ranks) == self._ranks and self._position.batch_size == (self._size or 1)
+        if same:
             # Every rank goes on behind the last batch that it took itself: a pass that begins before its next one is
             # begun when that is wanted, by the generators of that moment, as it was in a run without interruption.
             self._behind = self._ranks - 1 - self._rank
-        mine = ranks[self._rank if len(ranks) == self._ranks else -1]
+        mine = ranks[self._rank if same else -1]  # the last rank stands where the next round begins
         self._resumed_starts = dict(mine.get("starts") or {})
         self._resumed_state = ranks[-1].get("sampler")
 
