@@ -43,7 +43,7 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
     """Copy regular files below `source` that the ignore rules leave, and say in the log what was too much.
 
     Hidden files, keys, links and special files are never taken, nor what `.detignore` and `.gitignore` at the top
-    name, nor anything below the directories `leave_out` (checkpoint storage, the run's own files).
+    name, nor the files and directories `leave_out` (checkpoint storage, the store, the run's own files).
     """
     target.mkdir(parents=True, exist_ok=True)
     target.chmod(0o755)
@@ -95,9 +95,10 @@ def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, i
             and not os.path.islink(os.path.join(directory, name))
             and os.path.realpath(os.path.join(directory, name)) not in forbidden
         )
+        real = os.path.realpath(directory)
         for name in sorted(names):
             relative = below / name
-            if ignored.match_file(relative.as_posix()):
+            if ignored.match_file(relative.as_posix()) or os.path.join(real, name) in forbidden:
                 continue
             try:
                 status = os.lstat(os.path.join(directory, name))

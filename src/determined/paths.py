@@ -30,6 +30,12 @@ def store_place() -> str:
     return os.environ.get("DET_STORE") or str(data_dir() / "store.sqlite")
 
 
+def store_files() -> list[Path]:
+    """What belongs to a store in a file; nothing may be opened there but by SQLite, whose locks would be lost."""
+    place = store_place()
+    return [] if "://" in place else [Path(place + ending).expanduser() for ending in ("", "-wal", "-shm")]
+
+
 def _base() -> Path:
     home = os.environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(home):  # the XDG standard: a relative path is to be ignored

@@ -248,6 +248,15 @@ class TestCodeCopy:
         code = checkpoints(data_home or Path(options["checkpoint_storage"]))[-1] / "code"
         return {file.relative_to(code).as_posix() for file in code.rglob("*") if not file.is_dir()}
 
+    def test_the_store_is_never_taken(self, data_home: Path, work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (work_dir / "train.py").touch()
+        (work_dir / "data").mkdir()
+        monkeypatch.setenv("DET_STORE", "data/records.db")
+        fit(LineTrial, max_length=pytorch.Batch(1))
+        assert (work_dir / "data" / "records.db").stat().st_size > 0
+        (checkpoint,) = [path.parent for path in data_home.rglob("state_dict.pth")]
+        assert [file.name for file in (checkpoint / "code").rglob("*") if file.is_file()] == ["train.py"]
+
     def test_rules(self, data_home: Path, work_dir: Path) -> None:
         for name in (
             "train.py",

@@ -290,7 +290,7 @@ if how == "is killed":
 )
 def test_a_program_that(place: str, how: str, code: int, count: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, place, how],
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", PROGRAM, place, how],
         env={**os.environ, "PYTHONPATH": os.getcwd()},
         capture_output=True,
         text=True,

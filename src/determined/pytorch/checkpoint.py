@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 import determined
-from determined import core
+from determined import core, paths
 from determined.checkpoint_storage import manifest
 from determined.code_copy import copy_code
 from determined.core.agreement import in_step
@@ -190,7 +190,8 @@ class Checkpointer:
         if not taken.exists():
             taking = self._core.run_dir / ".code"
             shutil.rmtree(taking, ignore_errors=True)  # of one that was cut short
-            copy_code(self._code_dir, taking, [self._core.run_dir, *self._core.checkpoint.local_roots()])
+            not_code = [self._core.run_dir, *self._core.checkpoint.local_roots(), *paths.store_files()]
+            copy_code(self._code_dir, taking, not_code)
             taking.rename(taken)
         shutil.copytree(taken, target)
 
