@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import signal
 import subprocess
 import sys
 import warnings
@@ -574,3 +576,67 @@ def test_a_sampler_that_draws_from_the_programs_generators_goes_on_on_two_ranks(
     whole = [result.value for result in run_ranks(sampler_on_ranks, args=[8, None], cwd=Path.cwd())]
     results = run_ranks(sampler_on_ranks, args=[8, str(checkpoints(data_home)[0])], cwd=Path.cwd())
     assert [result.value for result in results] == [seen[3:] for seen in whole]
+
+
+# All together
+
+
+class Augmented(LineTrial):
+    """Dropout, batch normalisation and Adam over data that loader workers change at random."""
+
+    kill_at: int | None = None
+
+    def make_model(self) -> torch.nn.Module:
+        layers = [torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)]
+        return torch.nn.Sequential(*layers)
+
+    def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+        self.context = context
+        self.model = context.wrap_model(self.make_model())
+        self.optimizer = context.wrap_optimizer(torch.optim.Adam(self.model.parameters(), lr=0.01))
+        self.seen: list[Any] = []
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.seen.append(batch.tolist())
+        loss = self.model(batch.float()).pow(2).mean()
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        return {"loss": loss}
+
+    def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        return {"value": self.model(batch.float()).mean()}
+
+    def build_training_data_loader(self) -> pytorch.DataLoader:
+        return pytorch.DataLoader(Noise(), SIZE, shuffle=True, num_workers=1, drop_last=True)
+
+    def build_validation_data_loader(self) -> pytorch.DataLoader:
+        return pytorch.DataLoader(Noise(), SIZE, num_workers=1)
+
+
+def train_augmented(kill_at: int | None, checkpoint: str | None) -> list[Any]:
+    trial = fit(
+        type("Augmented", (Augmented,), {"kill_at": kill_at}),
+        options={"seed": 1},
+        max_length=pytorch.Batch(12),
+        checkpoint_period=pytorch.Batch(2),
+        validation_period=pytorch.Batch(5),
+        latest_checkpoint=checkpoint,
+    )
+    weights = {name: value.tolist() for name, value in trial.model.state_dict().items()}
+    return [trial.seen, weights]
+
+
+def test_killed_ranks_with_workers_go_on_to_the_same_weights(data_home: Path) -> None:
+    whole = [result.value for result in run_ranks(train_augmented, args=[None, None], cwd=Path.cwd())]
+    reported = metrics(data_home, "validation")
+    killed = run_ranks(train_augmented, args=[9, None], cwd=Path.cwd(), check=False)
+    assert -signal.SIGKILL in [rank.returncode for rank in killed], "\n".join(map(str, killed))
+    saved = checkpoints(data_home)[-1]
+    rest = [result.value for result in run_ranks(train_augmented, args=[None, str(saved)], cwd=Path.cwd())]
+    for (seen, weights), (seen_after, weights_after) in zip(whole, rest, strict=True):
+        assert 3 <= len(seen_after) < 12, "of the batches that were trained before, most are not trained again"
+        assert seen_after == seen[-len(seen_after) :]
+        assert weights_after == weights
+    assert metrics(data_home, "validation")[-1] == reported[-1]
