@@ -18,6 +18,7 @@ from determined.checkpoint_storage import files, manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Selector
 from determined.core import sharded
 from determined.core.agreement import in_step
+from determined.core.cleaning import Retention, clean_up
 from determined.core.distributed import DistributedContext
 from determined.core.forked import ForkedWork
 from determined.core.jsonable import to_jsonable
@@ -48,10 +49,17 @@ class _Offer:
 class CheckpointContext:
     """A checkpoint is a directory tree with an id and metadata; it appears only when it is complete."""
 
-    def __init__(self, distributed: DistributedContext, storage: CheckpointStorage, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        distributed: DistributedContext,
+        storage: CheckpointStorage,
+        supervisor: Supervisor,
+        keep: Retention | None = None,
+    ) -> None:
         self._distributed = distributed
         self._storage = storage
         self._supervisor = supervisor
+        self._keep = keep
 
     def local_roots(self) -> list[Path]:
         """Directories of this machine that hold checkpoints."""
@@ -184,9 +192,20 @@ class CheckpointContext:
             yield shown
             self._distributed.allgather_local(None)
 
+    def of_the_last_run(self) -> list[str]:
+        """The checkpoints of this program's last run by hand, the newest first. For the chief."""
+        return self._supervisor.checkpoints_of_the_last_run()
+
+    def verify(self, storage_id: str) -> None:
+        """Read all of a checkpoint, and raise what is wrong with it."""
+        with self._storage.open(storage_id) as path:
+            manifest.verify(path, storage_id)
+
     def delete(self, storage_id: str) -> None:
         """Remove a checkpoint."""
         self._storage.delete(storage_id)
+        if self._distributed.rank == 0:
+            self._supervisor.checkpoint_deleted(storage_id)
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """The metadata that a checkpoint was stored with."""
@@ -357,6 +376,8 @@ class CheckpointContext:
             CheckpointRecord(storage_id, metadata["steps_completed"], metadata, resources)
         )
         logger.info("stored checkpoint %s", storage_id)
+        if self._keep is not None:
+            clean_up(self._storage, self._supervisor, self._keep)
 
     def _together(self, action: Callable[[], T], doing: str) -> list[T]:
         return in_step(self._distributed.allgather, self._distributed.rank, action, doing=doing)

@@ -24,6 +24,7 @@ from determined.checkpoint_storage.build import build_from_argument, build_from_
 from determined.config.length import Length, parse_length
 from determined.core.agreement import in_step
 from determined.core.checkpoint import CheckpointContext
+from determined.core.cleaning import Retention, retention_of
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
@@ -205,7 +206,7 @@ def init(
     train = TrainContext(distributed, supervisor, tensorboard)
     return Context(
         distributed=distributed,
-        checkpoint=CheckpointContext(distributed, storages[0], supervisor),
+        checkpoint=CheckpointContext(distributed, storages[0], supervisor, _retention(checkpoint_storage, info)),
         preempt=PreemptContext(distributed, supervisor, preempt_mode),
         train=train,
         searcher=SearcherContext(distributed, train, _searcher_length(info, by_hand=described is None)),
@@ -261,6 +262,12 @@ def _name_of(storage: CheckpointStorage) -> str:
     """Where its checkpoints lie, as people would look for them."""
     roots = storage.local_roots()
     return str(roots[0]) if roots else repr(storage)
+
+
+def _retention(argument: str | dict[str, Any] | None, info: ClusterInfo) -> Retention | None:
+    config = info.trial._config
+    managed = config.get("checkpoint_storage") if cluster_info.from_env(os.environ) is not None else None
+    return retention_of(argument if argument is not None else managed, config.get("searcher") or {})
 
 
 def _info_by_hand(

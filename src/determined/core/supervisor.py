@@ -24,6 +24,7 @@ from determined.store.records import (
     AttemptStart,
     AttemptState,
     BegunAttempt,
+    Checkpoint,
     CheckpointRow,
     EndRow,
     MetricRow,
@@ -101,6 +102,16 @@ class Supervisor(Protocol):
         ...
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None: ...
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Those of this trial that are not deleted, the newest first."""
+        ...
+
+    def checkpoints_of_the_last_run(self) -> list[str]:
+        """Those of the last run of this same program, the newest first."""
+        ...
+
+    def checkpoint_deleted(self, storage_id: str) -> None: ...
 
     def report_status(self, change: StatusChange) -> None: ...
 
@@ -201,6 +212,23 @@ class StoreSupervisor:
             )
         )
         self._writer.flush()
+
+    def checkpoints(self) -> list[Checkpoint]:
+        if self._writer is None:
+            return []
+        attempt = self._begun()
+        known = self._writer.ask(lambda store: store.checkpoints(attempt.trial_id))
+        return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
+
+    def checkpoints_of_the_last_run(self) -> list[str]:
+        if self._writer is None:
+            return []
+        known = self._writer.ask(lambda store: store.latest_checkpoints(self._run.program))
+        return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == known[0].trial_id]
+
+    def checkpoint_deleted(self, storage_id: str) -> None:
+        if self._writer is not None:
+            self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))
 
     def report_status(self, change: StatusChange) -> None:
         for name, value in vars(change).items():

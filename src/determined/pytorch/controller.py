@@ -12,7 +12,7 @@ from typing import Any
 
 from determined import core
 from determined.errors import InvalidExperimentException
-from determined.pytorch import checkpoint_legacy, differences, first_generation, validation
+from determined.pytorch import checkpoint_legacy, differences, first_generation, latest, validation
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer, opened, read_state
@@ -103,6 +103,7 @@ class PyTorchTrialController:
 
     def run(self) -> None:
         """Train, from the last checkpoint again and again if what came after it is to be undone."""
+        self.latest_checkpoint = latest.resolved(self.core_context, self.latest_checkpoint)
         while True:
             try:
                 self._run()

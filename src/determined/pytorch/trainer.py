@@ -73,7 +73,8 @@ class Trainer:
             max_length: `Batch(n)` or `Epoch(n)`, counted from the very first batch of the trial.
             reporting_period: how often metrics are averaged and reported, and requests to stop are noticed.
             checkpoint_policy: which validations are followed by a checkpoint: `"best"`, `"all"` or `"none"`.
-            latest_checkpoint: the id of a checkpoint, or a path, to go on from.
+            latest_checkpoint: the id of a checkpoint, or a path, to go on from; "latest" is the newest good one that
+                the last run of this program saved, and none if it is the first.
             step_zero_validation: validate once before training.
             test_mode: train one batch, validate one batch, checkpoint.
             profiling_enabled: sample the use of CPU, memory, disk, network and GPUs.

@@ -1,0 +1,58 @@
+"""Clean-up of a trial's checkpoints while it runs, where the configuration says how many to keep."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from determined.checkpoint_storage import retention
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.core.supervisor import Supervisor
+
+logger = logging.getLogger("determined.core")
+
+_NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How many checkpoints a trial keeps, and by which metric the best are known."""
+
+    policy: retention.Policy
+    metric: str | None
+
+
+def retention_of(block: Any, searcher: dict[str, Any]) -> Retention | None:
+    """What a `checkpoint_storage` block asks for; None, which keeps everything, where it names no number."""
+    if not isinstance(block, dict):
+        return None
+    numbers = {name: block[name] for name in _NUMBERS if block.get(name) is not None}
+    if not numbers:
+        return None
+    smaller = bool(searcher.get("smaller_is_better", True))
+    return Retention(retention.Policy(**numbers, smaller_is_better=smaller), searcher.get("metric"))
+
+
+def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention) -> None:
+    """Remove what this trial need not keep. A failure costs room, not the run."""
+    try:
+        known = [
+            retention.Checkpoint(
+                id=checkpoint.uuid,
+                trial=checkpoint.trial_id,
+                steps=checkpoint.steps_completed,
+                metric=_number((checkpoint.validation or {}).get(str(keep.metric))),
+                validated=checkpoint.steps_completed,
+                resources=checkpoint.resources,
+            )
+            for checkpoint in supervisor.checkpoints()
+        ]
+        for uuid in retention.clean_up(storage, reversed(known), keep.policy).removed:
+            supervisor.checkpoint_deleted(uuid)
+    except OSError as error:
+        logger.warning("old checkpoints were not removed: %s", error)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
