@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -83,7 +84,8 @@ class S3Server:
             store.delete(entry["path"])
 
     def objects(self) -> list[str]:
-        return sorted(str(path.relative_to(self.bucket)) for path in self.bucket.rglob("*") if path.is_file())
+        found = sorted(str(path.relative_to(self.bucket)) for path in self.bucket.rglob("*") if path.is_file())
+        return [name for name in found if ".rclone_temp_" not in name]  # of a server that was killed; no objects
 
     def kill(self) -> None:
         self._process.kill()
@@ -102,10 +104,13 @@ class S3Server:
 
 
 class Wire:
-    """A port that leads to a server; once `limit` bytes have passed in one direction the server is killed."""
+    """A port that leads to a server. Once so many bytes have passed in one direction, `then` is called, once."""
 
-    def __init__(self, server: S3Server, *, up: int | None = None, down: int | None = None) -> None:
+    def __init__(
+        self, server: S3Server, *, up: int | None = None, down: int | None = None, then: Callable[[], None]
+    ) -> None:
         self._server = server
+        self._then = then
         self._left = {"up": up, "down": down}
         self.cut = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -151,4 +156,4 @@ class Wire:
             self._left[direction] = left - passed
             if left - passed <= 0 and not self.cut.is_set():
                 self.cut.set()
-                self._server.kill()
+                self._then()

@@ -29,6 +29,9 @@ _STATUS = re.compile(r"status code: (\d{3}[A-Za-z -]{0,40})")
 _LOCATION = re.compile(r"at location (.{1,1000}?) not found")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 
+# Where the library asks for credentials when it was given none: services that only machines of a cloud have.
+_CREDENTIAL_SERVICES = ("/latest/api/token", "metadata.google.internal", "169.254.169.254", "/metadata/identity/")
+
 # Words in the library's description of a failed connection, what we call it, and the system's number for it.
 _CONNECTION_TROUBLES = [
     ("dns error", "its name is not known", errno.EHOSTUNREACH),
@@ -143,13 +146,13 @@ class Bucket:
         if isinstance(error, FileNotFoundError):
             missing = _LOCATION.search(text)
             return FileNotFoundError(errno.ENOENT, f"{place} has no object {missing.group(1) if missing else ''}")
-        if isinstance(error, (self._errors.PermissionDeniedError, self._errors.UnauthenticatedError)):
-            return StorageAccessError(errno.EACCES, f"{place} refused access: {said}")
-        if "169.254.169.254" in text or "metadata.google.internal" in text:
+        if any(service in text for service in _CREDENTIAL_SERVICES):
             return StorageAccessError(
                 errno.EACCES, f"{place} needs credentials: neither the configuration nor the environment has any"
             )
-        if _STATUS.search(text) is None:
+        if (status := _STATUS.search(text)) is not None and status.group(1)[:3] in ("401", "403"):
+            return StorageAccessError(errno.EACCES, f"{place} refused access: {said}")
+        if status is None:
             for words, trouble, number in _CONNECTION_TROUBLES:
                 if words in text:
                     return OSError(number, f"{place} cannot be reached: {trouble}")

@@ -35,11 +35,11 @@ def s3_bucket(config: dict[str, Any]) -> Bucket:
     if (given["access_key_id"] is None) != (given["secret_access_key"] is None):
         raise ValueError("checkpoint_storage of type s3 takes access_key and secret_key together, or neither")
     options = {key: value for key, value in given.items() if value is not None}
-    endpoint = _text(config, "endpoint_url") or _from_environment(
-        "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"
-    )
+    endpoint = _text(config, "endpoint_url")
+    if endpoint is None:
+        endpoint = _from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     if endpoint is not None:
-        options["endpoint"] = _checked_url(endpoint, "checkpoint_storage.endpoint_url")
+        endpoint = options["endpoint"] = _checked_url(endpoint, "checkpoint_storage.endpoint_url")
     shown = _shown("s3", name, prefix, endpoint)
     return _open(
         "S3Store", shown, name, prefix, options, endpoint, secrets={value for value in given.values() if value}
