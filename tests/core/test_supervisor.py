@@ -65,6 +65,17 @@ def test_a_trial_whose_process_lives_gets_a_child(context: core.Context) -> None
     assert run_of(context).attempt.state == "running"
 
 
+def test_training_again_in_one_run_is_another_attempt(context: core.Context) -> None:
+    context.begin_attempt()
+    context.train.report_training_metrics(1, {"a": 1})
+    context.begin_attempt()
+    run = run_of(context)
+    with opened() as store:
+        first, second = store.attempts(run.trial_id)
+    assert (first.state, second.state) == ("completed", "running")
+    assert first.seconds is not None
+
+
 def test_an_attempt_is_timed_by_the_clock_that_is_never_set(monkeypatch: pytest.MonkeyPatch) -> None:
     with new_context() as context:
         context.begin_attempt()

@@ -69,8 +69,7 @@ class TestRuns:
         resumed = begin(store, process=alive(), previous=again, checkpoint="c", steps=5)
         unknown = begin(store, process=alive(), previous=resumed, checkpoint="from elsewhere", steps=9)
         assert [attempt.trial_id for attempt in (again, resumed, unknown)] == [first.trial_id] * 3
-        states = [(a.state, a.ended) for a in store.attempts(first.trial_id)]
-        assert states == [("completed", 2000.0)] * 3 + [("running", None)]
+        assert unknown.number == 4
 
     def test_an_unknown_checkpoint_makes_a_new_run(self, store: Store) -> None:
         begin(store, checkpoint="from elsewhere", steps=5)

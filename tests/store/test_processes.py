@@ -13,6 +13,7 @@ import pytest
 
 from determined.store.open import open_store
 from tests.helpers.postgres import PostgresServer
+from tests.store.rows import begin, checkpoint
 
 REPORTER = """
 import sys
@@ -165,4 +166,43 @@ def test_a_run_that_is_killed_and_resumed_has_each_step_once(place: str, tmp_pat
         assert began[0].start_step < row.steps_completed
     states = [attempt.state for attempt in store.attempts(run.trial_id)]
     assert states == ["running"] * (len(states) - 1) + ["completed"]
+    store.close()
+
+
+RESUME = """
+import sys
+from determined.store.open import open_store
+from tests.store.rows import alive, begin
+sys.stdin.readline()
+store = open_store(sys.argv[1])
+print(begin(store, checkpoint="c", steps=5, process=alive()).trial_id, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_of_four_that_resume_at_once_one_continues_the_trial(place: str) -> None:
+    store = open_store(place)
+    killed = begin(store)
+    store.write([checkpoint(killed, 5, "c")])
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RESUME, place],
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("now\n")
+        process.stdin.flush()
+    trials = [int(process.stdout.readline()) for process in processes if process.stdout is not None]
+    for process in processes:
+        process.communicate("end\n", timeout=30)
+    assert trials.count(killed.trial_id) == 1
+    assert len(set(trials)) == 4
+    parents = {run.trial_id: run.parent_id for run in store.runs()}
+    assert [parents[trial] for trial in sorted(trials)] == [None, *[killed.trial_id] * 3]
     store.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from determined.errors import StoreError
+from determined.store import sqlite
 from determined.store import writer as writing
 from determined.store.base import Store
 from determined.store.open import open_store
@@ -87,6 +88,30 @@ def test_nobody_waits_for_the_disk_while_there_is_room(tmp_path: Path, make_writ
     busy.close()
     writer.flush()
     assert len(steps(path, attempt.trial_id)) == writing._MOST_ROWS
+
+
+def test_a_file_that_others_keep_busy_is_waited_for(
+    tmp_path: Path,
+    make_writer: Callable[..., Writer],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
+    path = tmp_path / "store.sqlite"
+    writer = make_writer(path)
+    attempt = writer.ask(begin)
+    busy = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    busy.execute("BEGIN IMMEDIATE")
+    writer.put(metric(attempt, "g", 1, {}))
+    flushing = threading.Thread(target=writer.flush)
+    flushing.start()
+    while "other processes have been writing" not in caplog.text:
+        flushing.join(0.01)
+    busy.execute("ROLLBACK")
+    busy.close()
+    flushing.join(60)
+    assert steps(path, attempt.trial_id) == [1]
+    assert "locked" not in caplog.text
 
 
 @pytest.mark.parametrize(("rows", "body"), [(100, ""), (4, "x" * 250_000)])

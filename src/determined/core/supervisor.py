@@ -289,6 +289,7 @@ class StoreSupervisor:
             previous=self._attempt,
         )
         again = self._attempt is not None
+        self._write_end("completed")  # what this run did before, if it did anything
         self._attempt = self._writer.ask(lambda store: store.begin_attempt(start))
         self._attempt_began = time.monotonic()
         self._reports = itertools.count()

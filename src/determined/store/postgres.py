@@ -13,7 +13,15 @@ from determined.optional import require
 from determined.store.database import Values, broken, unavailable
 from determined.store.place import shown
 
-_CONNECT_SECONDS = 10
+# A server that vanished without a word is noticed within half a minute.
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "determined",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 _LOCK = 0x6465_7465_726D  # the number by which exclusive transactions find each other
 _SCHEMA = "determined"
 
@@ -80,7 +88,7 @@ class PostgresDatabase:
             raise broken(
                 self.place, "its URL cannot be read; special characters in a password are written as %XX"
             ) from None
-        return {"connect_timeout": _CONNECT_SECONDS, "application_name": "determined", **found}
+        return {**_DEFAULTS, **found}
 
     def _connected(self) -> Any:
         if self._connection is None:

@@ -76,11 +76,6 @@ class SqlStore:
             known = execute("SELECT trial_id, number FROM attempts WHERE key = ?", [start.key])
             if known:  # the answer to an earlier call was lost on its way
                 return self._begun(*known[0])
-            if start.previous is not None:
-                execute(
-                    "UPDATE attempts SET state = 'completed', ended = ? WHERE trial_id = ? AND number = ?",
-                    [start.started, start.previous.trial_id, start.previous.number],
-                )
             trial_id = self._trial_to_continue(start)
             if trial_id is None:
                 trial_id = self._new_trial(start)

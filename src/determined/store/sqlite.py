@@ -16,6 +16,7 @@ from determined.store.database import Values, broken, unavailable
 from determined.store.schema import refuse_foreign
 
 _BUSY_SECONDS = 30.0
+_BUSY = f"other processes have been writing to it for {_BUSY_SECONDS:g} seconds without a pause"
 _MOST_VALUES = 900  # in one statement: every SQLite takes 999
 
 # A copy of this process (a forked child) must never close what is its parent's: the locks would be gone with it.
@@ -56,6 +57,8 @@ class SqliteDatabase:
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.Error as error:
+            if _is_busy(error):
+                raise unavailable(self.place, _BUSY) from error
             raise broken(self.place, error) from error
         self._file = self._identity_of_file()
 
@@ -112,7 +115,7 @@ class SqliteDatabase:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise unavailable(self.place, error) from error
+            raise unavailable(self.place, _BUSY if _is_busy(error) else error) from error
         except sqlite3.Error as error:
             raise broken(self.place, error) from error
 
@@ -123,7 +126,7 @@ class SqliteDatabase:
             try:
                 ((mode,),) = self._connection.execute("PRAGMA journal_mode = WAL").fetchall()
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
+                if not _is_busy(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
                 continue
@@ -137,3 +140,7 @@ class SqliteDatabase:
         except FileNotFoundError:
             return None
         return status.st_dev, status.st_ino
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return "locked" in str(error)
