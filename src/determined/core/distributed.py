@@ -203,6 +203,10 @@ class DistributedContext:
         """Like `broadcast`, among the ranks of this node, from its local chief."""
         return stuff if self._node is None else self._node.broadcast(stuff)
 
+    def describe_failure(self, what: str, error: RuntimeError) -> str:
+        """For a failure in a collective of torch's own: which ranks are missing. Survivors call it, as they fail."""
+        return f"{what} failed: {error}" if self._world is None else self._world.describe_failure(what, error)
+
     def shared_store(self) -> Store | None:
         """A torch store that all ranks of the job share, under a name of its own; None for a job of one rank."""
         return None if self._world is None else self._world.shared_store()

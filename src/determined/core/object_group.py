@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from determined.core import rendezvous
+from determined.core import rendezvous, stacks
 from determined.errors import DistributedError
 
 if TYPE_CHECKING:
@@ -207,9 +207,14 @@ class ObjectGroup:
                 self._group = gloo(self._store, self._rank, size, self._timeout)
             self._process = os.getpid()
             _open_groups.add(self)
+            assert self._store is not None
+            self._store.set(f"process/{self._members[self._rank]}", stacks.address())
         return self._group
 
     def _describe_failure(self, operation: Operation, error: RuntimeError) -> str:
+        return self.describe_failure(f"{operation} number {self._sequence}", error)
+
+    def describe_failure(self, what: str, error: RuntimeError) -> str:
         """Ask the store which ranks noticed the failure too: the others are the ones that are missing."""
         me = self._members[self._rank]
         words = str(error).strip().partition("\n")[0]
@@ -218,17 +223,17 @@ class ObjectGroup:
             lost = "the store does not answer either: the chief (rank 0) or its launcher is gone"
         elif missing:
             waited = _WAIT_FOR_SURVIVORS.seconds
-            lost = f"{_ranks(missing)} did not answer within {waited} s: dead, stopped or busy"
+            lost = f"{_ranks(list(missing))} did not answer within {waited} s: " + "; ".join(missing.values())
         else:
             lost = "all ranks are alive and noticed it: look for the first error among them"
-        return f"{operation} number {self._sequence} failed on rank {me}; {lost}. The transport said: {words}"
+        return f"{what} failed on rank {me}; {lost}. The transport said: {words}"
 
-    def _missing_ranks(self) -> list[int] | None:
-        """The ranks that left no note in the store in time; None when the store is out of reach."""
+    def _missing_ranks(self) -> dict[int, str] | None:
+        """The ranks that left no note in the store in time, and what is known of each; None without a store."""
         store = self._store
         if store is None:
             return None
-        answer: list[list[int]] = []
+        answer: list[dict[int, str]] = []
 
         def ask() -> None:
             keys = {rank: f"failed/{self._sequence}/{rank}" for rank in self._members}
@@ -236,9 +241,10 @@ class ObjectGroup:
                 store.set(keys[self._members[self._rank]], "1")
                 try:
                     store.wait(list(keys.values()), _WAIT_FOR_SURVIVORS)
-                    answer.append([])
+                    answer.append({})
                 except RuntimeError:
-                    answer.append([rank for rank, key in keys.items() if not store.check([key])])
+                    silent = [rank for rank, key in keys.items() if not store.check([key])]
+                    answer.append({rank: _known_of(rank, store) for rank in silent})
             except RuntimeError:
                 return  # no answer: the caller says so
 
@@ -247,6 +253,11 @@ class ObjectGroup:
         asking.start()
         asking.join(2 * _WAIT_FOR_SURVIVORS.total_seconds())
         return answer[0] if answer else None
+
+
+def _known_of(rank: int, store: Store) -> str:
+    key = f"process/{rank}"
+    return stacks.describe(store.get(key).decode()) if store.check([key]) else "it never came up"
 
 
 def _power_of_two(at_least: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from determined import core
 from determined.errors import InvalidExperimentException
-from determined.pytorch import checkpoint_legacy, differences, first_generation, latest, validation
+from determined.pytorch import checkpoint_legacy, differences, first_generation, latest, lost_ranks, validation
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer, opened, read_state
@@ -166,7 +166,8 @@ class PyTorchTrialController:
             fresh = self.state.batches_trained == 0
             with self.context.profiler if self.context.profiler is not None else nullcontext():
                 try:
-                    loop.run(step_zero_validation=self.step_zero_validation and fresh)
+                    with lost_ranks.named(self.context.distributed):
+                        loop.run(step_zero_validation=self.step_zero_validation and fresh)
                 finally:
                     self.latest_checkpoint = loop.checkpointer.latest or self.latest_checkpoint
 

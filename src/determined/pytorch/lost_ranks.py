@@ -1,0 +1,30 @@
+"""When a collective of torch's own fails, as in backward: say which rank is missing, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch.distributed
+
+from determined.core import DistributedContext
+from determined.errors import DistributedError
+
+_WORDS_OF_TRANSPORTS = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe")
+
+
+@contextmanager
+def named(distributed: DistributedContext) -> Iterator[None]:
+    """Turn an error of torch's transport into one that names the rank."""
+    try:
+        yield
+    except RuntimeError as error:
+        if distributed.size > 1 and _is_of_the_transport(error):
+            raise DistributedError(distributed.describe_failure("a collective of training", error)) from error
+        raise
+
+
+def _is_of_the_transport(error: RuntimeError) -> bool:
+    return isinstance(error, torch.distributed.DistError) or any(
+        word in str(error).lower() for word in _WORDS_OF_TRANSPORTS
+    )
