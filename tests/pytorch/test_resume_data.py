@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import signal
@@ -244,14 +243,15 @@ def test_a_recipe_with_its_own_way_of_making_the_loader_is_asked_for_it(data_hom
 
 
 def test_walking_a_long_way_is_shown(
-    data_home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    data_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setenv("DET_PROGRESS", "1")
     trial_class = trial_with(lambda: own_loader("counts passes"))
     fit(trial_class, max_length=pytorch.Batch(8))
-    caplog.set_level(logging.INFO)
+    capsys.readouterr()
     fit(trial_class, max_length=pytorch.Batch(9), latest_checkpoint=str(checkpoints(data_home)[-1]))
-    assert "walking through the sampler to where training was: batch 8 of 8" in caplog.text
+    assert "walking through the sampler to where training was: batch 8/8\n" in capsys.readouterr().err
 
 
 # Random numbers in workers
@@ -406,12 +406,15 @@ def test_any_other_loader_is_read_again_to_where_it_was(
 
 
 def test_passes_that_do_not_matter_are_not_read_again(
-    data_home: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    data_home: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(waiting, "_SECONDS_BETWEEN_LINES", 0.0)
-    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("DET_PROGRESS", "1")
     assert_resumes_exactly(READ_AGAIN["torch, shuffled"], data_home)
-    assert "reading data again to where training was: batch 6 of 6" in caplog.text
+    assert "reading data again to where training was: batch 6/6\n" in capsys.readouterr().err
     told = [record.getMessage() for record in caplog.records if "cannot be told" in record.getMessage()]
     assert len(told) == len(RESUME_AT)
     counts = [int(one.partition(" begin: ")[2].split()[0]) for one in told]

@@ -28,6 +28,9 @@ _Data: TypeAlias = dict[str, _Array | torch.Tensor] | Sequence[_Array | torch.Te
 
 _default_collate: Callable[[Any], Any] = torch_collate.default_collate
 
+# A seed of its own for each purpose; the order of pass p comes from the trial's seed and p.
+_FOR_WORKERS, _FOR_BATCHES = -1, -2
+
 _TORCH_OPTIONS = frozenset(inspect.signature(torch.utils.data.DataLoader.__init__).parameters) - {"self"}
 
 
@@ -110,7 +113,7 @@ class DataLoader:
             # Workers draw their first seeds from a generator of ours, so that the global one is the program's alone;
             # after a restart they are others, for a program may go on from these seeds without us.
             generator = torch.Generator()
-            generator.manual_seed(mix(self._worker_seed, first))
+            generator.manual_seed(mix(mix(self._worker_seed, _FOR_WORKERS), first))
         options = {
             "num_workers": self.num_workers,
             "collate_fn": self.collate_fn,
@@ -126,7 +129,7 @@ class DataLoader:
         loader = OwnLoader(self.dataset, batch_sampler=batches, **options)
         if self._worker_seed is not None and self.num_workers:
             loader.behind = torch.utils.data.DataLoader(
-                SeededRecords(self.dataset, self._worker_seed),  # type: ignore[arg-type]
+                SeededRecords(self.dataset, mix(self._worker_seed, _FOR_BATCHES)),  # type: ignore[arg-type]
                 batch_sampler=NumberedBatches(batches, first, step),  # type: ignore[arg-type]
                 **options,
             )

@@ -36,10 +36,10 @@ class PyTorchExperimentalContext:
     def disable_dataset_reproducibility_checks(self) -> None:
         """Allow any iterable from `build_training_data_loader` and `build_validation_data_loader`.
 
-        The loop then neither shards, repeats nor skips for you: use `context.distributed`,
-        `context.get_initial_batch()` and `context.get_trial_seed()`.
+        The loop then does not shard for you: use `context.distributed` and `context.get_trial_seed()`. After a
+        restart it brings the loader to where it was, unless you skip `context.get_initial_batch()` batches yourself.
         """
-        logger.info("data loaders are used as they are: sharding, seeding and skipping are the program's own")
+        logger.info("data loaders are used as they are: sharding and seeding are the program's own")
         self._any_loader = True
 
     def disable_auto_to_device(self) -> None:

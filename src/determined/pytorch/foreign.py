@@ -25,8 +25,9 @@ class ForeignBatches:
     if the loader reads it in this process; or reading all of them once more.
     """
 
-    def __init__(self, loader: Any, batches: int, device: torch.device) -> None:
+    def __init__(self, loader: Any, batches: int, device: torch.device, *, chief: bool) -> None:
         self._loader = loader
+        self._chief = chief
         self._batches = batches
         self._device = device
         self._resumed: dict[str, Any] = {}
@@ -62,7 +63,8 @@ class ForeignBatches:
         batches, start = self._batches, self._resumed.get("start")
         if start is not None and _begins_anew(self._loader):
             self._pass, batches = self._resumed["pass"], self._resumed["batches"]
-        logger.warning(
+        logger.log(
+            logging.WARNING if self._chief else logging.DEBUG,
             "build_training_data_loader() returned a %s.%s, which cannot be told where to begin: %d batches are read "
             "again to get to where training was. A pytorch.DataLoader does without; so does a loader with the methods "
             "state_dict() and load_state_dict()",
@@ -70,7 +72,7 @@ class ForeignBatches:
             type(self._loader).__qualname__,
             batches,
         )
-        waiting = Waiting("reading data again to where training was", batches)
+        waiting = Waiting("reading data again to where training was", batches, visible=self._chief)
         again = self._over_and_over(None)
         for number in range(batches):
             next(again)
@@ -82,7 +84,7 @@ class ForeignBatches:
         """The batches of a pass under way, then pass after pass."""
         if under_way is not None:
             yield from self._counted(under_way)
-            under_way = None
+            under_way = None  # its workers end with it
             self._pass += 1
         while True:
             yield from self._counted(self._begin_pass())
@@ -105,7 +107,7 @@ class ForeignBatches:
                 self._in_pass += 1
                 yield batch
         finally:
-            self._under_way = None  # its workers end with it
+            self._under_way = None
 
 
 def _keeper_of_state(loader: Any) -> Any:

@@ -68,7 +68,7 @@ class TrainingData:
         else:
             self.loader = loader
             again = 0 if context._initial_batch_asked else before.batches // ranks.size
-            self._foreign = ForeignBatches(loader, again, context.device)
+            self._foreign = ForeignBatches(loader, again, context.device, chief=ranks.rank == 0)
 
         # One length for all ranks: the chief's.
         self.epoch_length: int

@@ -15,6 +15,11 @@ NEVER = sys.maxsize
 _SECONDS_BETWEEN_LINES = {True: 0.2, False: 10.0}  # on a terminal, and elsewhere
 
 
+def is_wanted() -> bool:
+    """Unless the environment says no."""
+    return os.environ.get("DET_PROGRESS", "1").lower() not in ("0", "false", "off", "no")
+
+
 class Progress:
     """Shown by the chief on standard error; `next_tick` is the batch at which it wants to be told again.
 
@@ -24,17 +29,7 @@ class Progress:
     def __init__(self, plan: Plan, batches: int, *, visible: bool, stream: TextIO | None = None) -> None:
         self._plan = plan
         self._stream: Any = stream if stream is not None else sys.stderr  # None when the program closed it
-        self._visible = (
-            visible
-            and self._stream is not None
-            and os.environ.get("DET_PROGRESS", "1").lower()
-            not in (
-                "0",
-                "false",
-                "off",
-                "no",
-            )
-        )
+        self._visible = visible and self._stream is not None and is_wanted()
         self._live = self._visible and self._stream.isatty()
         self._interval = _SECONDS_BETWEEN_LINES[self._live]
         self._since = time.monotonic()

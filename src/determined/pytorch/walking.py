@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -24,8 +23,6 @@ from determined.pytorch.checkpoint_format import plain
 from determined.pytorch.pass_start import PassStart, generators_kept, pass_start, put_back, with_first_item
 from determined.pytorch.position import DataPosition
 from determined.pytorch.waiting import Waiting
-
-logger = logging.getLogger("determined.pytorch")
 
 _FIXED = (list, tuple, range)
 _DRAWN = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
@@ -129,7 +126,9 @@ class Walk:
         return True
 
     def _walk_from_the_first_pass(self, position: DataPosition) -> None:
-        waiting = Waiting("walking through the sampler to where training was", position.batches)
+        waiting = Waiting(
+            "walking through the sampler to where training was", position.batches, visible=self._rank == 0
+        )
         for stretch in position.stretches:
             for _ in range(stretch.batches):
                 self._next_batch(None if self._size is None else stretch.batch_size)
