@@ -16,7 +16,7 @@ from tests.helpers import records
 from tests.helpers.ranks import free_port
 
 PROGRAM = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 import numpy as np
 import torch
 from determined import pytorch
@@ -82,6 +82,9 @@ class Trial(pytorch.PyTorchTrial):
         self.sum.total[0] += float(x.sum())
         self.values.update(batch_idx)
         self.tell(f"trained {batch_idx}")
+        if str(batch_idx) == os.environ.get("WAIT_AT"):
+            while not flagged():
+                time.sleep(0.01)
         return {"loss": loss, "first": float(x[0, 0])}
 
     def evaluate_batch(self, batch):
@@ -89,6 +92,18 @@ class Trial(pytorch.PyTorchTrial):
         self.tell(f"validated {self.context.current_train_batch()}")
         return {"error": torch.nn.functional.mse_loss(self.model(x) + torch.randn(()) * 0.01, y)}
 
+
+def flagged():
+    return trainer_stopping[0] is not None and trainer_stopping[0].raised
+
+trainer_stopping = [None]
+
+from determined.pytorch.stopping import Stopping
+listening = Stopping.listening
+def remember(self):
+    trainer_stopping[0] = self
+    return listening(self)
+Stopping.listening = remember
 
 with pytorch.init(seed=11, aggregation_frequency=int(os.environ.get("AGGREGATE", 1))) as context:
     trial = Trial(context)
@@ -98,6 +113,7 @@ with pytorch.init(seed=11, aggregation_frequency=int(os.environ.get("AGGREGATE",
         validation_period=pytorch.Batch(10),
         checkpoint_policy="none",
         latest_checkpoint=os.environ.get("RESUME"),
+        time_limit=float(os.environ["TIME_LIMIT"]) if "TIME_LIMIT" in os.environ else None,
     )
 print("after fit", flush=True)
 """
@@ -272,3 +288,50 @@ def test_an_interrupt_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
     program = Program(tmp_path / "run")
     assert program.run_until("trained 4", signal.SIGINT) == [130], program.output
     assert json.loads((program.latest() / "trial_state.json").read_text())["batches_trained"] == 5
+
+
+def test_a_time_limit_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
+    """The chief is held up in a batch until its time is over."""
+    undisturbed = Program(tmp_path / "undisturbed")
+    undisturbed.run_to_the_end()
+    program = Program(tmp_path / "run", TIME_LIMIT="0.01", WAIT_AT="4")
+    (process,) = program.start()
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 124, errors
+    assert "training was stopped by its time limit after 5 batches" in errors
+    assert json.loads((program.latest() / "trial_state.json").read_text())["batches_trained"] == 5
+    with records.opened(program.data) as store:
+        (run,) = store.runs()
+    assert run.attempt.state == "stopped"
+    del program.env["TIME_LIMIT"], program.env["WAIT_AT"]
+    program.run_to_the_end(RESUME=str(program.latest()))
+    assert_same_run(program, undisturbed)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_request_to_pause_is_obeyed_after_the_batch(tmp_path: Path, ranks: int) -> None:
+    """Somebody else writes it into the store; `fit` returns, and the program goes on behind it."""
+    undisturbed = Program(tmp_path / "undisturbed", ranks=ranks)
+    undisturbed.run_to_the_end()
+    program = Program(tmp_path / "run", ranks=ranks)
+    processes = program.start(WAIT_AT="12", TELL="1")
+    chief = processes[0]
+    assert chief.stdin is not None
+    assert chief.stdout is not None
+    for line in chief.stdout:
+        if line.strip() == "trained 11":
+            with records.opened(program.data) as store:
+                store.add_request(store.runs()[0].trial_id, "pause")
+            break
+        chief.stdin.write("\n")
+        chief.stdin.flush()
+    outputs = [process.communicate("\n" * 200, timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0] * ranks, outputs
+    assert all("after fit" in stdout for stdout, _ in outputs)
+    state = json.loads((program.latest() / "trial_state.json").read_text())
+    assert 13 <= state["batches_trained"] <= 14
+    with records.opened(program.data) as store:
+        (run,) = store.runs()
+    assert run.stop_acknowledged
+    program.run_to_the_end(RESUME=str(program.latest()))
+    assert_same_run(program, undisturbed)
