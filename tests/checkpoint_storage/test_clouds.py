@@ -189,7 +189,7 @@ def test_a_gcs_or_azure_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) ->
 def test_missing_credentials_are_said_to_be_missing(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{server.address}")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(StorageAccessError, match="s3://checkpoints.* needs credentials"):
+    with pytest.raises(StorageAccessError, match=r"s3://checkpoints.* needs credentials"):
         build_from_argument("s3://checkpoints").probe()
 
 

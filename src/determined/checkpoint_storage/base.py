@@ -34,6 +34,11 @@ def checkpoint_id(name: object) -> str:
 class CheckpointStorage(Protocol):
     """Where checkpoints lie. A checkpoint is visible under its id only when it is complete."""
 
+    @property
+    def name(self) -> str:
+        """Where the checkpoints lie, as people would look for them; without secrets."""
+        ...
+
     def local_roots(self) -> list[Path]:
         """Directories of this machine that hold checkpoints: a copy of the code must leave them out."""
         ...

@@ -38,7 +38,11 @@ class CloudStorage:
         self._joined: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"CloudStorage({self._bucket.shown!r})"
+        return f"CloudStorage({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        return self._bucket.shown
 
     def local_roots(self) -> list[Path]:
         return [self._root]

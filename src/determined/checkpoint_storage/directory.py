@@ -31,6 +31,10 @@ class DirectoryStorage:
     def __repr__(self) -> str:
         return f"DirectoryStorage({str(self.root)!r})"
 
+    @property
+    def name(self) -> str:
+        return str(self.root)
+
     def local_roots(self) -> list[Path]:
         return [self.root]
 

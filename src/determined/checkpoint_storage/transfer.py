@@ -14,13 +14,17 @@ from determined.checkpoint_storage.bucket import PART_BYTES, Bucket
 
 T = TypeVar("T")
 
-_FILES_AT_ONCE = 4
+_SMALL_FILES_AT_ONCE = 12
+_BIG_FILES_AT_ONCE = 2
 _PIECES_AT_ONCE = 8
 
 
 def upload(bucket: Bucket, files: Mapping[str, Path]) -> None:
-    """Put each file under its key."""
-    in_parallel(lambda item: bucket.put_file(*item), files.items(), _FILES_AT_ONCE)
+    """Put each file under its key: many small ones at once, which takes patience, then few big ones, in parts."""
+    big = {key: file for key, file in files.items() if os.stat(file).st_size > PART_BYTES}
+    small = {key: file for key, file in files.items() if key not in big}
+    for group, at_once in ((small, _SMALL_FILES_AT_ONCE), (big, _BIG_FILES_AT_ONCE)):
+        in_parallel(lambda item: bucket.put_file(*item), group.items(), at_once)
 
 
 def delete(bucket: Bucket, keys: Iterable[str]) -> None:

@@ -200,7 +200,7 @@ def init(
         chief=distributed.rank == 0,
         hparams=info.trial.hparams if _hparams is None else _hparams,
         config=info.trial._config if _exp_conf is None else _exp_conf,
-        storage=_name_of(storages[0]),
+        storage=storages[0].name,
     )
     tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
     train = TrainContext(distributed, supervisor, tensorboard)
@@ -256,12 +256,6 @@ def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | Non
     if argument is None and described is not None and described.trial._config.get("checkpoint_storage"):
         return build_from_config(described.trial._config["checkpoint_storage"])
     return build_from_argument(argument)
-
-
-def _name_of(storage: CheckpointStorage) -> str:
-    """Where its checkpoints lie, as people would look for them."""
-    roots = storage.local_roots()
-    return str(roots[0]) if roots else repr(storage)
 
 
 def _retention(argument: str | dict[str, Any] | None, info: ClusterInfo) -> Retention | None:
