@@ -80,16 +80,20 @@ class ForeignBatches:
         self._resumed = {}
         return again
 
-    def _over_and_over(self, under_way: Iterator[Any] | None) -> Iterator[Any]:
-        """The batches of a pass under way, then pass after pass."""
-        if under_way is not None:
-            yield from self._counted(under_way)
-            under_way = None  # its workers end with it
-            self._pass += 1
+    def _over_and_over(self, batches: Iterator[Any] | None) -> Iterator[Any]:
+        """The batches of a pass under way, of which none may be left, then pass after pass."""
+        may_be_empty = batches is not None
         while True:
-            yield from self._counted(self._begin_pass())
-            if not self._in_pass:
+            batches = self._begin_pass() if batches is None else batches
+            self._in_pass, self._under_way = 0, batches
+            try:
+                for self._in_pass, batch in enumerate(batches, 1):
+                    yield batch
+            finally:
+                batches = self._under_way = None  # its workers end with it
+            if not self._in_pass and not may_be_empty:
                 raise InvalidExperimentException(_no_batch(self._pass))
+            may_be_empty = False
             self._pass += 1
 
     def _begin_pass(self) -> Iterator[Any]:
@@ -99,15 +103,6 @@ class ForeignBatches:
             put_back(resumed, *owners)
         self._start = pass_start(*owners)
         return iter(self._loader)
-
-    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        self._in_pass, self._under_way = 0, batches
-        try:
-            for batch in batches:
-                self._in_pass += 1
-                yield batch
-        finally:
-            self._under_way = None
 
 
 def _keeper_of_state(loader: Any) -> Any:

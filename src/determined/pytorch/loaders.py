@@ -86,7 +86,8 @@ class TrainingData:
         if length == UNKNOWN_LENGTH or length == 0:
             return length, 0
         shape = pass_shape(batch_sampler) if batch_sampler is not None else PassShape(length * self._ranks.size, 1)
-        assert shape is not None
+        if shape is None:  # only the torch loader that the program made itself knows its length
+            return length, self._before.epoch_offset
         return length, offset_of_epochs(self._before, self._begun_at, shape, self._ranks.size, length)
 
     def begin(self) -> Iterator[Any]:
