@@ -179,7 +179,7 @@ class TrialContext:
     def get_initial_batch(self) -> int:
         """Batches that were done before this process began.
 
-        Who asks skips them by itself: a loader that is not a `pytorch.DataLoader` is then used from its beginning.
+        Who asks skips them by itself: a loader that is not a `pytorch.DataLoader` is then not read again up to there.
         """
         self._initial_batch_asked = True
         return self._steps_completed

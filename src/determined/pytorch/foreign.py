@@ -22,11 +22,14 @@ class ForeignBatches:
     """The batches of any iterable, over and over.
 
     `batches` of them were trained before. To get there, in this order: the loader's own state; that of its data set,
-    if the loader reads it in this process; or reading all of them once more.
+    if the loader reads it in this process; or reading all of them once more, unless the program skips them itself.
     """
 
-    def __init__(self, loader: Any, batches: int, device: torch.device, *, chief: bool) -> None:
+    def __init__(
+        self, loader: Any, batches: int, device: torch.device, *, skips_itself: bool = False, chief: bool = True
+    ) -> None:
         self._loader = loader
+        self._skips_itself = skips_itself
         self._chief = chief
         self._batches = batches
         self._device = device
@@ -44,7 +47,7 @@ class ForeignBatches:
             if keeper is not None and "state" in self._resumed:
                 keeper.load_state_dict(self._resumed["state"])
                 return self._over_and_over(None if self._resumed["ended"] else iter(self._loader))
-            return self._read_again()
+            return self._over_and_over(None) if self._skips_itself else self._read_again()
 
     def state_dict(self) -> dict[str, Any]:
         keeper = _keeper_of_state(self._loader)

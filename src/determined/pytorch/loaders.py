@@ -67,8 +67,13 @@ class TrainingData:
             self.loader = loader.get_data_loader(repeat=True, skip=skip, num_replicas=ranks.size, rank=ranks.rank)
         else:
             self.loader = loader
-            again = 0 if context._initial_batch_asked else before.batches // ranks.size
-            self._foreign = ForeignBatches(loader, again, context.device, chief=ranks.rank == 0)
+            self._foreign = ForeignBatches(
+                loader,
+                before.batches // ranks.size,
+                context.device,
+                skips_itself=context._initial_batch_asked,
+                chief=ranks.rank == 0,
+            )
 
         # One length for all ranks: the chief's.
         self.epoch_length: int
