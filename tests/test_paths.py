@@ -43,3 +43,15 @@ def test_run_directories_are_fresh_and_never_named_like_a_checkpoint() -> None:
     assert stat.S_IMODE(first.stat().st_mode) == 0o700
     with pytest.raises(ValueError):
         uuid.UUID(first.name)
+
+
+def test_the_store_is_a_file_in_the_data_directory_unless_another_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = paths.data_dir() / "store.sqlite"
+    assert paths.store_place() == str(own)
+    assert paths.store_files() == [own, Path(f"{own}-wal"), Path(f"{own}-shm")]
+    monkeypatch.setenv("DET_STORE", "~/mine.db")
+    assert paths.store_place() == "~/mine.db"
+    assert paths.store_files()[0] == Path.home() / "mine.db"
+    monkeypatch.setenv("DET_STORE", "postgresql://host/db")
+    assert paths.store_place() == "postgresql://host/db"
+    assert paths.store_files() == []

@@ -49,7 +49,7 @@ class Run:
         return [path.parent for path in self.data_dir.glob("*/state_dict.pth")]
 
     def values(self, group: str, metric: str) -> list[float]:
-        """All that the newest run reported of one metric, in order."""
+        """All that the newest run reported of one metric, in order, over all attempts of its trial."""
         with records.opened(self.data_dir.parent) as store:
             newest = store.runs(limit=1)[0]
             return [row.metrics[metric] for row in store.metrics(newest.trial_id, group)]
