@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from determined.checkpoint_storage import DirectoryStorage, manifest
 from determined.checkpoint_storage.retention import Checkpoint, Policy, clean_up, keep
-from determined.errors import InvalidCheckpointException
 
 A, B = 1, 2
 NAN, INF = math.nan, math.inf
@@ -96,30 +95,24 @@ class Files:
     def __init__(self, root: Path) -> None:
         self.storage = DirectoryStorage(root)
         self.root = root
+        self._damaged: set[str] = set()
 
     def put(self, checkpoint: Checkpoint) -> Checkpoint:
         directory = self.root / checkpoint.id
         directory.mkdir(parents=True)
         (directory / "state_dict.pth").write_bytes(checkpoint.id.encode() * 10)
-        (directory / "metadata.json").write_text("{}")
         manifest.write(directory)
         return replace(checkpoint, resources=self.storage.resources(checkpoint.id))
 
     def damage(self, name: str) -> None:
         (self.root / name / "state_dict.pth").write_bytes(b"x" * len(name) * 10)
+        self._damaged.add(name)
 
     def there(self) -> set[str]:
         return {path.name for path in self.root.iterdir()}
 
     def good(self) -> set[str]:
-        return {name for name in self.there() if self._is_good(name)}
-
-    def _is_good(self, name: str) -> bool:
-        try:
-            manifest.verify(self.root / name, name)
-        except InvalidCheckpointException:
-            return False
-        return True
+        return self.there() - self._damaged
 
 
 @pytest.fixture

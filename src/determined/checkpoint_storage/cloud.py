@@ -48,7 +48,7 @@ class CloudStorage:
         return [self._root]
 
     def probe(self) -> None:
-        """Store, read and remove a small object; then clear away what killed processes left here and there."""
+        """Store, read and remove a small object; then clear away what killed processes left."""
         key = f"{_UNFINISHED}/probe-{secrets.token_hex(8)}"
         content = secrets.token_bytes(16)
         self._bucket.put(key, content)
@@ -59,7 +59,6 @@ class CloudStorage:
         finally:
             self._bucket.delete(key)
         self._open_root()
-        self._staging.collect()
         if now is not None:
             self._collect(now)
 
@@ -248,7 +247,9 @@ class CloudStorage:
             self._forget(storage_id)
 
     def _open_root(self) -> None:
+        """Make the local directory, and clear away what killed processes left in it, on each machine that comes here."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._staging.collect()
 
 
 def _key(storage_id: str, name: str) -> str:

@@ -28,7 +28,7 @@ def to_resources(objects: Mapping[str, int]) -> dict[str, int]:
     resources: dict[str, int] = {}
     for name, size in objects.items():
         directory, _, last = name.rpartition("/")
-        found = f"{directory}/" if last == EMPTY_DIRECTORY and directory else name
+        found = f"{directory}/" if last == EMPTY_DIRECTORY and directory and size == 0 else name
         resources[found] = 0 if found.endswith("/") else size
         resources.update(dict.fromkeys(_parents(found), 0))
     # An empty object with others below it is how some programs write a directory.
