@@ -11,7 +11,7 @@ import torch
 
 from determined import core
 from determined.errors import InvalidHP
-from determined.pytorch import rng
+from determined.pytorch import parallel, rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer
 from determined.pytorch.context import PyTorchTrialContext
@@ -250,6 +250,7 @@ class TrainLoop:
         if self.state.last_ckpt != self.state.batches_trained:
             self.reporter.status("checkpointing")
             self.reporter.flush()
+            parallel.sync_buffers(self.context.models)
             self.checkpointer.save(self.state, self.window, wait=last)
         if last:
             self.checkpointer.finish()

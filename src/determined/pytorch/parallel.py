@@ -52,11 +52,12 @@ def place(
 def sync_buffers(models: list[torch.nn.Module]) -> None:
     """Give all ranks rank 0's buffers now, in step, as the next forward of each would do by a collective of its own.
 
-    Ranks validate different numbers of batches, and some none at all.
+    Ranks validate different numbers of batches, and some none at all. Inside an aggregation window no forward would do
+    it: then ranks would validate, and go on after a checkpoint, with other buffers than those in the checkpoint.
     """
     for model in models:
         ddp: Any = model
-        if isinstance(model, DistributedDataParallel) and ddp.will_sync_module_buffers():
+        if isinstance(model, DistributedDataParallel) and ddp.forward_sync_buffers and ddp.modules_buffers:
             with torch.no_grad():
                 ddp._sync_buffers()
             ddp.require_forward_param_sync = False  # until the next forward of training
