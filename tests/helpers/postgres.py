@@ -64,7 +64,8 @@ class PostgresServer:
             stderr=subprocess.STDOUT,
             timeout=60,
         )
-        assert done.returncode == 0, f"{program} ended with {done.returncode}: see {self._data / 'log'}"
+        log = self._data / "log"
+        assert done.returncode == 0, f"{program} ended with {done.returncode}: {log.exists() and log.read_text()}"
 
 
 def binary(program: str) -> str:

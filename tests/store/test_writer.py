@@ -202,6 +202,21 @@ def test_a_server_that_stays_away_ends_the_run_by_name(
         postgres.start()
 
 
+def test_a_program_that_fails_does_not_wait_long_for_a_server(
+    postgres: PostgresServer, make_writer: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_SECONDS_IN_A_HURRY", 0.2)
+    writer = make_writer(postgres.new_database(), patience=600)
+    attempt = writer.ask(begin)
+    postgres.stop()
+    try:
+        writer.put(metric(attempt, "g", 1, {}))
+        with pytest.raises(StoreError, match="cannot be reached"):
+            writer.close(hurry=True)
+    finally:
+        postgres.start()
+
+
 def test_a_server_that_was_never_there_is_told_soon(make_writer: Callable[..., Writer]) -> None:
     from tests.helpers.ranks import free_port
 
