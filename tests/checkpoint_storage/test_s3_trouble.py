@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -158,6 +161,40 @@ def test_a_server_that_dies_during_an_upload(
     own_server.start()
     build_from_argument(own_server.config()).probe()
     assert own_server.objects() == []
+
+
+UPLOADER = """
+import json, sys
+from determined import core
+with core.init(checkpoint_storage=json.loads(sys.argv[1]), tensorboard_mode=core.TensorboardMode.MANUAL) as context:
+    context.checkpoint.upload(sys.argv[2], {"steps_completed": 1})
+"""
+
+
+def test_a_process_that_is_killed_during_an_upload(
+    own_server: S3Server, wire: Callable[..., Wire], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(20):
+        (source / str(number)).write_bytes(os.urandom(MEGABYTE))
+    uploader: list[subprocess.Popen[bytes]] = []
+    cut = wire(up=15 * MEGABYTE, then=lambda: uploader[0].kill())
+    config = json.dumps(own_server.config(endpoint_url=cut.endpoint_url))
+    uploader.append(subprocess.Popen([sys.executable, "-c", UPLOADER, config, str(source)]))
+    assert uploader[0].wait(60) == -signal.SIGKILL
+    (note,) = (own_server.bucket / ".unfinished").iterdir()
+    assert (own_server.bucket / note.name).exists()
+    assert left_here() == [f".staging-{note.name}"]
+    storage = build_from_argument(own_server.config())
+    with pytest.raises(CheckpointNotFound, match="not finished"):
+        storage.resources(note.name)
+    own_server.kill()
+    os.utime(note, (0, note.stat().st_mtime - 25 * 3600))
+    own_server.start()
+    build_from_argument(own_server.config()).probe()
+    assert own_server.objects() == []
+    assert left_here() == []
 
 
 @pytest.mark.parametrize("size", [3 * MEGABYTE, 40 * MEGABYTE])

@@ -247,7 +247,7 @@ class CloudStorage:
             self._forget(storage_id)
 
     def _open_root(self) -> None:
-        """Make the local directory, and clear away what killed processes left in it, on each machine that comes here."""
+        """Make the local directory; clear away what killed processes left in it, on each machine that comes here."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._staging.collect()
 
