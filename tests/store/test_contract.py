@@ -156,6 +156,16 @@ class TestMetrics:
             (2, 2, False),
         ]
 
+    def test_an_attempt_that_was_overtaken_archives_what_it_reports(self, store: Store) -> None:
+        first = begin(store)
+        second = begin(store, previous=first, steps=4)
+        begin(store, previous=second, steps=2)
+        rows = [metric(attempt, "g", step, {}) for attempt in (first, second) for step in (2, 3, 4)]
+        store.write(rows)
+        store.write(rows)
+        assert list(kept(store, first.trial_id)) == [("g", 2)]
+        assert len(kept(store, first.trial_id, archived=True)) == 3
+
     def test_writing_the_same_rows_again_changes_nothing(self, store: Store) -> None:
         attempt = begin(store)
         rows = [

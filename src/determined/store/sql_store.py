@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from determined.errors import StoreError
 from determined.store import process
@@ -30,7 +31,9 @@ from determined.store.records import (
     StatusRow,
 )
 
-_METRICS = "metrics (trial_id, metric_group, step, attempt, sequence, body, reported)"
+R = TypeVar("R")
+
+_METRICS = "metrics (trial_id, metric_group, step, attempt, sequence, archived, body, reported)"
 
 # Two JSON objects become one with the entries of both; of a name that is in both, readers take the later value.
 _UNITED = """CASE
@@ -40,7 +43,8 @@ _UNITED = """CASE
 END"""
 _METRICS_CONFLICT = f"""(trial_id, metric_group, step) DO UPDATE SET
     body = {_UNITED},
-    attempt = excluded.attempt, sequence = excluded.sequence, reported = excluded.reported, archived = 0
+    attempt = excluded.attempt, sequence = excluded.sequence, archived = excluded.archived,
+    reported = excluded.reported
 WHERE metrics.attempt <= excluded.attempt"""
 
 _SAMPLES = "samples (trial_id, attempt, sequence, metric_group, body, reported)"
@@ -106,36 +110,13 @@ class SqlStore:
             return self._begun(trial_id, number)
 
     def write(self, rows: Sequence[Row]) -> None:
-        metrics: list[Sequence[Any]] = []
-        samples: list[Sequence[Any]] = []
-        others: list[Row] = []
-        for row in rows:
-            if not isinstance(row, MetricRow):
-                others.append(row)
-            elif row.steps_completed is None:
-                samples.append((row.trial_id, row.attempt, row.sequence, _text(row.group), row.body, row.reported))
-            else:
-                metrics.append(
-                    (
-                        row.trial_id,
-                        _text(row.group),
-                        row.steps_completed,
-                        row.attempt,
-                        row.sequence,
-                        row.body,
-                        row.reported,
-                    )
-                )
+        insert = self._database.insert
         with self._database.transaction():
-            self._database.insert(_METRICS, metrics, _METRICS_CONFLICT)
-            self._database.insert(_SAMPLES, samples, "DO NOTHING")
-            self._database.insert(
-                _CHECKPOINTS,
-                [_checkpoint_values(row) for row in others if isinstance(row, CheckpointRow)],
-                "DO NOTHING",
-            )
-            self._database.insert(_LOGS, [_log_values(row) for row in others if isinstance(row, LogRow)], "DO NOTHING")
-            for row in others:
+            insert(_METRICS, self._metric_values(rows), _METRICS_CONFLICT)
+            insert(_SAMPLES, _values(rows, MetricRow, _sample_values), "DO NOTHING")
+            insert(_CHECKPOINTS, _values(rows, CheckpointRow, _checkpoint_values), "DO NOTHING")
+            insert(_LOGS, _values(rows, LogRow, _log_values), "DO NOTHING")
+            for row in rows:
                 if isinstance(row, StatusRow):
                     self._write_status(row)
                 elif isinstance(row, EndRow):
@@ -317,6 +298,33 @@ class SqlStore:
             [row.state, row.ended, row.seconds, row.trial_id, row.attempt],
         )
 
+    def _metric_values(self, rows: Sequence[Row]) -> list[Sequence[Any]]:
+        """What an attempt reports after a newer one went back behind it is archived like what it reported before."""
+        values: list[Sequence[Any]] = []
+        behind: dict[tuple[int, int], float] = {}
+        for row in rows:
+            if not isinstance(row, MetricRow) or row.steps_completed is None:
+                continue
+            attempt = (row.trial_id, row.attempt)
+            if attempt not in behind:
+                ((step,),) = self._database.execute(
+                    "SELECT min(start_step) FROM attempts WHERE trial_id = ? AND number > ?", attempt
+                )
+                behind[attempt] = math.inf if step is None else step
+            values.append(
+                (
+                    row.trial_id,
+                    _text(row.group),
+                    row.steps_completed,
+                    row.attempt,
+                    row.sequence,
+                    int(row.steps_completed > behind[attempt]),
+                    row.body,
+                    row.reported,
+                )
+            )
+        return values
+
     def _read_metrics(self, table: str, columns: str, trial_id: int, group: str | None, condition: str) -> list[Metric]:
         found = self._database.execute(
             f"SELECT metric_group, {columns}, body, attempt, sequence, reported FROM {table} WHERE trial_id = ? "
@@ -352,6 +360,17 @@ def _checkpoint(row: Sequence[Any]) -> Checkpoint:
         reported,
         None if validation is None else json.loads(validation),
     )
+
+
+def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequence[Any] | None]) -> list[Sequence[Any]]:
+    found = (values_of(row) for row in rows if isinstance(row, kind))
+    return [values for values in found if values is not None]
+
+
+def _sample_values(row: MetricRow) -> Sequence[Any] | None:
+    if row.steps_completed is not None:
+        return None
+    return row.trial_id, row.attempt, row.sequence, _text(row.group), row.body, row.reported
 
 
 def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:
