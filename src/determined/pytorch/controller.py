@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from determined import core
+from determined.core.agreement import in_step
 from determined.errors import InvalidExperimentException
 from determined.pytorch import checkpoint_legacy, differences, first_generation, latest, lost_ranks, validation
 from determined.pytorch.binding import bind, overridden
@@ -195,7 +196,13 @@ class PyTorchTrialController:
         """From here on reports replace those that came after the checkpoint, and a rollback is on record."""
         steps = self.state.batches_trained
         source = Path(self.latest_checkpoint).name if steps else None  # of a path, the id is the last part
-        self.core_context.begin_attempt(checkpoint=source, steps_completed=steps)
+        ranks = self.context.distributed
+        in_step(
+            ranks.allgather,
+            ranks.rank,
+            lambda: self.core_context.begin_attempt(checkpoint=source, steps_completed=steps),
+            doing="opening the run's record",
+        )
         if self.skip and self.context.distributed.rank == 0:
             self.core_context.train.report_metrics("rollback", steps, {"skipped": sorted(self.skip)})
 
