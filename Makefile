@@ -7,7 +7,7 @@ BENCH_VENV ?= .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test check bench format clean system-deps
+.PHONY: demo test check soak bench format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,10 @@ demo: $(STAMP)
 # Everything CI asks for: format, lint, types, tests.
 test: check
 	$(BIN)/python -m pytest -n $(WORKERS) tests
+
+# Kill training programs in every phase, 120 times, and lose ranks in 30 ways: half an hour on two cores.
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak --cycles 120
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

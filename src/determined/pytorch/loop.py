@@ -77,6 +77,7 @@ class TrainLoop:
         self.window = Window(context)
         self.move = context.batch_mover()
         self._agreed = Wish.NONE
+        self._validated_since_checkpoint = False
 
     def run(self, step_zero_validation: bool = False) -> None:
         """Train to the end of the plan, or to the first polite moment to stop."""
@@ -235,6 +236,7 @@ class TrainLoop:
             rng.set_state(generators, self.context.device)
             raise ShouldExit
         self.state.last_val = self.state.batches_trained
+        self._validated_since_checkpoint = self.state.batches_trained > 0
         best = self.reporter.best_validation()
         self.reporter.validation(self.state, metrics)
 
@@ -246,12 +248,16 @@ class TrainLoop:
             self.checkpoint()
 
     def checkpoint(self, *, last: bool = False) -> None:
-        """Save a checkpoint, unless the last one was at this very batch; the last of all is waited for."""
-        if self.state.last_ckpt != self.state.batches_trained:
+        """Save a checkpoint, unless the last one was at this very batch; the last of all is waited for.
+
+        One that was saved because training had to stop before a validation is not up to date after it.
+        """
+        if self.state.last_ckpt != self.state.batches_trained or self._validated_since_checkpoint:
             self.reporter.status("checkpointing")
             self.reporter.flush()
             parallel.sync_buffers(self.context.models)
             self.checkpointer.save(self.state, self.window, wait=last)
+            self._validated_since_checkpoint = False
         if last:
             self.checkpointer.finish()
         self.reporter.stored(self.checkpointer.newly_stored())
