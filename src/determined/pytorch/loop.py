@@ -77,7 +77,8 @@ class TrainLoop:
         self.window = Window(context)
         self.move = context.batch_mover()
         self._agreed = Wish.NONE
-        self._validated_since_checkpoint = False
+        self._restored_at = state.batches_trained
+        self._outdated = False  # the checkpoint that training goes on from lacks what was done at its batch since
 
     def run(self, step_zero_validation: bool = False) -> None:
         """Train to the end of the plan, or to the first polite moment to stop."""
@@ -236,7 +237,7 @@ class TrainLoop:
             rng.set_state(generators, self.context.device)
             raise ShouldExit
         self.state.last_val = self.state.batches_trained
-        self._validated_since_checkpoint = self.state.batches_trained > 0
+        self._outdated = 0 < self.state.batches_trained == self._restored_at
         best = self.reporter.best_validation()
         self.reporter.validation(self.state, metrics)
 
@@ -248,16 +249,13 @@ class TrainLoop:
             self.checkpoint()
 
     def checkpoint(self, *, last: bool = False) -> None:
-        """Save a checkpoint, unless the last one was at this very batch; the last of all is waited for.
-
-        One that was saved because training had to stop before a validation is not up to date after it.
-        """
-        if self.state.last_ckpt != self.state.batches_trained or self._validated_since_checkpoint:
+        """Save a checkpoint, unless the last one was at this very batch; the last of all is waited for."""
+        if self.state.last_ckpt != self.state.batches_trained or self._outdated:
             self.reporter.status("checkpointing")
             self.reporter.flush()
             parallel.sync_buffers(self.context.models)
             self.checkpointer.save(self.state, self.window, wait=last)
-            self._validated_since_checkpoint = False
+            self._outdated = False
         if last:
             self.checkpointer.finish()
         self.reporter.stored(self.checkpointer.newly_stored())
