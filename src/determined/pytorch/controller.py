@@ -118,11 +118,13 @@ class PyTorchTrialController:
 
     def _run(self) -> None:
         """Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
-        with self._checkpoint_directory() as checkpoint, ExitStack() as cleanup:
+        with ExitStack() as cleanup, ExitStack() as restoring:
+            checkpoint = restoring.enter_context(self._checkpoint_directory())
             if checkpoint is not None:
                 self._take_counters(checkpoint)
                 if self.context.distributed.rank == 0:
                     differences.tell(checkpoint, str(self.latest_checkpoint), self.load_data)
+            self.state.skipped = sorted({*self.state.skipped, *self.skip})
             self._begin_attempt()
             self.context._steps_completed = self.state.batches_trained
             for callback in self.callbacks:
@@ -156,6 +158,7 @@ class PyTorchTrialController:
             loop = self._build_loop(plan, data, cleanup)
             if checkpoint is not None:
                 loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
+            restoring.close()  # of a storage elsewhere, it is a copy
             loop.batches = data.begin()
             self.context._epoch_length, self.context._epoch_offset = data.epoch_length, data.epoch_offset
             if self.state.batches_trained:
@@ -224,7 +227,6 @@ class PyTorchTrialController:
             )
             return
         self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
-        self.state.skipped = sorted({*self.state.skipped, *self.skip})
         # The order of the data goes on as it was, whatever seed this process would have drawn.
         self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 
