@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -13,6 +14,8 @@ logger = logging.getLogger("determined")
 
 MAX_BYTES = 64 * 2**20
 MAX_FILES = 10_000
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _ALWAYS_LEFT_OUT = [
     ".*",
@@ -58,6 +61,8 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
             destination.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / relative, destination, follow_symlinks=False)
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise
             # A file that vanished or cannot be read must not cost a checkpoint.
             logger.warning("the code copy of the checkpoint leaves out %s: %s", relative, error)
             continue

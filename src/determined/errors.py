@@ -63,6 +63,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached at the moment, as when its server is being restarted."""
 
 
+class StoreFull(StoreUnavailable):
+    """The disk of the store is full: somebody may make room, but hardly soon."""
+
+
 class MissingExtraError(DeterminedError, ImportError):
     """A feature whose optional package is not installed: the message names the extra."""
 

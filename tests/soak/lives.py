@@ -177,7 +177,7 @@ class Life:
 
     def final_state(self) -> dict[str, Any]:
         """Everything in the last checkpoint, each value under the path to it."""
-        newest = max(self.announced(), key=lambda row: row.steps_completed)
+        newest = max(self.announced(), key=lambda row: (row.steps_completed, row.reported))
         directory = self.storage / newest.uuid
         counters = json.loads((directory / "trial_state.json").read_text())
         leaves, _ = tree_flatten_with_path({"state": torch.load(directory / "state_dict.pth"), "counters": counters})

@@ -18,7 +18,7 @@ import torch
 
 import determined
 from determined import core, paths
-from determined.checkpoint_storage import manifest
+from determined.checkpoint_storage import files, manifest
 from determined.code_copy import copy_code
 from determined.core.agreement import in_step
 from determined.core.forked import CannotFork, can_fork
@@ -193,7 +193,7 @@ class Checkpointer:
             not_code = [self._core.run_dir, *self._core.checkpoint.local_roots(), *paths.store_files()]
             copy_code(self._code_dir, taking, not_code)
             taking.rename(taken)
-        shutil.copytree(taken, target)
+        _copy_tree(taken, target)
 
     def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
         """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
@@ -288,6 +288,16 @@ def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) 
             "it was saved by another trial"
         )
     yield from zip(objects, stored, strict=True)
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """The first error as it is: `shutil.copytree` collects them, and what the system said of a full disk is lost."""
+    target.mkdir()
+    for name, is_directory in files.walk(source):
+        if is_directory:
+            (target / name).mkdir()
+        else:
+            shutil.copy2(source / name, target / name)
 
 
 def _write_json(file: Path, value: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
 import math
 import time
 from collections.abc import Iterable
@@ -15,11 +17,16 @@ from determined.pytorch.metrics import Columns, Metrics
 from determined.tensorboard.events import EventFileWriter
 from determined.tensorboard.metric_writers.base import Row, is_scalar, validation_rows
 
+logger = logging.getLogger("determined.pytorch")
+
 _SECONDS_TO_COLLECT = 1.0  # nobody watches curves more closely
 
 
 class Scalars:
-    """Writes scalars to the run's event file, or through the program's own writer once it asked for one."""
+    """Writes scalars to the run's event file, or through the program's own writer once it asked for one.
+
+    The store has the same metrics: a file that cannot be written, as on a full disk, is no reason to end training.
+    """
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._context = context
@@ -27,10 +34,15 @@ class Scalars:
         self._series: list[tuple[int, Columns]] = []
         self._rows: list[Row] = []
         self._written_at = -math.inf
+        self._given_up = False
+
+    @property
+    def _wanted(self) -> bool:
+        return self._context.get_enable_tensorboard_logging() and not self._given_up
 
     def training(self, batches: int, metrics: Metrics, columns: Columns) -> None:
         """Each batch's values at its index; what exists only for the whole workload at its end."""
-        if not self._context.get_enable_tensorboard_logging():
+        if not self._wanted:
             return
         self._series.append((batches, {name: column for name, column in columns.items() if _is_series(column)}))
         for name, column in columns.items():
@@ -51,12 +63,20 @@ class Scalars:
             self.flush()
 
     def validation(self, batches: int, metrics: Metrics) -> None:
-        if self._context.get_enable_tensorboard_logging():
+        if self._wanted:
             self._rows += validation_rows(batches, metrics)
             self.flush()
 
     def flush(self) -> None:
         """Write what was collected."""
+        try:
+            self._write()
+        except OSError as error:
+            self._give_up(error)
+        self._series, self._rows = [], []
+        self._written_at = time.monotonic()
+
+    def _write(self) -> None:
         for names, group in itertools.groupby(self._series, key=lambda one: tuple(one[1])):
             members = list(group)
             if names:
@@ -66,8 +86,16 @@ class Scalars:
                 steps = [np.arange(end - len(columns[names[0]]), end) for end, columns in members]
                 self._write_series([f"Determined/{name}" for name in names], np.concatenate(steps), np.stack(values, 1))
         self._write_rows(self._rows)
-        self._series, self._rows = [], []
-        self._written_at = time.monotonic()
+
+    def _give_up(self, error: OSError) -> None:
+        self._given_up = True
+        events, self._events = self._events, None
+        if events is not None:
+            with contextlib.suppress(OSError):  # it tries once more to write what it holds
+                events.close()
+        logger.warning(
+            "TensorBoard files in %s are not written any more: %s", self._context.get_tensorboard_path(), error
+        )
 
     def close(self) -> None:
         self.flush()

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from determined.errors import StoreError
+from determined.errors import StoreError, StoreFull
 from determined.store.database import Values, broken, unavailable
 from determined.store.schema import refuse_foreign
 
@@ -115,6 +115,8 @@ class SqliteDatabase:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if "full" in str(error):
+                raise StoreFull(f"the store {self.place} cannot be written now: {error}") from error
             raise unavailable(self.place, _BUSY if _is_busy(error) else error) from error
         except sqlite3.Error as error:
             raise broken(self.place, error) from error

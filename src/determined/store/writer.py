@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from determined.errors import StoreError, StoreUnavailable
+from determined.errors import StoreError, StoreFull, StoreUnavailable
 from determined.store.base import Store
 from determined.store.records import MetricRow, Row, StatusRow
 
@@ -26,6 +26,7 @@ _SECONDS_TOGETHER = 0.2  # rows that come within this time are written in one tr
 _SECONDS_BETWEEN_LOOKS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _SECONDS_IN_A_HURRY = 3.0
+_SECONDS_ON_A_FULL_DISK = 15.0
 _SECONDS_TO_OPEN = 10.0  # a wrong address shall not be taken for a server that will be back soon
 
 
@@ -230,7 +231,7 @@ class Writer:
             except StoreUnavailable as error:
                 now = time.monotonic()
                 since = since or now
-                patience = self._patience if self._store is not None else min(self._patience, _SECONDS_TO_OPEN)
+                patience = self._patience_with(error)
                 if now - since + pause > patience:
                     raise StoreError(f"{error} (tried for {patience:g} seconds; see DET_STORE_PATIENCE)") from error
                 if since == now:
@@ -241,6 +242,11 @@ class Writer:
                 if since:
                     logger.warning("the store %s is back: nothing was lost", self._store.place)
                 return result
+
+    def _patience_with(self, error: StoreUnavailable) -> float:
+        if self._store is None:
+            return min(self._patience, _SECONDS_TO_OPEN)
+        return min(self._patience, _SECONDS_ON_A_FULL_DISK) if isinstance(error, StoreFull) else self._patience
 
     def _seconds_to_next_look(self) -> float | None:
         if self._watch is None:

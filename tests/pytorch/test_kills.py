@@ -1,0 +1,37 @@
+"""Training that is killed in the worst moments goes on as if nothing had happened; the long form is `make soak`."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.soak.lives import Kill, Life
+
+
+def test_one_rank_killed_in_every_dangerous_moment(tmp_path: Path) -> None:
+    undisturbed = Life(tmp_path / "undisturbed", workers=2)
+    undisturbed.run()
+    life = Life(tmp_path / "killed", workers=2)
+    for kill in (
+        Kill(signal.SIGKILL, "write", 2),
+        Kill(signal.SIGTERM, "validation", 3),
+        Kill(signal.SIGKILL, "published", 2),
+        Kill(signal.SIGKILL, "report", 2),
+    ):
+        hit = life.hit(kill)
+        assert hit.reached, kill
+        assert hit.violations == [], kill
+    life.run()
+    assert life.differences(undisturbed) == []
+
+
+def test_two_ranks_stopped_inside_an_aggregation_window_and_one_killed(tmp_path: Path) -> None:
+    undisturbed = Life(tmp_path / "undisturbed", ranks=2)
+    undisturbed.run()
+    life = Life(tmp_path / "killed", ranks=2)
+    for kill in (Kill(signal.SIGTERM, "validation", 2, target=1), Kill(signal.SIGKILL, "batch", 6, target=1)):
+        hit = life.hit(kill)
+        assert hit.reached, kill
+        assert hit.violations == [], kill
+    life.run()
+    assert life.differences(undisturbed) == []

@@ -1,0 +1,17 @@
+"""A rank that is lost while training is a clear error on the other one, never a hang; all ways are in `make soak`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.lost_ranks import lose
+
+
+@pytest.mark.parametrize(
+    ("how", "where", "lost"),
+    [("SIGKILL", "batch", 1), ("exit0", "validation", 0), ("SIGSTOP", "saving", 1), ("exception", "batch", 0)],
+)
+def test_the_other_rank_ends_soon_and_names_it(how: str, where: str, lost: int, tmp_path: Path) -> None:
+    assert lose(tmp_path / "job", how, where, lost).violations == []
