@@ -56,10 +56,12 @@ class Effort:
     instructions: int = 600  # batches under callgrind
     sampler_records: int = 1_000_000
     store_rows: int = 1_000_000
+    checkpoints: int = 11
+    checkpoint_megabytes: int = 384
 
 
 FULL = Effort()
-QUICK = Effort(pairs=40, processes=1, validations=6, starts=3, store_rows=100_000)
+QUICK = Effort(pairs=40, processes=1, validations=6, starts=3, store_rows=100_000, checkpoints=5)
 SMOKE = Effort(
     block=20,
     pairs=2,
@@ -71,6 +73,8 @@ SMOKE = Effort(
     instructions=20,
     sampler_records=10_000,
     store_rows=4_000,
+    checkpoints=2,
+    checkpoint_megabytes=3,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.cases import instructions, loading, ranks, resuming, starting, storing, training, validating
+from bench.cases import checkpointing, instructions, loading, ranks, resuming, starting, storing, training, validating
 from bench.measure import Effort
 from bench.table import Row
 
@@ -19,6 +19,7 @@ CASES: dict[str, Callable[[Effort], list[Row]]] = {
     "loading": loading.loading,
     "sampler": loading.sampler,
     "resume": resuming.resuming,
+    "checkpoint": checkpointing.checkpointing,
     "store": storing.storing,
     "import": starting.importing,
     "first-batch": starting.first_batch,
