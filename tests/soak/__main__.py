@@ -82,6 +82,7 @@ def kill_matrix(
             hit = life.hit(kill)
             done = not hit.reached
             if done:
+                differences += [f"life {number}: {what}" for what in hit.violations]
                 break
             hits.append(hit)
             told = "; ".join(hit.violations) or "ok"

@@ -233,7 +233,7 @@ class Life:
         for rank in range(self.ranks):
             variables = {
                 **{name: value for name, value in os.environ.items() if not name.startswith("DET_")},
-                "PYTHONPATH": str(REPOSITORY),
+                "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH", "")])),
                 "XDG_DATA_HOME": str(self.data_home),
                 "OMP_NUM_THREADS": "1",
                 "DET_PROGRESS": "0",
