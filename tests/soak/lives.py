@@ -99,13 +99,13 @@ class Life:
                     hit.violations.append(f"ended with {hit.codes} by itself: {self.errors()}")
                 return hit
             if kill.seconds_later:
-                _release(processes[aimed_at])
+                release(processes[aimed_at])
                 time.sleep(kill.seconds_later)
             start = time.monotonic()
             for rank in range(self.ranks) if kill.target is None else [kill.target]:
                 processes[rank].send_signal(kill.signal)
             if not kill.seconds_later:
-                _release(processes[aimed_at])
+                release(processes[aimed_at])
             limit = SECONDS_FOR_AN_END + (0 if kill.signal is signal.SIGTERM else COLLECTIVE_TIMEOUT)
             late = waited_for(processes, start + limit)
             hit = Hit(kill, True, [process.poll() or 0 for process in processes], time.monotonic() - start)
@@ -296,7 +296,7 @@ def says_something(process: subprocess.Popen[bytes]) -> bool:
     return bool(os.read(process.stdout.fileno(), 100))
 
 
-def _release(process: subprocess.Popen[bytes]) -> None:
+def release(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         os.write(process.stdin.fileno(), b".")
