@@ -24,6 +24,11 @@ def test_one_rank_killed_in_every_dangerous_moment(tmp_path: Path) -> None:
     life.run()
     assert life.differences(undisturbed) == []
 
+    stopped = Life(tmp_path / "stopped", workers=2)
+    assert stopped.hit(Kill(signal.SIGTERM, "validation", 40)).violations == []  # the one after the last batch
+    stopped.run()
+    assert stopped.differences(undisturbed) == []
+
 
 def test_two_ranks_stopped_inside_an_aggregation_window_and_one_killed(tmp_path: Path) -> None:
     undisturbed = Life(tmp_path / "undisturbed", ranks=2)
