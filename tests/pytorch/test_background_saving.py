@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import determined as det
 from determined import pytorch
 from determined.pytorch import checkpoint_format
 from determined.pytorch.snapshot import snapshot
@@ -221,6 +222,54 @@ def test_tensors_that_share_memory_go_on_sharing_it() -> None:
     assert torch.equal(kept["c"], torch.arange(6.0).view(2, 3).t())
     assert kept["a"].untyped_storage().data_ptr() == kept["c"].untyped_storage().data_ptr()
     assert kept["d"] is state["d"]
+
+
+def test_what_a_snapshot_cannot_share_is_copied_as_it_is() -> None:
+    numbers = torch.tensor([1 + 2j, 3 - 1j]).share_memory_()
+    state = {"conj": numbers.conj(), "neg": numbers.conj().imag, "meta": torch.empty(2, device="meta")}
+    kept = snapshot(state)
+    expected = [state["conj"].clone(), state["neg"].clone()]
+    numbers.zero_()
+    assert torch.equal(kept["conj"].resolve_conj(), expected[0].resolve_conj())
+    assert torch.equal(kept["neg"].resolve_neg(), expected[1].resolve_neg())
+    assert kept["meta"].is_meta
+
+
+class LeavesAtOnce(Noting):
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx == 3:
+            raise pytorch._ShouldExit(skip_exit_checkpoint=True)
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+class RefusesItself(Noting):
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx == 3:
+            raise det.InvalidHP("no")
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+def full(state: dict[str, Any], file: Path) -> None:
+    raise OSError(28, "No space left on device", str(file))
+
+
+@pytest.mark.parametrize("period", [pytorch.Batch(2), None], ids=["beside training", "at the end"])
+@pytest.mark.parametrize("trial_class", [Noting, LeavesAtOnce])
+def test_a_failure_is_told_however_training_ends(
+    trial_class: type[Noting], period: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if trial_class is LeavesAtOnce and period is None:
+        return  # nothing is saved at all
+    monkeypatch.setattr(checkpoint_format, "write", full)
+    with pytest.raises(OSError, match=r"checkpoint [-0-9a-f]{36} was not saved: No space left on device"):
+        fit(trial_class, max_length=pytorch.Batch(5), checkpoint_period=period)
+
+
+def test_a_refusal_of_hyperparameters_stays_one_when_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_format, "write", full)
+    with pytest.raises(SystemExit) as ended:
+        fit(RefusesItself, max_length=pytorch.Batch(5))
+    assert ended.value.code == 0
 
 
 def test_a_kill_takes_the_writer_along_and_leaves_no_checkpoint(data_home: Path, work_dir: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +86,46 @@ def on_two_ranks(length: int) -> Any:
 def test_all_ranks_take_the_same_one() -> None:
     assert [result.value for result in run_ranks(on_two_ranks, args=[2])] == [[0, 1]] * 2
     assert [result.value for result in run_ranks(on_two_ranks, args=[3])] == [[2]] * 2
+
+
+def test_a_run_that_is_at_work_is_left_alone(data_home: Path, work_dir: Path) -> None:
+    """Two runs of one program at the same time: the second does not take over the first one's trial."""
+    program = work_dir / "program.py"
+    program.write_text(
+        "import sys\n"
+        "from determined import pytorch\n"
+        "from tests.helpers.trials import LineTrial, fit\n"
+        "class Trial(LineTrial):\n"
+        "    def train_batch(self, batch, epoch_idx, batch_idx):\n"
+        "        if batch_idx == 4 and sys.argv[1] == 'wait':\n"
+        "            print('waiting', flush=True); sys.stdin.readline()\n"
+        "        return super().train_batch(batch, epoch_idx, batch_idx)\n"
+        "two = pytorch.Batch(2)\n"
+        "trial = fit(Trial, max_length=pytorch.Batch(6), checkpoint_period=two, latest_checkpoint='latest')\n"
+        "print(trial.batch_indices)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    first = subprocess.Popen(
+        [sys.executable, program, "wait"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert first.stdout is not None
+    assert first.stdout.readline() == "waiting\n"
+    second = subprocess.run([sys.executable, program, "go"], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    assert second.stdout == "[0, 1, 2, 3, 4, 5]\n"
+    assert first.communicate("\n", timeout=60)[0] == "[0, 1, 2, 3, 4, 5]\n"
+
+
+def from_a_path(path: str) -> None:
+    fit(LineTrial, max_length=pytorch.Batch(9), hparams={"global_batch_size": 4}, latest_checkpoint=Path(path))
+
+
+def test_a_damaged_one_given_as_a_path_is_named_on_every_rank(data_home: Path) -> None:
+    fit(LineTrial, max_length=pytorch.Batch(2))
+    (one,) = checkpoints(data_home)
+    flip_a_bit(one / "state_dict.pth")
+    for result in run_ranks(from_a_path, args=[str(one)], check=False):
+        assert result.returncode == 1
+        assert "the content of state_dict.pth was changed" in result.stderr.strip().splitlines()[-1]
 
 
 class Rated(LineTrial):

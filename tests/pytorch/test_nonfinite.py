@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,88 @@ def test_all_ranks_go_back_together(data_home: Path) -> None:
     first, second = (result.value for result in run_ranks(rolling_back, n=2, timeout=90))
     assert first[1] == second[1]
     assert first[0][-3:] == second[0][-3:] == [5, 6, 7]
+
+
+class LateHarm(LineTrial):
+    """The loss of batch 3 is fine; the weight after it is not."""
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        metrics = super().train_batch(batch, epoch_idx, batch_idx)
+        if batch_idx == 3:
+            with torch.no_grad():
+                self.model.weight.mul_(math.nan)
+        return metrics
+
+
+def test_spoilt_weights_are_not_saved(data_home: Path) -> None:
+    with pytest.raises(NonFiniteError, match="a weight is NaN or infinite after batch_idx 3"):
+        fit(LateHarm, max_length=pytorch.Batch(8), checkpoint_period=pytorch.Batch(2), on_nan="stop")
+    trial = fit(LateHarm, max_length=pytorch.Batch(8), checkpoint_period=pytorch.Batch(2), on_nan="rollback")
+    assert math.isfinite(trial.model.weight.item())
+    for one in checkpoints(data_home):
+        assert torch.load(one / "state_dict.pth")["models_state_dict"][0]["weight"].isfinite().all()
+
+
+def test_half_a_window_before_a_skipped_batch_comes_to_nothing() -> None:
+    """Windows of four: the checkpoint at 6 holds the gradients of 4 and 5, and 6 is bad."""
+    options = {"aggregation_frequency": 4}
+    periods = {"checkpoint_period": pytorch.Batch(6), "reporting_period": pytorch.Batch(1)}
+    trial = fit(spoilt(bad=(6,)), max_length=pytorch.Batch(12), on_nan="rollback", options=options, **periods)
+
+    class NoSecondWindow(LineTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            return {"loss": 0.0} if batch_idx in range(4, 8) else super().train_batch(batch, epoch_idx, batch_idx)
+
+    expected = fit(NoSecondWindow, max_length=pytorch.Batch(12), options=options)
+    assert trial.model.weight.item() == expected.model.weight.item()
+
+
+def test_schedules_go_on_over_skipped_batches() -> None:
+    class Scheduled(spoilt(bad=(5,))):  # type: ignore[misc]
+        def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+            super().__init__(context)
+            schedule = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.5)
+            context.wrap_lr_scheduler(schedule, pytorch.LRScheduler.StepMode.STEP_EVERY_EPOCH)
+
+    trial = fit(Scheduled, max_length=pytorch.Batch(13), on_nan="rollback", **PERIODS)
+    assert trial.optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * 0.5**2)
+
+
+def test_a_report_of_skipped_batches_only_asks_no_reducer() -> None:
+    class Dividing(spoilt(bad=(4,))):  # type: ignore[misc]
+        def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+            super().__init__(context)
+            self.reducer = context.wrap_reducer(lambda values: sum(values) / len(values), name="mean")
+
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            self.reducer.update(1.0)
+            metrics: dict[str, Any] = super().train_batch(batch, epoch_idx, batch_idx)
+            return metrics
+
+        def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+            self.reducer.update(1.0)
+            metrics: dict[str, Any] = super().evaluate_batch(batch, batch_idx)
+            return metrics
+
+    fit(
+        Dividing,
+        max_length=pytorch.Batch(6),
+        on_nan="rollback",
+        checkpoint_period=pytorch.Batch(2),
+        reporting_period=pytorch.Batch(1),
+    )
+
+
+def test_a_stop_during_a_rollback_is_not_forgotten(data_home: Path) -> None:
+    class Signalled(Spoilt):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            metrics = super().train_batch(batch, epoch_idx, batch_idx)
+            if batch_idx == 7 and self.batch_indices.count(7) == 1:
+                signal.raise_signal(signal.SIGTERM)
+            return metrics
+
+    with pytest.raises(SystemExit) as ended:
+        fit(Signalled, max_length=pytorch.Batch(20), on_nan="rollback", **PERIODS)
+    assert ended.value.code == 143
+    last = json.loads((checkpoints(data_home)[-1] / "trial_state.json").read_text())
+    assert last["batches_trained"] < 12

@@ -335,3 +335,19 @@ def test_a_request_to_pause_is_obeyed_after_the_batch(tmp_path: Path, ranks: int
     assert run.stop_acknowledged
     program.run_to_the_end(RESUME=str(program.latest()))
     assert_same_run(program, undisturbed)
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 7), ("SIGTERM", -signal.SIGTERM)])
+def test_a_signal_that_comes_when_the_end_is_decided_is_not_lost(number: str, code: int) -> None:
+    program = f"""
+import signal
+from determined.core import DummyDistributedContext
+from determined.pytorch.stopping import Stopping
+try:
+    with Stopping(DummyDistributedContext(), lambda: 0, requested=lambda: False).listening() as stopping:
+        stopping.share_reason()
+        signal.raise_signal(signal.{number})
+except KeyboardInterrupt:
+    raise SystemExit(7)
+"""
+    assert subprocess.run([sys.executable, "-c", program]).returncode == code

@@ -48,7 +48,7 @@ class Policy:
 class CleanUp:
     """What a clean-up did."""
 
-    removed: tuple[str, ...]
+    removed: tuple[str, ...]  # those that were gone already included
     damaged: tuple[str, ...]  # found unusable on the way
 
 
@@ -89,14 +89,14 @@ def clean_up(
             storage.delete(checkpoint.id)
         except CheckpointNotFound:
             logger.info("checkpoint %s of trial %s was gone already", checkpoint.id, checkpoint.trial)
-            continue
+        else:
+            logger.info(
+                "removed checkpoint %s of trial %s at step %s: the policy keeps others",
+                checkpoint.id,
+                checkpoint.trial,
+                checkpoint.steps,
+            )
         removed.append(checkpoint.id)
-        logger.info(
-            "removed checkpoint %s of trial %s at step %s: the policy keeps others",
-            checkpoint.id,
-            checkpoint.trial,
-            checkpoint.steps,
-        )
     return CleanUp(tuple(removed), inspected.damaged())
 
 

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from determined.checkpoint_storage import files, manifest
-from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Selector
+from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Resources, Selector
 from determined.core import sharded
 from determined.core.agreement import in_step
 from determined.core.cleaning import Retention, clean_up
 from determined.core.distributed import DistributedContext
-from determined.core.forked import ForkedWork
+from determined.core.forked import fork
 from determined.core.jsonable import to_jsonable
-from determined.core.storing import Storing, not_saved
+from determined.core.storing import Storing, saying_not_saved
 from determined.core.supervisor import CheckpointRecord, Supervisor
+from determined.errors import DeterminedError
 
 logger = logging.getLogger("determined.core")
 
@@ -85,7 +86,7 @@ class CheckpointContext:
             raise ValueError("ckpt_dir is None: a checkpoint of one rank needs a directory")
         source = _directory(ckpt_dir)
         with self._staged(metadata) as (path, storage_id):
-            with _saying_not_saved(storage_id):
+            with saying_not_saved(storage_id):
                 _copy(source, path, _listing(source, selector))
         return storage_id
 
@@ -116,7 +117,7 @@ class CheckpointContext:
         self._chief_only("begin_storing")
         checked = _checked_metadata(metadata)
         storage_id = str(uuid.uuid4())
-        with _saying_not_saved(storage_id):
+        with saying_not_saved(storage_id):
             staged = self._storage.stage(storage_id)
 
         def write_files() -> None:
@@ -125,16 +126,17 @@ class CheckpointContext:
             files.sync_tree(staged)
 
         try:
-            writing = ForkedWork(write_files)
+            return Storing(
+                storage_id,
+                checked["steps_completed"],
+                fork(write_files),
+                commit=lambda: self._storage.commit(storage_id),
+                announce=lambda resources: self._announce(storage_id, checked, resources),
+                abandon=lambda: self._storage.abandon(storage_id),
+            )
         except BaseException:
             self._storage.abandon(storage_id)
             raise
-        return Storing(
-            storage_id,
-            writing,
-            publish=lambda: self._publish(storage_id, checked),
-            abandon=lambda: self._storage.abandon(storage_id),
-        )
 
     def download(
         self,
@@ -244,7 +246,7 @@ class CheckpointContext:
         _checked_metadata(metadata)
         storage_id = str(uuid.uuid4())
         try:
-            with _saying_not_saved(storage_id):
+            with saying_not_saved(storage_id):
                 path = self._storage.stage(storage_id)
             yield path, storage_id
             self._finish(storage_id, _checked_metadata(metadata), with_manifest)
@@ -312,7 +314,7 @@ class CheckpointContext:
 
         def copy() -> None:
             if source is not None:
-                with _saying_not_saved(storage_id):
+                with saying_not_saved(storage_id):
                     _copy(source, self._storage.staged(storage_id), assigned[rank])
 
         try:
@@ -343,7 +345,7 @@ class CheckpointContext:
         def stage() -> str:
             storage_id = str(uuid.uuid4())
             if self._distributed.rank == 0:
-                with _saying_not_saved(storage_id):
+                with saying_not_saved(storage_id):
                     self._storage.stage(storage_id)
             return storage_id
 
@@ -354,7 +356,7 @@ class CheckpointContext:
         checked = _checked_metadata(metadata)
 
         def contribute() -> None:
-            with _saying_not_saved(storage_id):
+            with saying_not_saved(storage_id):
                 self._storage.contribute(storage_id)
 
         self._together(contribute, doing)
@@ -366,15 +368,18 @@ class CheckpointContext:
         self._together(commit, doing)
 
     def _finish(self, storage_id: str, metadata: dict[str, Any], with_manifest: bool = False) -> None:
-        with _saying_not_saved(storage_id):
+        with saying_not_saved(storage_id):
             _write_descriptions(self._storage.staged(storage_id), metadata, with_manifest)
-            self._publish(storage_id, metadata)
+            resources = self._storage.commit(storage_id)
+        self._announce(storage_id, metadata, resources)
 
-    def _publish(self, storage_id: str, metadata: dict[str, Any]) -> None:
-        resources = self._storage.commit(storage_id)
-        self._supervisor.report_checkpoint(
-            CheckpointRecord(storage_id, metadata["steps_completed"], metadata, resources)
-        )
+    def _announce(self, storage_id: str, metadata: dict[str, Any], resources: Resources) -> None:
+        try:
+            self._supervisor.report_checkpoint(
+                CheckpointRecord(storage_id, metadata["steps_completed"], metadata, resources)
+            )
+        except DeterminedError as error:
+            raise type(error)(f"checkpoint {storage_id} is stored, but it could not be recorded: {error}") from error
         logger.info("stored checkpoint %s", storage_id)
         if self._keep is not None:
             clean_up(self._storage, self._supervisor, self._keep)
@@ -384,14 +389,6 @@ class CheckpointContext:
 
     def _on_node(self, action: Callable[[], T], doing: str) -> list[T]:
         return in_step(self._distributed.allgather_local, self._distributed.rank, action, doing=doing)
-
-
-@contextlib.contextmanager
-def _saying_not_saved(storage_id: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise not_saved(storage_id, error) from error
 
 
 def _write_descriptions(staged: Path, metadata: dict[str, Any], with_manifest: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.core.supervisor import Supervisor
+from determined.errors import DeterminedError
 
 logger = logging.getLogger("determined.core")
 
@@ -50,7 +51,7 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
         ]
         for uuid in retention.clean_up(storage, reversed(known), keep.policy).removed:
             supervisor.checkpoint_deleted(uuid)
-    except OSError as error:
+    except (OSError, DeterminedError) as error:
         logger.warning("old checkpoints were not removed: %s", error)
 
 

@@ -32,7 +32,7 @@ from determined.core.searcher import SearcherContext
 from determined.core.supervisor import StatusChange, Supervisor, supervise
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
-from determined.errors import InvalidHP
+from determined.errors import DeterminedError, InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
 from determined.store.open import checked_place
 
@@ -137,7 +137,10 @@ class Context:
     ) -> None:
         if isinstance(exc_val, InvalidHP):
             logger.warning("the trial refused its hyperparameters and ends: %s", exc_val)
-            self.train.report_early_exit(EarlyExitReason.INVALID_HP)
+            try:
+                self.train.report_early_exit(EarlyExitReason.INVALID_HP)
+            except DeterminedError:
+                logger.exception("why the trial ends could not be recorded")
         self.close(exc_type, exc_val, exc_tb)
         if isinstance(exc_val, InvalidHP):
             raise SystemExit(0) from exc_val

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _SECONDS_BETWEEN_LOOKS = 1.0
-_SECONDS_ASLEEP = 120.0
+_SECONDS_ASLEEP = {True: 60.0, False: 900.0}  # for a lock, which nobody will give back; for a slow disk
 
 
 class CannotFork(OSError):
@@ -48,28 +48,12 @@ def can_fork() -> bool:
 
 
 class ForkedWork:
-    """`work` under way in a child."""
+    """Work under way in a child; `fork` begins it."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
-        libc = ctypes.CDLL(None, use_errno=True)  # found now: the child shall not search for it
-        parent = os.getpid()
-        reading, writing = os.pipe()
-        try:
-            with warnings.catch_warnings():
-                # Newer Pythons warn about threads at every fork. Why this one is safe is said above.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                self.pid = os.fork()
-        except OSError as error:
-            os.close(reading)
-            os.close(writing)
-            raise CannotFork(error.errno, f"the process could not be copied: {error.strerror}") from error
-        if self.pid == 0:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)  # it died before it could be told
-            _live(work, writing)
-        os.close(writing)
-        self._answers = reading
+    def __init__(self, pid: int, answers: int) -> None:
+        self.pid = pid
+        self._answers = answers
+        self._given_up = False
 
     def wait(self) -> None:
         """Wait for the end; an error in the child is raised here."""
@@ -78,9 +62,10 @@ class ForkedWork:
         finally:
             os.close(self._answers)
             how = self._reap()
-        if not answer:
-            raise ChildLost(f"the process that wrote it {how}")
-        told = json.loads(answer)
+        try:
+            told = json.loads(answer)
+        except ValueError:
+            raise ChildLost(f"the process that wrote it {how}") from None
         for name, level, line in told["log"]:
             logging.getLogger(name).log(level, "%s", line)
         _raise(told["error"])
@@ -97,9 +82,12 @@ class ForkedWork:
                 answer += chunk
                 continue
             state, used = _activity(self.pid)
+            if state in ("Z", "gone"):
+                return answer  # somebody else has inherited the other end of the pipe
             if state != "S" or used != cpu:
                 asleep_since, cpu = time.monotonic(), used
-            elif time.monotonic() - asleep_since > _SECONDS_ASLEEP:
+            elif time.monotonic() - asleep_since > _longest_sleep(self.pid):
+                self._given_up = True
                 os.kill(self.pid, signal.SIGKILL)
 
     def _reap(self) -> str:
@@ -107,11 +95,41 @@ class ForkedWork:
             status = os.waitpid(self.pid, 0)[1]
         except ChildProcessError:
             return "is gone"  # the program waits for all children itself
+        if self._given_up:
+            return "waited for something that never came, and was ended"
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
             return f"ended with code {code}"
         hint = ": is the machine short of memory?" if code == -signal.SIGKILL else ""
         return f"was ended by {signal.Signals(-code).name}{hint}"
+
+
+def fork(work: Callable[[], None]) -> ForkedWork:
+    """Begin `work` in a child."""
+    libc = ctypes.CDLL(None, use_errno=True)  # found now: the child shall not search for it
+    parent = os.getpid()
+    reading, writing = os.pipe()
+    # No handler of the program's may run in the child, not even between two lines of this function.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        with warnings.catch_warnings():
+            # Newer Pythons warn about threads at every fork. Why this one is safe is said above.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            try:
+                libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                if os.getppid() == parent:  # else it died before it could be told
+                    _live(work, writing)
+            finally:
+                os._exit(1)
+    except OSError as error:
+        os.close(reading)
+        raise CannotFork(error.errno, f"the process could not be copied: {error.strerror}") from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(writing)
+    return ForkedWork(pid, reading)
 
 
 def _live(work: Callable[[], None], writing: int) -> NoReturn:
@@ -121,16 +139,16 @@ def _live(work: Callable[[], None], writing: int) -> NoReturn:
     try:
         gc.disable()
         logging.Logger.handle = _keeping(lines)  # type: ignore[assignment, method-assign]
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+        # Whoever waits for the end of a pipe or a connection of this process shall not wait for the child.
+        os.closerange(3, writing)
+        os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
         work()
     except BaseException as error:  # noqa: BLE001  (raised in the parent)
         answer["error"] = _described(error)
-    try:
-        left = json.dumps(answer).encode()
-        while left:
-            left = left[os.write(writing, left) :]
-    finally:
-        os._exit(0)
+    left = json.dumps(answer).encode()
+    while left:
+        left = left[os.write(writing, left) :]
+    os._exit(0)
 
 
 def _keeping(lines: list[tuple[str, int, str]]) -> Callable[[logging.Logger, logging.LogRecord], None]:
@@ -156,6 +174,14 @@ def _raise(described: dict[str, Any] | None) -> None:
     else:
         error = RuntimeError(f"{described['type']}: {described['message']}")
     raise error from _InTheChild(described["trace"])
+
+
+def _longest_sleep(pid: int) -> float:
+    try:
+        with open(f"/proc/{pid}/wchan") as file:
+            return _SECONDS_ASLEEP["futex" in file.read()]
+    except OSError:
+        return _SECONDS_ASLEEP[False]
 
 
 def _activity(pid: int) -> tuple[str, float]:

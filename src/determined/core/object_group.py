@@ -112,7 +112,7 @@ class ObjectGroup:
         try:
             headers, payloads = self._transfer(operation, payload, own_error is not None)
         except RuntimeError as error:
-            self._failure = self._describe_failure(operation, error)
+            self._failure = self.describe_failure(f"{operation} number {self._sequence}", error)
             self._group = None
             raise DistributedError(self._failure) from error
         if own_error is not None:
@@ -210,9 +210,6 @@ class ObjectGroup:
             assert self._store is not None
             self._store.set(f"process/{self._members[self._rank]}", stacks.address())
         return self._group
-
-    def _describe_failure(self, operation: Operation, error: RuntimeError) -> str:
-        return self.describe_failure(f"{operation} number {self._sequence}", error)
 
     def describe_failure(self, what: str, error: RuntimeError) -> str:
         """Ask the store which ranks noticed the failure too: the others are the ones that are missing."""

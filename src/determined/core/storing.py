@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from determined.checkpoint_storage.base import Resources
 from determined.core.forked import ForkedWork
 
 logger = logging.getLogger("determined.core")
 
 
 class Storing:
-    """A forked child writes the files; a thread waits for it, publishes the checkpoint, and announces it."""
+    """A forked child writes the files; a thread waits for it, commits the checkpoint, and announces it."""
 
     def __init__(
-        self, storage_id: str, writing: ForkedWork, publish: Callable[[], None], abandon: Callable[[], None]
+        self,
+        storage_id: str,
+        steps_completed: int,
+        writing: ForkedWork,
+        *,
+        commit: Callable[[], Resources],
+        announce: Callable[[Resources], None],
+        abandon: Callable[[], None],
     ) -> None:
         self.storage_id = storage_id
+        self.steps_completed = steps_completed
         self._writing = writing
-        self._publish = publish
+        self._commit = commit
+        self._announce = announce
         self._abandon = abandon
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._see_through, name="determined-storing", daemon=True)
@@ -43,13 +54,27 @@ class Storing:
     def _see_through(self) -> None:
         try:
             self._writing.wait()
-            self._publish()
+            resources = self._commit()
         except Exception as error:  # noqa: BLE001  (raised by whoever waits)
             self._failure = not_saved(self.storage_id, error)
             try:
                 self._abandon()
             except OSError:
                 logger.exception("what there was of checkpoint %s could not be removed", self.storage_id)
+            return
+        try:
+            self._announce(resources)
+        except Exception as error:  # noqa: BLE001  (raised by whoever waits)
+            self._failure = error
+
+
+@contextlib.contextmanager
+def saying_not_saved(storage_id: str) -> Iterator[None]:
+    """For what the system refuses while a checkpoint is written here."""
+    try:
+        yield
+    except OSError as error:
+        raise not_saved(storage_id, error) from error
 
 
 def not_saved(storage_id: str, error: Exception) -> Exception:

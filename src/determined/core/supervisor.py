@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 from determined.config.masking import mask_arguments, mask_secrets
 from determined.store.base import Store
 from determined.store.open import checked_place, open_store, patience
-from determined.store.process import this_process, this_program
+from determined.store.process import is_running, this_process, this_program
 from determined.store.records import (
     AttemptStart,
     AttemptState,
@@ -108,7 +108,7 @@ class Supervisor(Protocol):
         ...
 
     def checkpoints_of_the_last_run(self) -> list[str]:
-        """Those of the last run of this same program, the newest first."""
+        """Those of the last run of this same program that is not at work now, the newest first."""
         ...
 
     def checkpoint_deleted(self, storage_id: str) -> None: ...
@@ -223,8 +223,17 @@ class StoreSupervisor:
     def checkpoints_of_the_last_run(self) -> list[str]:
         if self._writer is None:
             return []
-        known = self._writer.ask(lambda store: store.latest_checkpoints(self._run.program))
-        return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == known[0].trial_id]
+
+        def ask(store: Store) -> list[str]:
+            known = store.latest_checkpoints(self._run.program)
+            for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
+                newest = store.attempts(trial_id)[-1]
+                at_work = newest.state == "running" and is_running(newest.process)
+                if not at_work or newest.process == this_process():
+                    return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == trial_id]
+            return []
+
+        return self._writer.ask(ask)
 
     def checkpoint_deleted(self, storage_id: str) -> None:
         if self._writer is not None:

@@ -22,7 +22,7 @@ from determined.checkpoint_storage import files, manifest
 from determined.code_copy import copy_code
 from determined.core.agreement import in_step
 from determined.core.forked import CannotFork, can_fork
-from determined.core.storing import Storing
+from determined.core.storing import Storing, saying_not_saved
 from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
 from determined.pytorch.callbacks import Callbacks
@@ -64,7 +64,6 @@ class Checkpointer:
         self._data = data
         self._in_background = can_fork()
         self._storing: Storing | None = None
-        self._storing_at = 0
         self._stored: list[tuple[int, str]] = []
         self.latest: str | None = None  # the id of the last one that was saved here
 
@@ -127,10 +126,15 @@ class Checkpointer:
         return in_step(distributed.allgather, distributed.rank, action, doing="saving a checkpoint")
 
     def _settle(self) -> None:
-        storing, self._storing = self._storing, None
-        if storing is not None:
-            storing.wait()
-            self._stored.append((self._storing_at, storing.storage_id))
+        if self._storing is None:
+            return
+        try:
+            self._storing.wait()
+        except Exception:
+            self._storing = None
+            raise
+        self._stored.append((self._storing.steps_completed, self._storing.storage_id))
+        self._storing = None
 
     def _hooks_wait(self) -> bool:
         return any(map(self._callbacks.overrides, _HOOKS_WHEN_WRITTEN))
@@ -165,13 +169,13 @@ class Checkpointer:
                 self._storing = self._core.checkpoint.begin_storing(
                     lambda directory: self._write(directory, kept, counters), metadata
                 )
-                self._storing_at = state.batches_trained
                 return self._storing.storage_id
             except CannotFork as error:
                 logger.warning("checkpoints are written while training waits: %s", error)
                 self._in_background = False
         with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, uuid):
-            self._write(directory, checkpoint, counters)
+            with saying_not_saved(uuid):
+                self._write(directory, checkpoint, counters)
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))
         self._stored.append((state.batches_trained, uuid))
@@ -322,9 +326,14 @@ def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
             check_files(directory, str(name), read_them=False)  # they were read when it was opened
             yield directory
         return
-    path = checkpoint_format.directory_at(name)
-    check_files(path, str(path), read_them=core_context.distributed.local_rank == 0)
-    yield path
+    ranks = core_context.distributed
+
+    def find() -> Path:
+        path = checkpoint_format.directory_at(name)
+        check_files(path, str(path), read_them=ranks.local_rank == 0)
+        return path
+
+    yield in_step(ranks.allgather, ranks.rank, find, doing=f"opening the checkpoint at {os.fspath(name)!r}")[ranks.rank]
 
 
 def read_state(directory: Path, name: str) -> dict[str, Any] | None:

@@ -50,7 +50,7 @@ def plain(value: Any, where: str, keep: Callable[[torch.Tensor], torch.Tensor] =
             copied._metadata = plain(dict(value._metadata), f"the metadata of {where}")
         return copied
     if isinstance(value, collections.defaultdict):
-        return {key: plain(item, f"{where}[{key!r}]", keep) for key, item in value.items()}
+        return plain(dict(value), where, keep)
     if kind in (list, tuple, set):
         return kind(plain(item, f"{where}[{number}]", keep) for number, item in enumerate(value))
     if isinstance(value, np.generic):

@@ -20,7 +20,7 @@ from determined.pytorch.checkpoint import Checkpointer, opened, read_state
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.loaders import TrainingData, checked, validation_loader
 from determined.pytorch.loop import TrainLoop
-from determined.pytorch.nonfinite import MOST_ROLLBACKS, NonFinite, NonFiniteError, OnNan, RollBack
+from determined.pytorch.nonfinite import NonFinite, OnNan, RollBack, RollBacks
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
 from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
 from determined.pytorch.position import DataPosition
@@ -72,8 +72,8 @@ class PyTorchTrialController:
         self.profiling_enabled = profiling_enabled
         self.ends = math.inf if time_limit is None else time.monotonic() + time_limit
         self.nonfinite = NonFinite(on_nan)
-        self.skip: set[int] = set()
-        self.rollbacks = 0  # in a row
+        self.rollbacks = RollBacks()
+        self.stopping: Stopping | None = None
         self.load_data = load_data
         self.code_dir = code_dir
         self.state = TrialState(trial_id=context.get_trial_id())
@@ -105,18 +105,22 @@ class PyTorchTrialController:
     def run(self) -> None:
         """Train, from the last checkpoint again and again if what came after it is to be undone."""
         self.latest_checkpoint = latest.resolved(self.core_context, self.latest_checkpoint)
-        while True:
-            try:
-                self._run()
-                break
-            except RollBack as finding:
-                self._go_back(finding)
+        with ExitStack() as listening:
+            while True:
+                try:
+                    self._run(listening)
+                    break
+                except RollBack as finding:
+                    window = self.context._optimization.aggregation_frequency
+                    self.rollbacks.note(finding, self.latest_checkpoint, self.state.last_ckpt, window)
+                    self.state = TrialState(trial_id=self.state.trial_id)
+        assert self.stopping is not None
         why = self.stopping.why
         if why is not None and why.value is not None:
             logger.warning("training was stopped by %s after %d batches", why.described, self.state.batches_trained)
             raise SystemExit(why.value)
 
-    def _run(self) -> None:
+    def _run(self, listening: ExitStack) -> None:
         """Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
         with ExitStack() as cleanup, ExitStack() as restoring:
             checkpoint = restoring.enter_context(self._checkpoint_directory())
@@ -124,7 +128,7 @@ class PyTorchTrialController:
                 self._take_counters(checkpoint)
                 if self.context.distributed.rank == 0:
                     differences.tell(checkpoint, str(self.latest_checkpoint), self.load_data)
-            self.state.skipped = sorted({*self.state.skipped, *self.skip})
+            self.state.skipped = sorted({*self.state.skipped, *self.rollbacks.skip})
             self._begin_attempt()
             self.context._steps_completed = self.state.batches_trained
             for callback in self.callbacks:
@@ -147,15 +151,9 @@ class PyTorchTrialController:
                 data.epoch_offset,
             )
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
-            self.stopping = cleanup.enter_context(
-                Stopping(
-                    self.context.distributed,
-                    lambda: self.state.batches_trained,
-                    requested=self.core_context.preempt.pending,
-                    ends=self.ends,
-                ).listening()
-            )
-            loop = self._build_loop(plan, data, cleanup)
+            if self.stopping is None:  # else it was listening already before a rollback
+                self.stopping = listening.enter_context(self._new_stopping().listening())
+            loop = self._build_loop(plan, data, self.stopping, cleanup)
             if checkpoint is not None:
                 loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
             restoring.close()  # of a storage elsewhere, it is a copy
@@ -172,28 +170,18 @@ class PyTorchTrialController:
                 try:
                     with lost_ranks.named(self.context.distributed):
                         loop.run(step_zero_validation=self.step_zero_validation and fresh)
-                finally:
+                except RollBack:
+                    loop.checkpointer.finish()
                     self.latest_checkpoint = loop.checkpointer.latest or self.latest_checkpoint
+                    raise
 
-    def _go_back(self, finding: RollBack) -> None:
-        """Begin at the last checkpoint again, without the batches that led to a metric that is no number.
-
-        If it comes back, an ever longer stretch before it is left out: the harm may have been done earlier.
-        """
-        source = self.latest_checkpoint
-        if source is None:
-            raise NonFiniteError(f"{finding}, and there is no checkpoint yet to go back to") from finding
-        if self.skip and finding.batch > max(self.skip) + 1:
-            self.rollbacks = 0  # there were good batches since
-        self.rollbacks += 1
-        if self.rollbacks > MOST_ROLLBACKS:
-            raise NonFiniteError(f"{finding}, after {MOST_ROLLBACKS} rollbacks without a good batch") from finding
-        window = self.context._optimization.aggregation_frequency
-        first = (finding.batch - self.rollbacks + 1) // window * window
-        last = finding.batch // window * window + window - 1
-        self.skip |= set(range(max(first, self.state.last_ckpt), last + 1))
-        logger.warning("%s: back to checkpoint %s, and on without the batches %s", finding, source, sorted(self.skip))
-        self.state = TrialState(trial_id=self.state.trial_id)
+    def _new_stopping(self) -> Stopping:
+        return Stopping(
+            self.context.distributed,
+            lambda: self.state.batches_trained,
+            requested=self.core_context.preempt.pending,
+            ends=self.ends,
+        )
 
     def _begin_attempt(self) -> None:
         """From here on reports replace those that came after the checkpoint, and a rollback is on record."""
@@ -206,8 +194,8 @@ class PyTorchTrialController:
             lambda: self.core_context.begin_attempt(checkpoint=source, steps_completed=steps),
             doing="opening the run's record",
         )
-        if self.skip and self.context.distributed.rank == 0:
-            self.core_context.train.report_metrics("rollback", steps, {"skipped": sorted(self.skip)})
+        if self.rollbacks.skip and self.context.distributed.rank == 0:
+            self.core_context.train.report_metrics("rollback", steps, {"skipped": sorted(self.rollbacks.skip)})
 
     @contextmanager
     def _checkpoint_directory(self) -> Iterator[Path | None]:
@@ -250,7 +238,7 @@ class PyTorchTrialController:
                 "build_training_data_loader() returned has none; give max_length in batches: Batch(n)"
             )
 
-    def _build_loop(self, plan: Plan, data: TrainingData, cleanup: ExitStack) -> TrainLoop:
+    def _build_loop(self, plan: Plan, data: TrainingData, stopping: Stopping, cleanup: ExitStack) -> TrainLoop:
         context, whole = self.context, self.evaluate_method == "evaluate_full_dataset"
         loader = checked(self.trial.build_validation_data_loader(), "build_validation_data_loader", self.context)
         chief = context.distributed.rank == 0
@@ -273,13 +261,13 @@ class PyTorchTrialController:
                 evaluate,
                 whole=whole,
                 test_mode=self.test_mode,
-                stopping=self.stopping,
+                stopping=stopping,
             ),
             checkpointer=checkpointer,
             policy=self.checkpoint_policy,
             callbacks=self.callbacks,
             reporter=reporter,
-            stopping=self.stopping,
+            stopping=stopping,
             nonfinite=self.nonfinite,
         )
 

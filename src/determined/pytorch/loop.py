@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,8 @@ from determined.pytorch.state import TrialState
 from determined.pytorch.stopping import Stopping
 from determined.pytorch.validation import Validation
 from determined.pytorch.window import Window
+
+logger = logging.getLogger("determined.pytorch")
 
 
 class ShouldExit(Exception):
@@ -76,7 +79,7 @@ class TrainLoop:
         self.nonfinite = nonfinite
         self.window = Window(context)
         self.move = context.batch_mover()
-        self._agreed = Wish.NONE
+        self._agreed_wish = Wish.NONE
         self._restored_at = state.batches_trained
         self._outdated = False  # the checkpoint that training goes on from lacks what was done at its batch since
 
@@ -98,10 +101,13 @@ class TrainLoop:
             self.stopping.share_reason()
         except ShouldExit as leaving:
             self.leave(save=not leaving.skip_exit_checkpoint)
-        except InvalidHP:
+        except InvalidHP as refusal:
             if self.context.distributed.size == 1:  # several ranks save together, and others may go on
-                self.checkpoint(last=True)
-            raise
+                try:
+                    self.checkpoint(last=True)
+                except OSError:
+                    logger.exception("the trial ends without a checkpoint")
+            raise refusal
 
     def due_actions(self) -> Iterator[Callable[[], None]]:
         told = False
@@ -124,6 +130,8 @@ class TrainLoop:
         """End training before its time: save, agree on the reason, and tell whoever asked for it."""
         if save:
             self.checkpoint(last=True)
+        else:
+            self.checkpointer.finish()
         self.stopping.share_reason()
         if self.context.distributed.rank == 0 and self.preempt.pending():
             self.preempt.acknowledge_preemption_signal()
@@ -195,6 +203,8 @@ class TrainLoop:
     def skip_batch(self) -> None:
         """Leave out a batch that spoilt training when it was not left out."""
         next(self.batches)
+        optimization = self.context._optimization
+        optimization.skip_batch(self.state.batches_trained, self.plan.epoch_length, self.plan.epoch_offset)
         self.state.batches_trained += 1
 
     def next_skipped(self) -> int:
@@ -210,7 +220,7 @@ class TrainLoop:
         """Turn the workload's metrics into numbers, combine them over ranks in one collective, and report them."""
         failed = self.checkpointer.failed
         ranks = self.context.distributed.allgather((self.window.mine(), self.wish(), failed))
-        self._agreed = max(wish for _, wish, _ in ranks)
+        self._agreed_wish = max(wish for _, wish, _ in ranks)
         columns, metrics = self.window.combine([half for half, _, _ in ranks])
         self.reporter.training(self.state, metrics, columns)
         self.callbacks.call("on_train_step_end", self.state.step_id, metrics)
@@ -244,7 +254,7 @@ class TrainLoop:
         # The chief decides about the checkpoint, any rank may ask to stop: one collective for both.
         save = self.policy.wants(metrics, best, self.state) if self.context.distributed.rank == 0 else False
         answers = self.context.distributed.allgather((save, self.wish()))
-        self._agreed = max(wish for _, wish in answers)
+        self._agreed_wish = max(wish for _, wish in answers)
         if answers[0][0]:
             self.checkpoint()
 
@@ -253,6 +263,8 @@ class TrainLoop:
         if self.state.last_ckpt != self.state.batches_trained or self._outdated:
             self.reporter.status("checkpointing")
             self.reporter.flush()
+            last_batch, ranks = self.state.batches_trained - 1, self.context.distributed
+            self.nonfinite.look_at_weights(self.context.models, last_batch, ranks.allgather)
             parallel.sync_buffers(self.context.models)
             self.checkpointer.save(self.state, self.window, wait=last)
             self._outdated = False
@@ -271,7 +283,7 @@ class TrainLoop:
 
     def leave_if(self, wish: Wish) -> None:
         """Leave if somebody wishes it as much. Several ranks go by what they agreed on when they last met."""
-        agreed = self._agreed if self.context.distributed.size > 1 else self.wish()
+        agreed = self._agreed_wish if self.context.distributed.size > 1 else self.wish()
         if agreed >= wish:
             raise ShouldExit
 

@@ -10,7 +10,7 @@ import torch.distributed
 from determined.core import DistributedContext
 from determined.errors import DistributedError
 
-_WORDS_OF_TRANSPORTS = ("gloo", "nccl", "connection closed by peer", "connection reset", "broken pipe")
+_WORDS_OF_TRANSPORTS = ("/gloo/", "NCCL", "Connection closed by peer")
 
 
 @contextmanager
@@ -25,6 +25,4 @@ def named(distributed: DistributedContext) -> Iterator[None]:
 
 
 def _is_of_the_transport(error: RuntimeError) -> bool:
-    return isinstance(error, torch.distributed.DistError) or any(
-        word in str(error).lower() for word in _WORDS_OF_TRANSPORTS
-    )
+    return isinstance(error, torch.distributed.DistError) or any(word in str(error) for word in _WORDS_OF_TRANSPORTS)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 
 from determined.pytorch.metrics import Columns
 
@@ -30,12 +31,11 @@ class RollBack(Exception):
         self.batch = batch
 
 
-def checked_policy(on_nan: object) -> OnNan:
-    for policy in get_args(OnNan):
-        if on_nan == policy:
-            known: OnNan = policy
-            return known
-    raise ValueError(f"fit: on_nan is one of {', '.join(get_args(OnNan))}, got {on_nan!r}")
+def checked_policy(on_nan: Any) -> OnNan:
+    if on_nan not in get_args(OnNan):
+        raise ValueError(f"fit: on_nan is one of {', '.join(get_args(OnNan))}, got {on_nan!r}")
+    policy: OnNan = on_nan
+    return policy
 
 
 @dataclass
@@ -52,14 +52,54 @@ class NonFinite:
             return
         number, name, value = found
         batch = batch_of(number)
-        finding = f"train_batch() returned {name!r} = {value} for batch_idx {batch}"
+        self._act(batch, f"train_batch() returned {name!r} = {value} for batch_idx {batch}")
+
+    def look_at_weights(self, models: list[torch.nn.Module], batch: int, agree: Callable[[bool], list[bool]]) -> None:
+        """Before a checkpoint after `batch`: spoilt weights are not to be saved. In step, by `agree`."""
+        if self.policy == "warn":
+            return
+        spoilt = not all(parameter.isfinite().all() for model in models for parameter in model.parameters())
+        if any(agree(spoilt)):
+            self._act(batch, f"a weight is NaN or infinite after batch_idx {batch}")
+
+    def _act(self, batch: int, finding: str) -> None:
         if self.policy == "stop":
-            raise NonFiniteError(f"{finding}, and fit(on_nan='stop') ends training then; no checkpoint was saved since")
+            raise NonFiniteError(f"{finding}, and fit(on_nan='stop') ends training then")
         if self.policy == "rollback":
             raise RollBack(batch, finding)
         if not self.told:
             self.told = True
             logger.warning("%s; training goes on, see fit(on_nan=...) for what else can be done", finding)
+
+
+@dataclass
+class RollBacks:
+    """What was undone in this fit: the batches to leave out from now on."""
+
+    skip: set[int] = field(default_factory=set)
+    in_a_row: int = 0
+
+    def note(self, finding: RollBack, source: Any, saved_at: int, window: int) -> None:
+        """Leave out the batch that was found, and with it all of the window whose gradients are added up.
+
+        If it comes back, an ever longer stretch before it is left out, down to the checkpoint `source` at `saved_at`:
+        the harm may have been done earlier.
+        """
+        if source is None:
+            raise NonFiniteError(f"{finding}, and there is no checkpoint yet to go back to") from finding
+        if finding.batch < saved_at:
+            raise NonFiniteError(
+                f"{finding}, which is before checkpoint {source} was saved: go on from an earlier one"
+            ) from finding
+        if self.skip and finding.batch > max(self.skip) + 1:
+            self.in_a_row = 0  # there were good batches since
+        self.in_a_row += 1
+        if self.in_a_row > MOST_ROLLBACKS:
+            raise NonFiniteError(f"{finding}, after {MOST_ROLLBACKS} rollbacks without a good batch") from finding
+        first = (finding.batch - self.in_a_row + 1) // window * window
+        last = finding.batch // window * window + window - 1
+        self.skip |= set(range(max(first, saved_at), last + 1))
+        logger.warning("%s: back to checkpoint %s, and on without the batches %s", finding, source, sorted(self.skip))
 
 
 def _first(columns: Columns) -> tuple[int, str, float] | None:

@@ -37,9 +37,17 @@ class Optimization:
         self._averages[optimizer] = average
 
     def begin_batch(self, batch_idx: int) -> None:
-        """Only called when gradients are aggregated over batches: otherwise every batch updates."""
+        """Need not be called unless gradients are aggregated over batches: otherwise every batch updates."""
         self.updates = (batch_idx + 1) % self.aggregation_frequency == 0
         parallel.set_sync(self.models, self.updates)
+
+    def skip_batch(self, batch_idx: int, epoch_length: int, epoch_offset: int) -> None:
+        """A batch that is left out: schedules go on as if it had been trained, gradients before it come to nothing."""
+        self.begin_batch(batch_idx)
+        if self.updates:
+            for optimizer in self.optimizers:
+                clear_gradients(optimizer)
+            self.step_schedulers(batch_idx, epoch_length, epoch_offset)
 
     def backward(
         self,

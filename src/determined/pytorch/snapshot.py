@@ -21,8 +21,10 @@ def snapshot(state: dict[str, Any]) -> dict[str, Any]:
     copies: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.layout is not torch.strided or tensor.is_quantized:
-            return tensor.detach().cpu().clone()
+        if tensor.is_meta:
+            return tensor
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+            return tensor.detach().resolve_conj().resolve_neg().cpu().clone()
         storage = tensor.untyped_storage()
         if tensor.is_cpu and not shared.covers(storage.data_ptr()):
             return tensor

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
+import os
 import signal
 import threading
 import time
@@ -76,6 +77,7 @@ class Stopping:
         self._lock = threading.Lock()
         self._published = False
         self._decided = False  # all ranks know how training ends: too late for a signal to change it
+        self._too_late: int | None = None
         self.raised = False
         self.why: Why | None = None
 
@@ -90,6 +92,8 @@ class Stopping:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+            if self._too_late is not None:
+                os.kill(os.getpid(), self._too_late)  # for whoever has the say now
             self._done.set()
             watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # the store of a frozen host never answers
 
@@ -153,8 +157,10 @@ class Stopping:
         return previous
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.raised and number == signal.SIGINT:
+        if number == signal.SIGINT and (self.raised or self._decided):
             raise KeyboardInterrupt
+        if self._decided:
+            self._too_late = number
         self.ask(Why[signal.Signals(number).name])
 
     def _watch(self) -> None:

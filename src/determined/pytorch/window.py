@@ -35,14 +35,15 @@ class Window:
 
     def mine(self) -> tuple[Columns, list[Any]]:
         """This rank's half of a report."""
-        return columns_of(self.batches, "train_batch()"), self._reducers.per_slot(for_training=True)
+        parts = self._reducers.per_slot(for_training=True) if self.batches else []
+        return columns_of(self.batches, "train_batch()"), parts
 
     def combine(self, ranks: Sequence[tuple[Columns, list[Any]]]) -> tuple[Columns, Metrics]:
         """All ranks' halves: the mean over ranks for each batch, and the metrics to report."""
         columns = combine([rank_columns for rank_columns, _ in ranks])
         metrics = average(columns)
         selected = self._reducers.selected(for_training=True)
-        if selected:
+        if selected and self.batches:  # none where all batches were skipped, on every rank
             metrics.update(self._reducers.run_cross_slot_reduction(selected, [parts for _, parts in ranks]))
         return columns, metrics
 

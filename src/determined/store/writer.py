@@ -116,6 +116,9 @@ class Writer:
         try:
             if not self._failure_told:
                 self.flush()
+        except BaseException:
+            self._patience = min(self._patience, _SECONDS_IN_A_HURRY)
+            raise
         finally:
             with self._lock:
                 self._closing = True
