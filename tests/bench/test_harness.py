@@ -70,6 +70,15 @@ def test_no_report_of_several_writers_is_lost(tmp_path: Path) -> None:
     assert listing["us"] > 0
 
 
+def test_a_checkpoint_stands_beside_torch_save(tmp_path: Path) -> None:
+    _, kept = run(tmp_path, "--only", "checkpoint")
+    plain, still, durable, after = kept["rows"]
+    assert (still["must_be"], durable["must_be"]) == ("<= 0.15", "<= 1.30")
+    assert 0 < still["us"] < durable["us"]
+    assert plain["us"] > 0
+    assert len(after["detail"]["durable"]) == 2
+
+
 def test_turns_give_the_contender_its_blocks_and_the_bare_loop_as_many() -> None:
     bare: list[list[int]] = []
     turns = Turns([1, 2, 3], lambda block: bare.append(list(block)), pairs=4, warm_up=2)
