@@ -16,7 +16,6 @@ def test_one_rank_killed_in_every_dangerous_moment(tmp_path: Path) -> None:
         Kill(signal.SIGKILL, "write", 2),
         Kill(signal.SIGTERM, "validation", 3),
         Kill(signal.SIGKILL, "published", 2),
-        Kill(signal.SIGKILL, "report", 2),
     ):
         hit = life.hit(kill)
         assert hit.reached, kill
