@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -17,10 +18,11 @@ MANIFEST_FILE = "manifest.json"
 _CHUNK = 1 << 20
 
 
-def write(directory: Path) -> None:
-    """Describe every file below `directory` as it is now."""
+def write(directory: Path, known: Mapping[str, str] | None = None) -> None:
+    """Describe every file below `directory`; of those in `known` the hash was taken while they were written."""
+    digests = known or {}
     entries = {
-        name: {"size": os.stat(directory / name).st_size, "sha256": _digest(directory / name)}
+        name: {"size": os.stat(directory / name).st_size, "sha256": digests.get(name) or _digest(directory / name)}
         for name, is_directory in files.walk(directory)
         if not is_directory and name != MANIFEST_FILE
     }

@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -108,9 +108,10 @@ class CheckpointContext:
             with self._staged(metadata, with_manifest) as staged:
                 yield staged
 
-    def begin_storing(self, write: Callable[[Path], None], metadata: dict[str, Any]) -> Storing:
+    def begin_storing(self, write: Callable[[Path], Mapping[str, str]], metadata: dict[str, Any]) -> Storing:
         """Store what `write` puts into a directory, with a manifest, while this process goes on. For the chief.
 
+        It returns the SHA-256 of those files of which it knows it already.
         `write` runs in a forked copy of the process, so that it sees all memory as it is now; see `core.forked` for
         what it may do there. Where none can be made, CannotFork is raised, and nothing has happened.
         """
@@ -121,8 +122,7 @@ class CheckpointContext:
             staged = self._storage.stage(storage_id)
 
         def write_files() -> None:
-            write(staged)
-            _write_descriptions(staged, checked, with_manifest=True)
+            _write_descriptions(staged, checked, with_manifest=True, digests=write(staged))
             files.sync_tree(staged)
 
         try:
@@ -391,10 +391,12 @@ class CheckpointContext:
         return in_step(self._distributed.allgather_local, self._distributed.rank, action, doing=doing)
 
 
-def _write_descriptions(staged: Path, metadata: dict[str, Any], with_manifest: bool) -> None:
+def _write_descriptions(
+    staged: Path, metadata: dict[str, Any], with_manifest: bool, digests: Mapping[str, str] | None = None
+) -> None:
     (staged / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
     if with_manifest:
-        manifest.write(staged)
+        manifest.write(staged, digests)
 
 
 def _jsonable_metadata(metadata: Any) -> dict[str, Any]:

@@ -181,12 +181,16 @@ class Checkpointer:
         self._stored.append((state.batches_trained, uuid))
         return uuid
 
-    def _write(self, directory: Path, checkpoint: dict[str, Any], counters: dict[str, Any]) -> None:
-        """All files. In a forked child, as a rule: nothing of this process is to be changed or waited for here."""
+    def _write(self, directory: Path, checkpoint: dict[str, Any], counters: dict[str, Any]) -> dict[str, str]:
+        """Write all files, and return the hash of the large one.
+
+        In a forked child, as a rule: nothing of this process is to be changed or waited for here.
+        """
         self._copy_code(directory / "code")
-        checkpoint_format.write(checkpoint, directory / "state_dict.pth")
+        digest = checkpoint_format.write(checkpoint, directory / "state_dict.pth")
         _write_json(directory / STATE_FILE, counters)
         _write_json(directory / "load_data.json", self._load_data)
+        return {"state_dict.pth": digest}
 
     def _copy_code(self, target: Path) -> None:
         """Taken once in a run, as it was at the first checkpoint."""

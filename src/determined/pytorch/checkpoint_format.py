@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import hashlib
 import os
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +88,37 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
     return state
 
 
-def write(state: dict[str, Any], file: Path) -> None:
+def write(state: dict[str, Any], file: Path) -> str:
+    """Write a state file, and return its SHA-256."""
     kept = plain(state, "checkpoint")
-    with open(file, "wb") as opened:
+    with open(file, "wb") as opened, ThreadPoolExecutor(1) as beside:
+        hashing = _Hashing(opened, beside)
         try:
-            torch.save(kept, opened)
+            torch.save(kept, hashing)  # type: ignore[arg-type]
         except RuntimeError as error:
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None  # a full disk, and torch's complaint about what it led to
             raise
+    return hashing.digest.hexdigest()
+
+
+class _Hashing:
+    """A file that is hashed while it is written: reading hundreds of megabytes again would take as long."""
+
+    def __init__(self, opened: Any, beside: ThreadPoolExecutor) -> None:
+        self._opened = opened
+        self._beside = beside
+        self.digest = hashlib.sha256()
+
+    def write(self, chunk: Any) -> int:
+        hashed = self._beside.submit(self.digest.update, chunk)
+        try:
+            return int(self._opened.write(chunk))
+        finally:
+            hashed.result()  # the chunk is torch's, and gone when this returns
+
+    def flush(self) -> None:
+        self._opened.flush()
 
 
 def _first_line(error: BaseException) -> str:
