@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import collections
-import hashlib
 import os
 import pickle
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import numpy as np
 import torch
 
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.pytorch.state_file import StateFile
 
 STATE_FILES = (
     "state_dict.pth",
@@ -89,36 +88,16 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
 
 
 def write(state: dict[str, Any], file: Path) -> str:
-    """Write a state file, and return its SHA-256."""
+    """Write a state file, durably, and return its SHA-256."""
     kept = plain(state, "checkpoint")
-    with open(file, "wb") as opened, ThreadPoolExecutor(1) as beside:
-        hashing = _Hashing(opened, beside)
+    with StateFile(file) as opened:
         try:
-            torch.save(kept, hashing)  # type: ignore[arg-type]
+            torch.save(kept, opened)  # type: ignore[arg-type]
         except RuntimeError as error:
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None  # a full disk, and torch's complaint about what it led to
             raise
-    return hashing.digest.hexdigest()
-
-
-class _Hashing:
-    """A file that is hashed while it is written: reading hundreds of megabytes again would take as long."""
-
-    def __init__(self, opened: Any, beside: ThreadPoolExecutor) -> None:
-        self._opened = opened
-        self._beside = beside
-        self.digest = hashlib.sha256()
-
-    def write(self, chunk: Any) -> int:
-        hashed = self._beside.submit(self.digest.update, chunk)
-        try:
-            return int(self._opened.write(chunk))
-        finally:
-            hashed.result()  # the chunk is torch's, and gone when this returns
-
-    def flush(self) -> None:
-        self._opened.flush()
+    return opened.digest
 
 
 def _first_line(error: BaseException) -> str:
