@@ -13,10 +13,16 @@ import torch
 
 import determined as det
 from determined import pytorch
-from determined.pytorch import checkpoint_format
+from determined.pytorch import checkpoint, checkpoint_format
 from determined.pytorch.snapshot import snapshot
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit, with_callbacks
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints of tiny models would be written at once."""
+    monkeypatch.setattr(checkpoint, "SMALL", 0)
 
 
 class Noting(LineTrial):
@@ -117,6 +123,19 @@ def test_where_no_process_can_be_had_training_waits(
         "checkpoints are written while training waits: [Errno 12] the process could not be copied: "
         "Cannot allocate memory"
     ]
+
+
+def test_a_small_one_is_written_at_once(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a kill right after it costs nothing."""
+    monkeypatch.setattr(checkpoint, "SMALL", 2**20)
+
+    class Looking(Noting):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            assert batch_idx == 0 or len(checkpoints(data_home)) == batch_idx // 2
+            return super().train_batch(batch, epoch_idx, batch_idx)
+
+    trial = fit(Looking, max_length=pytorch.Batch(6), checkpoint_period=pytorch.Batch(2))
+    assert saved_weights(data_home) == [trial.weights[2], trial.weights[4], trial.weights[6]]
 
 
 FULL_DISK = """
@@ -276,8 +295,9 @@ def test_a_kill_takes_the_writer_along_and_leaves_no_checkpoint(data_home: Path,
     program = """
 import os, signal, time
 from determined import pytorch
-from determined.pytorch import checkpoint_format
+from determined.pytorch import checkpoint, checkpoint_format
 from tests.helpers.trials import LineTrial, fit
+checkpoint.SMALL = 0
 checkpoint_format.write = lambda state, file: (file.write_bytes(b"half"), time.sleep(600))
 class Trial(LineTrial):
     def train_batch(self, batch, epoch_idx, batch_idx):

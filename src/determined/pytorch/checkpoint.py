@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 STATE_FILE = "trial_state.json"
 
+# To write so few bytes takes hardly longer than to fork; and a kill then costs no more than the batches since.
+SMALL = 2**20
+
 # Called on the training thread before the next batch, when weights and counters are still those that were saved.
 _HOOKS_WHEN_WRITTEN = ("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoint_upload_end")
 
@@ -83,7 +86,8 @@ class Checkpointer:
     def save(self, state: TrialState, window: Window, *, wait: bool) -> None:
         """Take everything as it is now into a new checkpoint; all ranks call it.
 
-        The chief writes it beside the training, unless told to wait for it or a callback wants to see it written.
+        The chief writes it beside the training, unless it is small, it is to be waited for, or a callback wants to see
+        it written.
         """
         distributed = self._context.distributed
         ranks = distributed.gather((self._rank_parts(state, window), wait or self._hooks_wait()))
@@ -162,7 +166,7 @@ class Checkpointer:
                 checkpoint[name] = [rank[name] for rank in ranks]
         self._callbacks.call("on_checkpoint_save_start", checkpoint)
         counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
-        if not wait and self._in_background:
+        if not wait and self._in_background and _bytes_of(checkpoint) > SMALL:
             kept = snapshot(checkpoint)
             _load_what_writing_needs()
             try:
@@ -269,6 +273,17 @@ class Checkpointer:
         distributed = self._context.distributed
         mine = ranks[distributed.rank] if len(ranks) == distributed.size else _mean_of_ranks(ranks)
         self._context._optimization.put_gradients_back(mine, state.batches_trained)
+
+
+def _bytes_of(checkpoint: dict[str, Any]) -> int:
+    sizes: list[int] = []
+
+    def count(tensor: torch.Tensor) -> torch.Tensor:
+        sizes.append(tensor.nbytes)
+        return tensor
+
+    checkpoint_format.plain(checkpoint, "checkpoint", count)
+    return sum(sizes)
 
 
 @functools.cache
