@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from determined.errors import CheckpointNotFound
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
 
 METADATA_FILE = "metadata.json"
 
@@ -29,6 +30,17 @@ def checkpoint_id(name: object) -> str:
             f"{shown} cannot be the id of a checkpoint: expected 1 to 128 letters, digits, '-' or '_'"
         )
     return name
+
+
+def parse_metadata(storage_id: str, content: str | bytes) -> dict[str, Any]:
+    """What a metadata file says."""
+    try:
+        metadata = json.loads(content)
+    except ValueError as error:
+        raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} cannot be read: {error}") from error
+    if not isinstance(metadata, dict):
+        raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} does not hold a map")
+    return metadata
 
 
 class CheckpointStorage(Protocol):

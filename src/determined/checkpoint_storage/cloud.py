@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
 import os
 import secrets
@@ -16,7 +15,7 @@ from typing import Any
 
 from determined import paths
 from determined.checkpoint_storage import files, object_names, transfer
-from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id
+from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
 from determined.checkpoint_storage.bucket import Bucket, Entry
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
@@ -113,15 +112,7 @@ class CloudStorage:
         content = self._bucket.get(_key(checkpoint_id(storage_id), METADATA_FILE))
         if content is None:
             raise self._not_found(storage_id)
-        try:
-            metadata = json.loads(content)
-        except ValueError as error:
-            raise InvalidCheckpointException(
-                f"checkpoint {storage_id}: {METADATA_FILE} cannot be read: {error}"
-            ) from error
-        if not isinstance(metadata, dict):
-            raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} does not hold a map")
-        return metadata
+        return parse_metadata(storage_id, content)
 
     @contextlib.contextmanager
     def open(self, storage_id: str, wanted: Selector | None = None) -> Iterator[Path]:

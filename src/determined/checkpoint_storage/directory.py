@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import secrets
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.checkpoint_storage import files
-from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id
+from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
 
@@ -82,16 +81,14 @@ class DirectoryStorage:
     def metadata(self, storage_id: str) -> dict[str, Any]:
         path = self._find(storage_id) / METADATA_FILE
         try:
-            metadata = json.loads(path.read_text())
+            content = path.read_bytes()
         except FileNotFoundError:
             return {}
-        except (ValueError, OSError) as error:
+        except OSError as error:
             raise InvalidCheckpointException(
                 f"checkpoint {storage_id}: {METADATA_FILE} cannot be read: {error}"
             ) from error
-        if not isinstance(metadata, dict):
-            raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} does not hold a map")
-        return metadata
+        return parse_metadata(storage_id, content)
 
     @contextlib.contextmanager
     def open(self, storage_id: str, wanted: Selector | None = None) -> Iterator[Path]:
