@@ -1,0 +1,1 @@
+"""The runner: an experiment from its first trial to its last."""

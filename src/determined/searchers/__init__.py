@@ -1,0 +1,1 @@
+"""Which trials to create, continue, pause and stop: state machines that are told events and return actions."""
