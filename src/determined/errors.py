@@ -67,6 +67,18 @@ class StoreFull(StoreUnavailable):
     """The disk of the store is full: somebody may make room, but hardly soon."""
 
 
+class ExperimentHeld(DeterminedError):
+    """Another process runs this experiment: the message says which one, where, and since when."""
+
+
+class LeaseLost(DeterminedError):
+    """Another process has taken over this experiment: nothing more may be written for it from here."""
+
+
+class EngineError(DeterminedError):
+    """A trial's processes cannot be started: the message says why."""
+
+
 class MissingExtraError(DeterminedError, ImportError):
     """A feature whose optional package is not installed: the message names the extra."""
 

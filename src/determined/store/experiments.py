@@ -1,0 +1,100 @@
+"""What a store offers for experiments with a search: rows that one runner at a time may change."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from determined.store.experiment_records import (
+    Change,
+    Decision,
+    Experiment,
+    ExperimentRequest,
+    ExperimentRequestKind,
+    JournalEntry,
+    Lease,
+    NewExperiment,
+    Trial,
+)
+from determined.store.process import Process
+from determined.store.records import Checkpoint, Metric
+
+ListOfExperiments = list[Experiment]
+
+
+class Experiments(Protocol):
+    """Every call may be repeated when its answer was lost: that changes nothing, and gives the same answer.
+
+    An id that is not there is a `StoreError` that names it.
+    """
+
+    def create(self, new: NewExperiment) -> int:
+        """Returns its id."""
+        ...
+
+    def acquire(self, experiment_id: int, process: Process, *, watch_seconds: float = 20.0) -> Lease:
+        """Become the one who runs it, or raise `ExperimentHeld`.
+
+        That is at once when nobody has it, or when its holder is this process, or a dead one of this machine.
+        Otherwise the holder's heartbeat is watched: when it moves the holder is alive, and when it has not moved for
+        that many seconds the experiment is taken over.
+        """
+        ...
+
+    def heartbeat(self, lease: Lease) -> None:
+        """Show that the holder is alive. `LeaseLost` when another one has taken over."""
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Nobody runs it from now on; a lease that was lost is no matter."""
+        ...
+
+    def commit(self, lease: Lease, change: Change) -> list[int]:
+        """Write all of it, or nothing; `LeaseLost` when another holder has taken over. Returns the new trials' ids.
+
+        It counts as a heartbeat.
+        """
+        ...
+
+    def get(self, experiment_id: int) -> Experiment: ...
+
+    def trials(self, experiment_id: int) -> list[Trial]:
+        """By number."""
+        ...
+
+    def trial(self, trial_id: int) -> Trial: ...
+
+    def journal(self, experiment_id: int, after: int = 0) -> list[JournalEntry]:
+        """Entries with a greater sequence number, in order."""
+        ...
+
+    def snapshot(self, experiment_id: int) -> tuple[int, dict[str, Any]] | None:
+        """The search's newest state, after the sequence number of the last entry that it includes."""
+        ...
+
+    def validations(self, trial_id: int, after_step: int = -1) -> list[Metric]:
+        """Those that are not archived, by step."""
+        ...
+
+    def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
+        """Over all trials; what is no finite number never counts."""
+        ...
+
+    def checkpoints(self, experiment_id: int) -> list[Checkpoint]:
+        """Those of all trials, the newest first."""
+        ...
+
+    def request(self, experiment_id: int, kind: ExperimentRequestKind, trial_id: int | None = None) -> int:
+        """Ask whoever runs it for something; returns the number of the request."""
+        ...
+
+    def requests(self, experiment_id: int, after: int = 0) -> list[ExperimentRequest]:
+        """Those with a greater id, in order."""
+        ...
+
+    def decision(self, trial_id: int) -> Decision:
+        """What the runner last decided about a trial."""
+        ...
+
+    def list(self, *, limit: int = 200, offset: int = 0, archived: bool = False) -> ListOfExperiments:
+        """The newest first, runs by hand among them; `archived` adds those that were put away."""
+        ...
