@@ -17,19 +17,31 @@ class Length:
     value: int
     unit: LengthUnit | None = None
 
+    def plain(self) -> int | dict[str, int]:
+        """As it stands in a configuration."""
+        return self.value if self.unit is None else {self.unit: self.value}
+
 
 def parse_length(value: Any, where: str = "length") -> Length:
     """Read `{batches: N}`, `{records: N}`, `{epochs: N}` or a bare int of at least 0; errors name `where`."""
+    length = read_length(value)
+    if length is None:
+        raise InvalidConfigurationException(
+            message=f"{where}: expected exactly one of batches, records, epochs with a whole number from 0 on, "
+            f"for example {{batches: 100}}, got {value!r}"
+        )
+    return length
+
+
+def read_length(value: Any) -> Length | None:
+    """The length that a value of a configuration stands for, if it is one."""
     if _is_count(value):
         return Length(value)
     if isinstance(value, dict) and len(value) == 1:
         (unit, count), *_ = value.items()
         if unit in get_args(LengthUnit) and _is_count(count):
             return Length(count, unit)
-    raise InvalidConfigurationException(
-        message=f"{where}: expected exactly one of batches, records, epochs with a whole number from 0 on, "
-        f"for example {{batches: 100}}, got {value!r}"
-    )
+    return None
 
 
 def _is_count(value: Any) -> bool:

@@ -1,0 +1,133 @@
+"""The `searcher` block: which trials are run, by which method, compared by which metric."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Tag
+
+from determined.config import kinds
+from determined.config.block import Block, tag_by
+from determined.config.kinds import Count, FilledText, Flag, PositiveCount
+from determined.config.length import Length
+
+Divisor = Annotated[float, kinds.number(above=1)]
+Fraction = Annotated[float, kinds.number(0, 1)]
+TrainingLength = Annotated[Length, kinds.length(1, bare=True)]
+
+# More trials than this at once are never meant; the slots of the machine are the real bound. 0 is no bound.
+_CONCURRENT = 16
+
+
+class _Common(Block):
+    name: str
+    metric: FilledText
+    smaller_is_better: Flag = True
+    source_trial_id: PositiveCount | None = None
+    source_checkpoint_uuid: FilledText | None = None
+    max_length: TrainingLength | None = None
+
+
+class SingleConfig(_Common):
+    """One trial."""
+
+    name: Literal["single"]
+
+
+class RandomConfig(_Common):
+    """So many trials, drawn at random."""
+
+    name: Literal["random"]
+    max_trials: PositiveCount
+    max_concurrent_trials: Count = _CONCURRENT
+
+
+class GridConfig(_Common):
+    """Every point of the grid that the hyperparameters' counts make."""
+
+    name: Literal["grid"]
+    max_concurrent_trials: Count = _CONCURRENT
+
+
+class AsyncHalvingConfig(_Common):
+    """Trials are compared at rungs, and the worse ones end there.
+
+    `stop_once` is ours to say since 0.38: true ends a trial for good, false lets it wait, saved, for a promotion.
+    """
+
+    name: Literal["async_halving"]
+    max_trials: PositiveCount
+    num_rungs: PositiveCount
+    max_time: PositiveCount
+    time_metric: FilledText
+    divisor: Divisor = 4
+    max_concurrent_trials: Count = _CONCURRENT
+    stop_once: Flag = True
+
+
+class AdaptiveAshaConfig(_Common):
+    """Several halvings side by side, from bold to careful; `stop_once` as in `async_halving`."""
+
+    name: Literal["adaptive_asha"]
+    max_trials: PositiveCount
+    max_time: PositiveCount
+    time_metric: FilledText
+    mode: Annotated[
+        Literal["aggressive", "standard", "conservative"], kinds.choice("aggressive", "standard", "conservative")
+    ] = "standard"
+    divisor: Divisor = 4
+    max_rungs: PositiveCount = 5
+    max_concurrent_trials: Count = _CONCURRENT
+    bracket_rungs: tuple[PositiveCount, ...] = ()
+    stop_once: Flag = True
+
+
+class ReplaceFunction(Block):
+    """Which share of a population is replaced after a round."""
+
+    truncate_fraction: Annotated[float, kinds.number(0, 0.5)] = 0.2
+
+
+class ExploreFunction(Block):
+    """How the hyperparameters of a copied trial change."""
+
+    resample_probability: Fraction = 0.2
+    perturb_factor: Fraction = 0.2
+
+
+class PbtConfig(_Common):
+    """A population that is trained in rounds; the worst of each round go on from the best."""
+
+    name: Literal["pbt"]
+    population_size: PositiveCount
+    num_rounds: PositiveCount
+    length_per_round: TrainingLength
+    time_metric: FilledText = "batches"
+    replace_function: ReplaceFunction = ReplaceFunction()
+    explore_function: ExploreFunction = ExploreFunction()
+
+
+class OptunaConfig(_Common):
+    """Any sampler of Optuna, and at will rungs as in `async_halving`: with `max_time` and `time_metric`."""
+
+    name: Literal["optuna"]
+    max_trials: PositiveCount
+    sampler: FilledText = "tpe"
+    sampler_options: dict[str, Any] = {}
+    max_concurrent_trials: Count = _CONCURRENT
+    max_time: PositiveCount | None = None
+    time_metric: FilledText | None = None
+    num_rungs: PositiveCount | None = None
+    divisor: Divisor = 4
+
+
+SearcherConfig = Annotated[
+    Annotated[SingleConfig, Tag("\0single")]
+    | Annotated[RandomConfig, Tag("\0random")]
+    | Annotated[GridConfig, Tag("\0grid")]
+    | Annotated[AsyncHalvingConfig, Tag("\0async_halving")]
+    | Annotated[AdaptiveAshaConfig, Tag("\0adaptive_asha")]
+    | Annotated[PbtConfig, Tag("\0pbt")]
+    | Annotated[OptunaConfig, Tag("\0optuna")],
+    Discriminator(tag_by("name")),
+]
