@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from determined.config.hyperparameters import sample_hyperparameters
+from determined.config.random_stream import RandomStream
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.errors import InternalException, InvalidExperimentException
 from determined.info import ClusterInfo
@@ -84,7 +85,7 @@ class TrialContext:
         exp_conf = {name: value for name, value in config.items() if name not in _IGNORED_BY_FROM_CONFIG}
         return cls(
             distributed=DummyDistributedContext(),
-            hparams=sample_hyperparameters(exp_conf.get("hyperparameters") or {}, random.Random()),
+            hparams=sample_hyperparameters(exp_conf.get("hyperparameters") or {}, RandomStream(secrets.randbits(32))),
             exp_conf=exp_conf,
             trial_seed=(exp_conf.get("reproducibility") or {}).get("experiment_seed") or 0,
             tensorboard_path=None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from determined.config import Length, load_yaml, parse_length, sample_hyperparameters
 from determined.config.masking import MASK, mask_arguments, mask_secrets
+from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException
 
 
@@ -76,8 +76,8 @@ def test_sampling() -> None:
     }
     seen: dict[str, set[Any]] = {"units": set(), "act": set()}
     for seed in range(100):
-        drawn = sample_hyperparameters(space, random.Random(seed))
-        assert drawn == sample_hyperparameters(space, random.Random(seed))
+        drawn = sample_hyperparameters(space, RandomStream(seed))
+        assert drawn == sample_hyperparameters(space, RandomStream(seed))
         assert (drawn["plain"], drawn["const"]) == ([1, 2], {"deep": 1})
         assert 0 <= drawn["drop"] <= 0.5
         assert 1e-3 <= drawn["lr"] <= 1e-1
@@ -102,7 +102,7 @@ def test_sampling() -> None:
 )
 def test_bad_spaces_are_refused_by_name(space: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidConfigurationException, match=words):
-        sample_hyperparameters(space, random.Random(0))
+        sample_hyperparameters(space, RandomStream(0))
 
 
 def test_lengths() -> None:

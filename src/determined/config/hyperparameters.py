@@ -1,65 +1,167 @@
-"""Draw one set of hyperparameters from a search space at random."""
+"""What a space of hyperparameters means, and how one set of them is drawn at random."""
 
 from __future__ import annotations
 
-import random
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException
 
-
-def sample_hyperparameters(space: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """A value for every name: constants as they are, ranges drawn, nested maps likewise."""
-    if not isinstance(space, dict):
-        raise InvalidConfigurationException(message=f"hyperparameters: expected a map, got {space!r}")
-    return {name: _sample(value, f"hyperparameters.{name}", rng) for name, value in space.items()}
+KINDS = ("const", "int", "double", "log", "loguniform", "categorical")
 
 
-def _sample(value: Any, where: str, rng: random.Random) -> Any:
+def sample_hyperparameters(space: dict[str, Any], stream: RandomStream) -> dict[str, Any]:
+    """A value for every name: constants as they are, ranges drawn, nested maps likewise.
+
+    Names are taken in sorted order at every level, so that the same seed gives the same values however the space
+    was written down.
+    """
+    return {name: _sample(value, where, stream) for name, value, where in _items(space, "hyperparameters")}
+
+
+def _sample(value: Any, where: str, stream: RandomStream) -> Any:
     if not isinstance(value, dict):
         return value
     if "type" not in value:
-        return {name: _sample(inner, f"{where}.{name}", rng) for name, inner in value.items()}
+        return {name: _sample(inner, below, stream) for name, inner, below in _items(value, where)}
+    return _draw(leaf(value, where), stream)
+
+
+def _items(space: Any, where: str) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(space, dict):
+        raise InvalidConfigurationException(message=f"{where}: expected a map, got {space!r}")
+    for name in sorted(space, key=str):
+        yield name, space[name], f"{where}.{name}"
+
+
+@dataclass(frozen=True)
+class Const:
+    value: Any
+
+
+@dataclass(frozen=True)
+class Choice:
+    values: list[Any]
+
+
+@dataclass(frozen=True)
+class Whole:
+    low: int
+    high: int
+    count: int | None
+
+
+@dataclass(frozen=True)
+class Real:
+    low: float
+    high: float
+    count: int | None
+
+
+@dataclass(frozen=True)
+class Power:
+    """`base` to an exponent between `low` and `high`."""
+
+    base: float
+    low: float
+    high: float
+    count: int | None
+
+    def value(self, exponent: float) -> float:
+        return float(self.base**exponent)
+
+
+Leaf = Const | Choice | Whole | Real | Power
+
+
+def leaf(value: Any, where: str) -> Leaf:
+    """What one entry of a space means; anything but a map with a `type` is a constant."""
+    if not isinstance(value, dict) or "type" not in value:
+        return Const(value)
     kind = value["type"]
     if kind == "const":
-        return _field(value, "val", where)
+        return Const(_field(value, "val", where))
     if kind == "categorical":
         choices = _field(value, "vals", where)
         if not isinstance(choices, list) or not choices:
             raise InvalidConfigurationException(message=f"{where}.vals: expected a list of values, got {choices!r}")
-        return rng.choice(choices)
+        return Choice(choices)
     if kind == "int":
         low, high = _bounds(value, where, whole=True)
-        return rng.randint(int(low), int(high))
+        return Whole(int(low), int(high), _count(value, where))
     if kind == "double":
-        low, high = _bounds(value, where)
-        return rng.uniform(low, high)
+        return Real(*_bounds(value, where), _count(value, where))
     if kind == "log":
         base = _field(value, "base", where)
         if not _is_number(base) or base <= 0:
             raise InvalidConfigurationException(message=f"{where}.base: expected a number above 0, got {base!r}")
-        low, high = _bounds(value, where)  # exponents
-        return base ** rng.uniform(low, high)
-    raise InvalidConfigurationException(
-        message=f"{where}.type: expected const, int, double, log or categorical, got {kind!r}"
-    )
+        return Power(base, *_bounds(value, where), _count(value, where))
+    if kind == "loguniform":
+        low, high = _bounds(value, where, names=("min", "max"))
+        if low <= 0:
+            raise InvalidConfigurationException(message=f"{where}.min: expected a number above 0, got {low!r}")
+        return Power(10.0, math.log10(low), math.log10(high), _count(value, where))
+    raise InvalidConfigurationException(message=f"{where}.type: expected {', '.join(KINDS)}, got {kind!r}")
 
 
-def _bounds(value: dict[str, Any], where: str, *, whole: bool = False) -> tuple[float, float]:
-    low, high = _field(value, "minval", where), _field(value, "maxval", where)
-    for name, bound in (("minval", low), ("maxval", high)):
+def leaves(space: Any, where: str = "hyperparameters") -> Iterator[tuple[tuple[str, ...], Leaf]]:
+    """Every leaf of a space with its path, sorted at every level. An empty map is a constant."""
+    for name, value, below in _items(space, where):
+        if isinstance(value, dict) and value and "type" not in value:
+            yield from (((name, *path), found) for path, found in leaves(value, below))
+        else:
+            yield (name,), leaf(value, below)
+
+
+def nest(values: Sequence[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
+    """Paths and their values as the nested map that a trial gets."""
+    result: dict[str, Any] = {}
+    for path, value in values:
+        inner = result
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = value
+    return result
+
+
+def _draw(found: Leaf, stream: RandomStream) -> Any:
+    if isinstance(found, Const):
+        return found.value
+    if isinstance(found, Choice):
+        return found.values[stream.integer(len(found.values) - 1)]
+    if isinstance(found, Whole):
+        return found.low + stream.integer(found.high - found.low)
+    drawn = found.low + (found.high - found.low) * stream.unit()
+    return found.value(drawn) if isinstance(found, Power) else drawn
+
+
+def _bounds(
+    value: dict[str, Any], where: str, *, whole: bool = False, names: tuple[str, str] = ("minval", "maxval")
+) -> tuple[float, float]:
+    low, high = (_field(value, name, where) for name in names)
+    for name, bound in zip(names, (low, high), strict=True):
         if not _is_number(bound) or (whole and not isinstance(bound, int)):
             expected = "a whole number" if whole else "a number"
             raise InvalidConfigurationException(message=f"{where}.{name}: expected {expected}, got {bound!r}")
     if not low < high:
         raise InvalidConfigurationException(
-            message=f"{where}: minval must be below maxval, got minval {low!r} and maxval {high!r}"
+            message=f"{where}: {names[0]} must be below {names[1]}, got {names[0]} {low!r} and {names[1]} {high!r}"
         )
     return low, high
 
 
+def _count(value: dict[str, Any], where: str) -> int | None:
+    count = value.get("count")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+        raise InvalidConfigurationException(message=f"{where}.count: expected a whole number from 1 on, got {count!r}")
+    return count
+
+
 def _field(value: dict[str, Any], name: str, where: str) -> Any:
-    if name not in value:
+    if value.get(name) is None and not (name == "val" and "val" in value):
         raise InvalidConfigurationException(message=f"{where}: a hyperparameter of type {value['type']} needs {name}")
     return value[name]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import random
 from typing import Any
 
 from determined.config.hyperparameters import sample_hyperparameters
+from determined.config.random_stream import RandomStream
 from determined.info import get_cluster_info
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.initialize import init
@@ -60,7 +60,7 @@ def test_one_batch(trial_class: type[PyTorchTrial], config: dict[str, Any] | Non
 
 
 def _hyperparameters(config: dict[str, Any]) -> dict[str, Any]:
-    return sample_hyperparameters(config.get("hyperparameters") or {}, random.Random(0))
+    return sample_hyperparameters(config.get("hyperparameters") or {}, RandomStream(0))
 
 
 def _length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:

@@ -1,0 +1,64 @@
+"""The points of a grid search."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+from determined.config.hyperparameters import Choice, Const, Leaf, Real, Whole, leaves, nest
+from determined.errors import InvalidConfigurationException
+
+
+class Grid:
+    """The points of a grid in natural order: the last name varies fastest. No point is there twice."""
+
+    def __init__(self, space: dict[str, Any]) -> None:
+        self._axes = [(path, _distinct(_axis(found, path))) for path, found in leaves(space)]
+
+    def __len__(self) -> int:
+        return math.prod(len(values) for _, values in self._axes)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        point = []
+        for path, values in reversed(self._axes):
+            index, position = divmod(index, len(values))
+            point.append((path, values[position]))
+        return nest(point[::-1])
+
+
+def _axis(found: Leaf, path: tuple[str, ...]) -> list[Any]:
+    if isinstance(found, Const):
+        return [found.value]
+    if isinstance(found, Choice):
+        return found.values
+    if found.count is None:
+        raise InvalidConfigurationException(
+            message=f"hyperparameters.{'.'.join(path)}: a grid search needs count, the number of values to try"
+        )
+    if isinstance(found, Whole):
+        count = min(found.count, found.high - found.low + 1)
+        return [_round(point) for point in _spread(Fraction(found.low), Fraction(found.high), count)]
+    if isinstance(found, Real):
+        return _spread(found.low, found.high, found.count)
+    return [found.value(exponent) for exponent in _spread(found.low, found.high, found.count)]
+
+
+def _spread(low: Any, high: Any, count: int) -> list[Any]:
+    """Evenly spaced from end to end; a single value lies in the middle."""
+    if count == 1:
+        return [(low + high) / 2]
+    return [low + position * (high - low) / (count - 1) for position in range(count)]
+
+
+def _round(value: Fraction) -> int:
+    """To the nearest whole number, halves away from zero."""
+    return math.floor(value + Fraction(1, 2)) if value >= 0 else -math.floor(-value + Fraction(1, 2))
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    # By their JSON text: 1, 1.0 and true are equal to Python, but not to a trial.
+    return list({json.dumps(value, sort_keys=True, default=repr): value for value in reversed(values)}.values())[::-1]
