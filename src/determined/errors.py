@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 
 class DeterminedError(Exception):
     """Base of what this library raises on its own account."""
@@ -21,6 +24,30 @@ class InvalidConfigurationException(InvalidExperimentException):
     def __init__(self, config: object = None, message: str = "") -> None:
         self.config = config
         super().__init__(message or str(config))
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that is wrong in a configuration: where, what, and what may help."""
+
+    path: str
+    line: int | None
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.path}: " if self.path else ""
+        hint = f"; {self.hint}" if self.hint else ""
+        line = f" (line {self.line})" if self.line is not None else ""
+        return f"{place}{self.message}{hint}{line}"
+
+
+class InvalidExperimentConfig(InvalidConfigurationException):
+    """An experiment configuration with mistakes: all of them, one on a line."""
+
+    def __init__(self, mistakes: Sequence[Mistake], text: str = "") -> None:
+        self.mistakes = list(mistakes)
+        super().__init__(message=text or "\n".join(map(str, mistakes)))
 
 
 class InvalidDataTypeException(InvalidExperimentException):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from determined.errors import InvalidConfigurationException
+from determined.errors import InvalidExperimentConfig, Mistake
 
 _LARGEST_TEXT = 1024 * 1024
 _DEEPEST = 64
@@ -17,33 +18,43 @@ _MOST_NODES = 200_000
 
 def load_yaml(source: str | os.PathLike[str]) -> dict[str, Any]:
     """The map in a YAML text, or in a file when `source` is a path object or one line that names a file."""
-    name, text = _read(source)
+    return parse_yaml(*read_source(source))
+
+
+def parse_yaml(name: str, text: str) -> dict[str, Any]:
+    """The map in a YAML text; `name` is what mistakes call it."""
+    data = parse_value(name, text)
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise _bad(name, None, f"expected a map at the top, got a {type(data).__name__}")
+    return data
+
+
+def parse_value(name: str, text: str) -> Any:
+    """What a YAML text stands for, of whatever kind."""
+    if len(text.encode(errors="replace")) > _LARGEST_TEXT:
+        raise _too_large(name)
     _check_events(name, text)
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     loader = YAML(typ="safe", pure=True)
     loader.allow_duplicate_keys = False
+    loader.Constructor = _plain_constructor()
     try:
         data = loader.load(text)
     except (YAMLError, ValueError) as error:
-        raise InvalidConfigurationException(message=f"{name}{_line_of(error)}: {_words_of(error)}") from None
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise InvalidConfigurationException(message=f"{name}: expected a map at the top, got a {type(data).__name__}")
+        raise _bad(name, _line_of(error), _words_of(error)) from None
     _count_nodes(name, data)
     return data
 
 
-def _read(source: str | os.PathLike[str]) -> tuple[str, str]:
+def read_source(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """The name and the text of a file, or of a text itself."""
     is_path = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml", ".json")))
     if not is_path:
-        text = str(source)
-        name = "the configuration"
-        if len(text.encode(errors="replace")) > _LARGEST_TEXT:
-            raise _too_large(name)
-        return name, text
+        return "the configuration", str(source)
     path = Path(source)
     with open(path, "rb") as file:
         content = file.read(_LARGEST_TEXT + 1)
@@ -52,11 +63,28 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, str]:
     try:
         return str(path), content.decode()
     except UnicodeDecodeError as error:
-        raise InvalidConfigurationException(message=f"{path}: not UTF-8 text: {error}") from None
+        raise _bad(str(path), None, f"not UTF-8 text: {error}") from None
 
 
-def _too_large(name: str) -> InvalidConfigurationException:
-    return InvalidConfigurationException(message=f"{name}: larger than {_LARGEST_TEXT} bytes")
+@cache
+def _plain_constructor() -> Any:
+    """What looks like a date is a text, as JSON has no dates."""
+    from ruamel.yaml.constructor import SafeConstructor
+
+    class Plain(SafeConstructor):
+        pass
+
+    Plain.add_constructor("tag:yaml.org,2002:timestamp", Plain.construct_yaml_str)
+    return Plain
+
+
+def _bad(name: str, line: int | None, problem: str) -> InvalidExperimentConfig:
+    place = name if line is None else f"{name}, line {line}"
+    return InvalidExperimentConfig([Mistake("", line, problem)], text=f"{place}: {problem}")
+
+
+def _too_large(name: str) -> InvalidExperimentConfig:
+    return _bad(name, None, f"larger than {_LARGEST_TEXT} bytes")
 
 
 def _check_events(name: str, text: str) -> None:
@@ -82,9 +110,9 @@ def _check_events(name: str, text: str) -> None:
             elif isinstance(event, CollectionEndEvent):
                 depth -= 1
             if problem:
-                raise InvalidConfigurationException(message=f"{name}, line {event.start_mark.line + 1}: {problem}")
+                raise _bad(name, event.start_mark.line + 1, problem)
     except (YAMLError, ValueError) as error:
-        raise InvalidConfigurationException(message=f"{name}{_line_of(error)}: {_words_of(error)}") from None
+        raise _bad(name, _line_of(error), _words_of(error)) from None
 
 
 def _count_nodes(name: str, data: Any) -> None:
@@ -95,16 +123,16 @@ def _count_nodes(name: str, data: Any) -> None:
         node = stack.pop()
         count += 1
         if count > _MOST_NODES:
-            raise InvalidConfigurationException(message=f"{name}: stands for more than {_MOST_NODES} values")
+            raise _bad(name, None, f"stands for more than {_MOST_NODES} values")
         if isinstance(node, dict):
             stack.extend(node.values())
         elif isinstance(node, list):
             stack.extend(node)
 
 
-def _line_of(error: Exception) -> str:
+def _line_of(error: Exception) -> int | None:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    return f", line {mark.line + 1}" if mark is not None else ""
+    return mark.line + 1 if mark is not None else None
 
 
 def _words_of(error: Exception) -> str:

@@ -1,0 +1,95 @@
+"""The `environment` and `bind_mounts` blocks: variables of the trials' processes, and what concerns containers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Tag
+
+from determined.config import kinds
+from determined.config.block import Block
+from determined.config.kinds import AbsolutePath, Flag, Text
+
+DeviceKind = Literal["cpu", "cuda", "rocm"]
+Variable = Annotated[str, kinds.matching(r"[^=\s][^=]*(=[\s\S]*)?", "a variable such as NAME=VALUE")]
+
+
+class VariablesByDevice(Block):
+    """Variables that differ with the kind of device."""
+
+    cpu: tuple[Variable, ...] = ()
+    cuda: tuple[Variable, ...] = ()
+    rocm: tuple[Variable, ...] = ()
+
+
+def _list_or_map(value: Any) -> str:
+    return "\0map" if isinstance(value, (dict, VariablesByDevice)) else "\0list"
+
+
+Variables = Annotated[
+    Annotated[tuple[Variable, ...], Tag("\0list")] | Annotated[VariablesByDevice, Tag("\0map")],
+    Discriminator(_list_or_map),
+]
+
+
+class Image(Block):
+    """The container image by kind of device."""
+
+    cpu: Text | None = None
+    cuda: Text | None = None
+    rocm: Text | None = None
+
+
+def _one_for_all(value: Any) -> Any:
+    return dict.fromkeys(("cpu", "cuda", "rocm"), value) if isinstance(value, str) else value
+
+
+class RegistryAuth(Block):
+    """Who we are at a container registry."""
+
+    username: Text | None = None
+    password: Text | None = None
+    serveraddress: Text | None = None
+    email: Text | None = None
+
+
+class ProxyPort(Block):
+    """A port of the task that a cluster would make reachable."""
+
+    proxy_port: Annotated[int, kinds.whole(1, 65535)]
+    proxy_tcp: Flag = False
+    unauthenticated: Flag = False
+
+
+class Environment(Block):
+    """`environment_variables` are set in the processes of trials."""
+
+    environment_variables: Variables = ()
+    image: Annotated[Image, BeforeValidator(_one_for_all)] | None = None
+    force_pull_image: Flag | None = None
+    registry_auth: RegistryAuth | None = None
+    ports: dict[str, Annotated[int, kinds.whole(1, 65535)]] | None = None
+    proxy_ports: tuple[ProxyPort, ...] | None = None
+    add_capabilities: tuple[Text, ...] | None = None
+    drop_capabilities: tuple[Text, ...] | None = None
+    pod_spec: dict[str, Any] | None = None
+
+    def variables(self, device: DeviceKind) -> tuple[str, ...]:
+        """`NAME=VALUE`, or a bare `NAME`, for trials on that kind of device."""
+        given = self.environment_variables
+        return getattr(given, device) if isinstance(given, VariablesByDevice) else given
+
+
+def _mount_point(value: Any) -> str:
+    if not isinstance(value, str) or value in ("", "."):
+        raise kinds.refusal("a path, and not '.'")
+    return value
+
+
+class BindMount(Block):
+    """A directory of the machine, as a container would see it."""
+
+    host_path: AbsolutePath
+    container_path: Annotated[str, kinds.checked_by(_mount_point)]
+    read_only: Flag = False
+    propagation: Text = "rprivate"

@@ -1,0 +1,111 @@
+"""The whole experiment configuration as checked data: every field, its kind and its default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from determined.config import kinds
+from determined.config.block import Block
+from determined.config.cluster import Integrations, Pbs, RetentionPolicy, Security, Slurm
+from determined.config.environment import BindMount, Environment
+from determined.config.kinds import Count, FilledText, Flag, PositiveCount, Text
+from determined.config.length import Length
+from determined.config.log_policy import BUILT_IN, LogPolicy, with_built_in
+from determined.config.resources import Resources
+from determined.config.searcher import SearcherConfig
+from determined.config.storage import LocalStorage, StorageConfig
+from determined.config.training import Optimizations, Profiling
+
+Period = Annotated[Length, kinds.length(0)]
+Seed = Annotated[int, kinds.whole(0, 2**31 - 1)]
+
+
+def _labels_as_list(value: Any) -> Any:
+    """A map names the labels that are true."""
+    if isinstance(value, dict) and all(isinstance(chosen, bool) for chosen in value.values()):
+        return [label for label, chosen in value.items() if chosen]
+    return value
+
+
+def _each_once(labels: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(labels))
+
+
+def _entrypoint(value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value) and value[0]:
+        return tuple(value)
+    raise kinds.refusal("module:TrialClass, a command, or a command as a list of texts")
+
+
+def _nothing(value: Any) -> None:
+    raise kinds.refusal("null")
+
+
+def _seconds_or_never(value: Any) -> float | None:
+    """0 is no limit."""
+    if not kinds.is_number(value) or value < 0:
+        raise kinds.refusal("a number of seconds from 0 on; 0 is no limit")
+    return value or None
+
+
+Labels = Annotated[tuple[FilledText, ...], BeforeValidator(_labels_as_list), AfterValidator(_each_once)]
+LogPolicies = Annotated[tuple[LogPolicy, ...], AfterValidator(with_built_in)]
+
+
+class Reproducibility(Block):
+    """The seed of the search, from which the seeds of its trials follow."""
+
+    experiment_seed: Seed | None = None
+
+
+class ExperimentConfig(Block):
+    """What a file says, in the words of today, with the defaults.
+
+    Fields of our own: `hang_timeout`, the seconds without a report, a line in the log or work of the processor after
+    which an attempt counts as failed (0, here None: never); `max_trial_seconds`, the running time of a trial over all
+    its attempts after which it is stopped with a checkpoint; `searcher.stop_once` in releases that had lost it.
+    """
+
+    name: Text | None = None
+    description: Text | None = None
+    labels: Labels = ()
+    workspace: Text = ""
+    project: Text = ""
+    entrypoint: Annotated[str | tuple[str, ...], kinds.checked_by(_entrypoint)]
+    data: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = {}
+    searcher: SearcherConfig
+    resources: Resources = Resources()
+    checkpoint_storage: StorageConfig = Field(default_factory=LocalStorage)
+    checkpoint_policy: Annotated[Literal["best", "all", "none"], kinds.choice("best", "all", "none")] = "best"
+    min_validation_period: Period = Length(0, "batches")
+    min_checkpoint_period: Period = Length(0, "batches")
+    perform_initial_validation: Flag = False
+    scheduling_unit: PositiveCount = 100
+    max_restarts: Count = 5
+    preemption_timeout: Count = 3600
+    hang_timeout: Annotated[float | None, kinds.checked_by(_seconds_or_never)] = 1800
+    max_trial_seconds: Annotated[float, kinds.number(above=0)] | None = None
+    log_policies: LogPolicies = BUILT_IN
+    debug: Flag = False
+    reproducibility: Reproducibility = Reproducibility()
+    optimizations: Optimizations = Optimizations()
+    profiling: Profiling = Profiling()
+    environment: Environment = Environment()
+    bind_mounts: tuple[BindMount, ...] = ()
+    retention_policy: RetentionPolicy | None = None
+    integrations: Integrations | None = None
+    slurm: Slurm | None = None
+    pbs: Pbs | None = None
+    security: Security | None = None
+    tensorboard_storage: dict[str, Any] | None = None
+    data_layer: dict[str, Any] | None = None
+    internal: Annotated[None, kinds.checked_by(_nothing)] = None
+
+    def plain(self) -> dict[str, Any]:
+        """The effective configuration as JSON: what trials are given, and what is kept of it."""
+        return {**super().plain(), "hang_timeout": self.hang_timeout or 0}

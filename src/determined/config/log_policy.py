@@ -1,0 +1,43 @@
+"""The `log_policies` block: lines in a trial's log that give it a label, or end its restarts."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from determined.config import kinds
+from determined.config.block import Block
+from determined.config.kinds import FilledText
+
+Action = Literal["cancel_retries", "exclude_node"]
+
+
+def _pattern(value: Any) -> str:
+    if not isinstance(value, str):
+        raise kinds.refusal("a regular expression")
+    try:
+        re.compile(value)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise kinds.refusal("a regular expression", str(error)) from None
+    return value
+
+
+class LogPolicy(Block):
+    """A line that matches `pattern` gives the trial the label `name`; without a pattern the policy is off."""
+
+    name: FilledText
+    pattern: Annotated[str, kinds.checked_by(_pattern)] | None = None
+    action: Annotated[Action, kinds.choice("cancel_retries", "exclude_node")] | None = None
+
+
+# A trial that ran out of GPU memory will do so again: by default it is not started again.
+BUILT_IN = (
+    LogPolicy(name="CUDA OOM", pattern=".*CUDA out of memory.*", action="cancel_retries"),
+    LogPolicy(name="ECC Error", pattern=".*uncorrectable ECC error encountered.*"),
+)
+
+
+def with_built_in(policies: tuple[LogPolicy, ...]) -> tuple[LogPolicy, ...]:
+    """The policies of a file, and the built-in ones whose names it does not use."""
+    names = {policy.name for policy in policies}
+    return (*(policy for policy in BUILT_IN if policy.name not in names), *policies)

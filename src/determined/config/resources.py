@@ -1,0 +1,54 @@
+"""The `resources` block: how many slots a trial and an experiment take; the rest is read for a cluster's sake."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from determined.config import kinds
+from determined.config.block import Block
+from determined.config.kinds import Count, FilledText, Flag, PositiveCount, Text
+
+_SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtp]i?)?b?", re.IGNORECASE)
+_DEVICE = re.compile(r"/[^:]*:/[^:]*(:[rwm]{1,3})?")
+
+
+def _size(value: Any) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and _SIZE.fullmatch(value.strip()):
+        return value
+    raise kinds.refusal("a number of bytes, or a size such as 1.5G or 128 MiB")
+
+
+def _device(value: Any) -> str | dict[str, Any]:
+    """`host:container[:mode]`, or the same as a map."""
+    if isinstance(value, str) and _DEVICE.fullmatch(value):
+        return value
+    if isinstance(value, dict) and {"host_path", "container_path"} <= set(value) <= {
+        "host_path",
+        "container_path",
+        "mode",
+    }:
+        if all(isinstance(part, str) for part in value.values()):
+            return dict(value)
+    raise kinds.refusal("a device such as /dev/fuse:/dev/fuse:rwm")
+
+
+Size = Annotated[int | str, kinds.checked_by(_size)]
+Device = Annotated[str | dict[str, Any], kinds.checked_by(_device)]
+
+
+class Resources(Block):
+    """`slots_per_trial` processes for each trial; `max_slots` of them at once over all trials."""
+
+    slots_per_trial: Count = 1
+    max_slots: PositiveCount | None = None
+    is_single_node: Flag | None = None
+    priority: Annotated[int, kinds.whole(1, 99)] | None = None
+    weight: Annotated[float, kinds.number(0)] | None = None
+    resource_pool: Text | None = None
+    shm_size: Size | None = None
+    devices: tuple[Device, ...] | None = None
+    native_parallel: Flag | None = None
+    agent_label: FilledText | None = None

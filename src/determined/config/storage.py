@@ -1,0 +1,108 @@
+"""The `checkpoint_storage` block: where checkpoints go, and how many of them stay."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Tag
+
+from determined.config import kinds
+from determined.config.block import TAG, Block, tag_by
+from determined.config.kinds import AbsolutePath, Count, FilledText, Text
+
+BucketName = Annotated[
+    str,
+    kinds.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}", "a name of letters, digits, '.', '_' and '-'"),
+]
+
+
+def _prefix(value: Any) -> str:
+    if not isinstance(value, str) or ".." in value.split("/"):
+        raise kinds.refusal("a text without '..' as a part of the path")
+    return value
+
+
+Prefix = Annotated[str, kinds.checked_by(_prefix)]
+
+
+class _Kept(Block):
+    type: str
+    save_experiment_best: Count = 0
+    save_trial_best: Count = 1
+    save_trial_latest: Count = 1
+
+
+class LocalStorage(_Kept):
+    """The data directory of this machine: what is meant when no `type` is given."""
+
+    type: Literal["local"] = "local"
+
+    def plain(self) -> dict[str, Any]:
+        """Without the `type`, as no file would name it."""
+        return {name: value for name, value in super().plain().items() if name != "type"}
+
+
+class SharedFsStorage(_Kept):
+    """A directory that all machines see; the paths of old releases are read and not used."""
+
+    type: Literal["shared_fs"]
+    host_path: AbsolutePath
+    storage_path: FilledText | None = None
+    propagation: Text = "rprivate"
+    container_path: Text | None = None
+    checkpoint_path: Text | None = None
+    tensorboard_path: Text | None = None
+
+
+class DirectoryStorage(_Kept):
+    """A directory."""
+
+    type: Literal["directory"]
+    container_path: AbsolutePath
+
+
+class S3Storage(_Kept):
+    """Amazon S3 and what speaks like it."""
+
+    type: Literal["s3"]
+    bucket: BucketName
+    access_key: FilledText | None = None
+    secret_key: FilledText | None = None
+    endpoint_url: FilledText | None = None
+    prefix: Prefix | None = None
+
+
+class GcsStorage(_Kept):
+    """Google Cloud Storage."""
+
+    type: Literal["gcs"]
+    bucket: BucketName
+    prefix: Prefix | None = None
+
+
+class AzureStorage(_Kept):
+    """Azure Blob Storage: by `connection_string`, or by `account_url` with or without `credential`."""
+
+    type: Literal["azure"]
+    container: BucketName
+    connection_string: FilledText | None = None
+    account_url: FilledText | None = None
+    credential: FilledText | None = None
+
+
+def _tag(value: Any) -> str | None:
+    if isinstance(value, dict) and "type" not in value:
+        return TAG + "local"
+    # Written out, the word is refused: it is no type of a file.
+    return None if isinstance(value, dict) and value["type"] == "local" else tag_by("type")(value)
+
+
+StorageConfig = Annotated[
+    Annotated[LocalStorage, Tag("\0local")]
+    | Annotated[SharedFsStorage, Tag("\0shared_fs")]
+    | Annotated[DirectoryStorage, Tag("\0directory")]
+    | Annotated[S3Storage, Tag("\0s3")]
+    | Annotated[GcsStorage, Tag("\0gcs")]
+    | Annotated[AzureStorage, Tag("\0azure")],
+    Discriminator(_tag),
+]

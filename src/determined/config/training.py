@@ -1,0 +1,32 @@
+"""The `optimizations` and `profiling` blocks: how gradients are exchanged, and what is measured meanwhile."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from determined.config import kinds
+from determined.config.block import Block
+from determined.config.kinds import Count, Flag, PositiveCount, Text
+
+
+class Optimizations(Block):
+    """The first three act in runs of a trial class; the others are of Horovod's and apex's time."""
+
+    aggregation_frequency: PositiveCount = 1
+    average_aggregated_gradients: Flag = True
+    gradient_compression: Flag = False
+    average_training_metrics: Flag | None = None
+    mixed_precision: Annotated[Literal["O0", "O1", "O2", "O3"], kinds.choice("O0", "O1", "O2", "O3")] | None = None
+    tensor_fusion_threshold: Count | None = None
+    tensor_fusion_cycle_time: Count | None = None
+    auto_tune_tensor_fusion: Flag | None = None
+    grad_updates_size_file: Text | None = None
+
+
+class Profiling(Block):
+    """`enabled` measures the machine while it trains; the others are read and do nothing, as since 0.30."""
+
+    enabled: Flag = False
+    begin_on_batch: Count | None = None
+    end_after_batch: Count | None = None
+    sync_timings: Flag | None = None
