@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from determined.store.experiments import Experiments
 from determined.store.records import (
     Attempt,
     AttemptStart,
@@ -30,11 +31,17 @@ class Store(Protocol):
         """Where it is, as it may be shown."""
         ...
 
+    @property
+    def experiments(self) -> Experiments:
+        """Those with a search, and a list of all."""
+        ...
+
     def begin_attempt(self, start: AttemptStart) -> BegunAttempt:
         """Continue the trial that the checkpoint is of, or the run's own; else make an experiment with one trial.
 
-        A trial whose newest attempt still lives is left alone: the new one names it as its parent. Metrics after the
-        step at which the attempt begins are archived.
+        With an allocation the trial is the one that it names, and no other. A trial whose newest attempt still lives,
+        or that a search runs, is left alone: the new one names it as its parent. Metrics after the step at which the
+        attempt begins are archived.
         """
         ...
 
@@ -78,8 +85,21 @@ class Store(Protocol):
         """Its files are gone."""
         ...
 
-    def logs(self, trial_id: int, after: int = 0) -> list[Log]:
-        """Lines with a greater id, in order."""
+    def logs(
+        self,
+        trial_id: int,
+        after: int = 0,
+        limit: int | None = None,
+        *,
+        rank: int | None = None,
+        stream: str | None = None,
+        level: str | None = None,
+        tail: int | None = None,
+    ) -> list[Log]:
+        """Lines with a greater id, in order: at most `limit` of them, or the last `tail`.
+
+        They can be those of one rank, of one stream, or of that level and above.
+        """
         ...
 
     def add_request(self, trial_id: int, kind: RequestKind) -> int:

@@ -29,6 +29,10 @@ class Database(Protocol):
         """Run one statement and return its rows."""
         ...
 
+    def read_locked(self, select: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Rows of one table as they are now; no other transaction changes them until this one ends."""
+        ...
+
     def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
         """Many rows of the same kind, for `INSERT INTO {into} VALUES ... ON CONFLICT {on_conflict}`."""
         ...

@@ -115,7 +115,7 @@ class TrialChange:
 
     trial_id: int
     state: TrialState | None = None
-    goal: float | None | Unchanged = UNCHANGED
+    goal: float | Unchanged | None = UNCHANGED
     allocation: str | None = None
     runs: int | None = None
     restarts: int | None = None

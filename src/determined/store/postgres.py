@@ -64,6 +64,9 @@ class PostgresDatabase:
             cursor = self._connected().execute(_with_percent_signs(statement), values)
             return cursor.fetchall() if cursor.description is not None else []
 
+    def read_locked(self, select: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        return self.execute(f"{select} FOR NO KEY UPDATE", values)
+
     def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
         listed = list(rows)
         if not listed:

@@ -26,7 +26,11 @@ def this_process() -> Process:
 
 def is_running(process: Process) -> bool:
     """Whether it lives on this machine now; of other machines nothing is known, so the answer is no."""
-    return process.host == socket.gethostname() and _started(process.pid) == process.started
+    return on_this_machine(process) and _started(process.pid) == process.started
+
+
+def on_this_machine(process: Process) -> bool:
+    return process.host == socket.gethostname()
 
 
 def this_program() -> str:

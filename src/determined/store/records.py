@@ -11,6 +11,8 @@ AttemptState = Literal["running", "completed", "stopped", "failed"]
 CheckpointState = Literal["ACTIVE", "DELETED"]
 RequestKind = Literal["pause", "cancel", "kill", "stop"]
 
+LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
 
 @dataclass(frozen=True)
 class NewRun:
@@ -45,6 +47,7 @@ class AttemptStart:
     checkpoint: str | None = None
     steps_completed: int = 0
     previous: BegunAttempt | None = None  # what the same run worked on until now
+    allocation: tuple[int, str] | None = None  # the trial that a runner started this for, and by which start of it
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ class LogRow:
     stream: str
     text: str
     written: float
+    level: str | None = None  # DEBUG, INFO, ... if the line names one
 
 
 Row = MetricRow | CheckpointRow | StatusRow | EndRow | LogRow
@@ -186,6 +190,7 @@ class Log:
     stream: str
     text: str
     written: float
+    level: str | None = None
 
 
 @dataclass(frozen=True)
@@ -196,3 +201,8 @@ class Request:
     trial_id: int
     kind: RequestKind
     created: float
+
+
+def levels_from(level: str) -> tuple[str, ...]:
+    """That one and all above it."""
+    return LOG_LEVELS[LOG_LEVELS.index(level) :]

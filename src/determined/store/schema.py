@@ -107,7 +107,86 @@ CREATE TABLE requests (
 CREATE INDEX requests_by_trial ON requests (trial_id);
 """
 
-MIGRATIONS: list[str] = [_FIRST]
+# Experiments with a search. A run by hand has no state of its own here: it is that of its newest attempt.
+_SECOND = """
+ALTER TABLE experiments ADD COLUMN name TEXT NOT NULL DEFAULT '';
+ALTER TABLE experiments ADD COLUMN description TEXT NOT NULL DEFAULT '';
+ALTER TABLE experiments ADD COLUMN labels TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE experiments ADD COLUMN state TEXT;
+ALTER TABLE experiments ADD COLUMN progress DOUBLE PRECISION;
+ALTER TABLE experiments ADD COLUMN reason TEXT;
+ALTER TABLE experiments ADD COLUMN seed BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE experiments ADD COLUMN original TEXT NOT NULL DEFAULT '';
+ALTER TABLE experiments ADD COLUMN code_dir TEXT NOT NULL DEFAULT '';
+ALTER TABLE experiments ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+ALTER TABLE experiments ADD COLUMN archived SMALLINT NOT NULL DEFAULT 0;
+ALTER TABLE experiments ADD COLUMN parent_id BIGINT REFERENCES experiments (id);
+ALTER TABLE experiments ADD COLUMN ended DOUBLE PRECISION;
+ALTER TABLE experiments ADD COLUMN metric TEXT;
+ALTER TABLE experiments ADD COLUMN smaller_is_better SMALLINT NOT NULL DEFAULT 1;
+ALTER TABLE experiments ADD COLUMN last_request BIGINT NOT NULL DEFAULT 0;
+
+ALTER TABLE trials ADD COLUMN number INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN request_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE trials ADD COLUMN seed BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN state TEXT;
+ALTER TABLE trials ADD COLUMN goal DOUBLE PRECISION;
+ALTER TABLE trials ADD COLUMN rungs TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE trials ADD COLUMN bracket INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN source TEXT;
+ALTER TABLE trials ADD COLUMN allocation TEXT NOT NULL DEFAULT '';
+ALTER TABLE trials ADD COLUMN last_request BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN runs INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN restarts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN reason TEXT;
+ALTER TABLE trials ADD COLUMN ended DOUBLE PRECISION;
+ALTER TABLE trials ADD COLUMN steps_completed BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN best_metric DOUBLE PRECISION;
+ALTER TABLE trials ADD COLUMN best_step BIGINT;
+UPDATE trials SET steps_completed =
+    coalesce((SELECT max(step) FROM metrics WHERE trial_id = trials.id AND archived = 0), 0);
+DROP INDEX trials_by_experiment;
+CREATE UNIQUE INDEX trials_by_number ON trials (experiment_id, number);
+CREATE INDEX trials_by_metric ON trials (experiment_id, best_metric);
+
+CREATE TABLE leases (
+    experiment_id BIGINT PRIMARY KEY REFERENCES experiments (id),
+    token BIGINT NOT NULL DEFAULT 0,
+    heartbeat BIGINT NOT NULL DEFAULT 0,
+    host TEXT,
+    pid BIGINT,
+    process_started TEXT,
+    since DOUBLE PRECISION
+);
+
+CREATE TABLE journal (
+    experiment_id BIGINT NOT NULL REFERENCES experiments (id),
+    sequence BIGINT NOT NULL,
+    event TEXT NOT NULL,
+    actions TEXT NOT NULL,
+    PRIMARY KEY (experiment_id, sequence)
+);
+
+CREATE TABLE snapshots (
+    experiment_id BIGINT PRIMARY KEY REFERENCES experiments (id),
+    sequence BIGINT NOT NULL,
+    body TEXT NOT NULL
+);
+
+CREATE TABLE experiment_requests (
+    id {identity},
+    experiment_id BIGINT NOT NULL REFERENCES experiments (id),
+    trial_id BIGINT REFERENCES trials (id),
+    kind TEXT NOT NULL,
+    created DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX experiment_requests_in_order ON experiment_requests (experiment_id, id);
+
+ALTER TABLE logs ADD COLUMN level TEXT;
+CREATE INDEX logs_in_order ON logs (trial_id, id);
+"""
+
+MIGRATIONS: list[str] = [_FIRST, _SECOND]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

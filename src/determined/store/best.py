@@ -1,0 +1,79 @@
+"""The best validation of a trial by its experiment's metric, kept beside the trial: nobody must search for it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from determined.store.database import Database
+
+
+def finite_number(value: Any) -> float | None:
+    """The value of a metric if it can be compared: no NaN, no infinity, no text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def keep_best(database: Database, trial_id: int, written: Collection[int] | None = None) -> None:
+    """Bring it up to date after validations at those steps were written, or after any of them may have changed.
+
+    The caller has locked the row of the trial.
+    """
+    ((metric, smaller_is_better, value, step),) = database.execute(
+        "SELECT e.metric, e.smaller_is_better, t.best_metric, t.best_step FROM trials t "
+        "JOIN experiments e ON e.id = t.experiment_id WHERE t.id = ?",
+        [trial_id],
+    )
+    if metric is None:  # a run by hand
+        return
+    known = None if value is None else (value, step)
+    if written is None or step in written:  # the best one itself is not what it was
+        best = _best(_values(database, trial_id, metric), smaller_is_better)
+    else:
+        new = _values(database, trial_id, metric, "AND step BETWEEN ? AND ?", [min(written), max(written)])
+        best = _best([*new, known] if known is not None else new, smaller_is_better)
+    if best != known:
+        database.execute(
+            "UPDATE trials SET best_metric = ?, best_step = ? WHERE id = ?",
+            [*(best or (None, None)), trial_id],
+        )
+
+
+def best_of_experiment(database: Database, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
+    """By a metric that is not the experiment's own: all validations are read."""
+    found = database.execute(
+        "SELECT m.step, m.body FROM metrics m JOIN trials t ON t.id = m.trial_id "
+        "WHERE t.experiment_id = ? AND m.metric_group = 'validation' AND m.archived = 0",
+        [experiment_id],
+    )
+    best = _best(_numbers(found, metric), smaller_is_better)
+    return None if best is None else best[0]
+
+
+def _values(
+    database: Database, trial_id: int, metric: str, condition: str = "", values: Iterable[int] = ()
+) -> list[tuple[float, int]]:
+    found = database.execute(
+        "SELECT step, body FROM metrics WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 "
+        f"{condition}",
+        [trial_id, *values],
+    )
+    return _numbers(found, metric)
+
+
+def _numbers(rows: Iterable[tuple[Any, ...]], metric: str) -> list[tuple[float, int]]:
+    numbers = ((finite_number(json.loads(body).get(metric)), step) for step, body in rows)
+    return [(number, step) for number, step in numbers if number is not None]
+
+
+def _best(numbers: Collection[tuple[float, int]], smaller_is_better: bool) -> tuple[float, int] | None:
+    """Of equal ones the first."""
+    sign = 1 if smaller_is_better else -1
+    return min(numbers, key=lambda number: (sign * number[0], number[1]), default=None)

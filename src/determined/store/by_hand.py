@@ -1,0 +1,33 @@
+"""What the list of experiments says of a run that somebody started by hand: its state is that of its newest attempt."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from determined.store.experiment_records import ExperimentState, TrialState
+from determined.store.process import Process, is_running, on_this_machine
+from determined.store.records import AttemptState
+
+_OVER: dict[AttemptState, ExperimentState] = {"completed": "COMPLETED", "stopped": "CANCELED", "failed": "ERROR"}
+_OF_TRIAL: dict[ExperimentState, TrialState] = {
+    "ACTIVE": "RUNNING",
+    "COMPLETED": "COMPLETED",
+    "CANCELED": "CANCELED",
+    "ERROR": "ERROR",
+}
+
+
+def experiment_state(attempt: AttemptState, process: Process) -> ExperimentState:
+    """A process that is gone without a word was killed; of processes of other machines their last word is believed."""
+    if attempt != "running":
+        return _OVER[attempt]
+    return "ERROR" if on_this_machine(process) and not is_running(process) else "ACTIVE"
+
+
+def trial_state(attempt: AttemptState, process: Process) -> TrialState:
+    return _OF_TRIAL[experiment_state(attempt, process)]
+
+
+def name(config: dict[str, Any], program: str) -> str:
+    return str(config.get("name") or os.path.basename(program))

@@ -1,0 +1,189 @@
+"""What a runner decided, written as one: the rows of one `Change`, in a transaction of the caller's.
+
+All of it may be written twice without a trace, because an answer of the database can be lost: entries and trials have
+numbers, values are set and not counted up, and a request that was the last word already is not repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from determined.errors import StoreError
+from determined.store.columns import text
+from determined.store.database import Database
+from determined.store.experiment_records import (
+    UNCHANGED,
+    Change,
+    ExperimentChange,
+    NewEntry,
+    NewTrial,
+    TrialChange,
+)
+from determined.store.records import RequestKind
+
+_OVER = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
+
+
+def write_change(database: Database, experiment_id: int, change: Change) -> list[int]:
+    """Returns the ids of the new trials."""
+    _write_journal(database, experiment_id, change.journal)
+    if change.snapshot is not None:
+        _write_snapshot(database, experiment_id, change.snapshot)
+    ids = _write_new_trials(database, experiment_id, change.new_trials)
+    # In the same order by everybody, so that no two transactions wait for each other.
+    for trial in sorted(change.trials, key=lambda trial: trial.trial_id):
+        _write_trial(database, experiment_id, trial)
+    for trial_id, kind in sorted(dict(change.requests).items()):
+        _write_request(database, experiment_id, trial_id, kind)
+    if change.experiment is not None:
+        _write_experiment(database, experiment_id, change.experiment)
+    return ids
+
+
+def newest_request(database: Database, trial_id: int) -> RequestKind | None:
+    """The last word to the trial's present allocation."""
+    found = database.execute(
+        "SELECT r.kind FROM requests r JOIN trials t ON t.id = r.trial_id "
+        "WHERE r.trial_id = ? AND r.id > t.last_request ORDER BY r.id DESC LIMIT 1",
+        [trial_id],
+    )
+    return found[0][0] if found else None
+
+
+def _write_journal(database: Database, experiment_id: int, entries: Sequence[NewEntry]) -> None:
+    if not entries:
+        return
+    rows = {entry.sequence: (json.dumps(entry.event), json.dumps(entry.actions)) for entry in entries}
+    database.insert(
+        "journal (experiment_id, sequence, event, actions)",
+        [(experiment_id, sequence, *body) for sequence, body in rows.items()],
+        "DO NOTHING",
+    )
+    found = database.execute(
+        "SELECT sequence, event, actions FROM journal WHERE experiment_id = ? AND sequence BETWEEN ? AND ?",
+        [experiment_id, min(rows), max(rows)],
+    )
+    for sequence, *body in found:
+        if tuple(body) != rows.get(sequence, tuple(body)):
+            raise StoreError(
+                f"entry {sequence} of the journal of experiment {experiment_id} is there already, and says otherwise"
+            )
+
+
+def _write_snapshot(database: Database, experiment_id: int, snapshot: dict[str, Any]) -> None:
+    ((sequence,),) = database.execute("SELECT max(sequence) FROM journal WHERE experiment_id = ?", [experiment_id])
+    database.insert(
+        "snapshots (experiment_id, sequence, body)",
+        [(experiment_id, sequence or 0, json.dumps(snapshot))],
+        "(experiment_id) DO UPDATE SET sequence = excluded.sequence, body = excluded.body",
+    )
+
+
+def _write_new_trials(database: Database, experiment_id: int, trials: Sequence[NewTrial]) -> list[int]:
+    if not trials:
+        return []
+    database.insert(
+        "trials (experiment_id, number, request_id, hparams, seed, state, goal, rungs, bracket, source, created)",
+        [
+            (
+                experiment_id,
+                trial.number,
+                trial.request_id,
+                json.dumps(trial.hparams),
+                trial.seed,
+                "QUEUED",
+                trial.goal,
+                json.dumps(trial.rungs),
+                trial.bracket,
+                trial.source,
+                trial.created,
+            )
+            for trial in trials
+        ],
+        "(experiment_id, number) DO NOTHING",
+    )
+    numbers = [trial.number for trial in trials]
+    found = database.execute(
+        "SELECT number, id, request_id FROM trials WHERE experiment_id = ? AND number BETWEEN ? AND ?",
+        [experiment_id, min(numbers), max(numbers)],
+    )
+    known = {number: (trial_id, request_id) for number, trial_id, request_id in found}
+    for trial in trials:
+        if known[trial.number][1] != trial.request_id:
+            raise StoreError(f"experiment {experiment_id} has another trial with the number {trial.number} already")
+    return [known[number][0] for number in numbers]
+
+
+def _write_trial(database: Database, experiment_id: int, change: TrialChange) -> None:
+    found = database.read_locked(
+        "SELECT allocation FROM trials WHERE id = ? AND experiment_id = ?", [change.trial_id, experiment_id]
+    )
+    if not found:
+        raise StoreError(f"experiment {experiment_id} has no trial with the id {change.trial_id}")
+    columns = _given(
+        state=change.state,
+        allocation=change.allocation,
+        runs=change.runs,
+        restarts=change.restarts,
+        reason=None if change.reason is None else text(change.reason),
+        ended=change.ended,
+        source=change.warm_start,
+    )
+    if change.goal is not UNCHANGED:
+        columns["goal"] = change.goal
+    if change.state is not None and change.state not in _OVER:
+        columns["ended"] = None
+    if change.allocation is not None and change.allocation != found[0][0]:
+        columns |= {"phase": "", "progress": None, "early_exit": None, "stop_acknowledged": 0}
+        columns["last_request"] = _last_request(database, change.trial_id)
+    _update(database, "trials", change.trial_id, columns)
+
+
+def _write_request(database: Database, experiment_id: int, trial_id: int, kind: RequestKind) -> None:
+    if not database.execute("SELECT 1 FROM trials WHERE id = ? AND experiment_id = ?", [trial_id, experiment_id]):
+        raise StoreError(f"experiment {experiment_id} has no trial with the id {trial_id}")
+    if newest_request(database, trial_id) != kind:
+        database.execute(
+            "INSERT INTO requests (trial_id, kind, created) VALUES (?, ?, ?)", [trial_id, kind, time.time()]
+        )
+
+
+def _write_experiment(database: Database, experiment_id: int, change: ExperimentChange) -> None:
+    columns = _given(
+        state=change.state,
+        progress=change.progress,
+        reason=None if change.reason is None else text(change.reason),
+        ended=change.ended,
+        name=None if change.name is None else text(change.name),
+        archived=None if change.archived is None else int(change.archived),
+        last_request=change.last_request,
+    )
+    if change.state is not None and change.state not in _OVER:
+        columns["ended"] = None
+    if change.max_trials is not None:
+        columns["config"] = _config_with_max_trials(database, experiment_id, change.max_trials)
+    _update(database, "experiments", experiment_id, columns)
+
+
+def _config_with_max_trials(database: Database, experiment_id: int, max_trials: int) -> str:
+    ((body,),) = database.execute("SELECT config FROM experiments WHERE id = ?", [experiment_id])
+    config = json.loads(body)
+    return json.dumps({**config, "searcher": {**config.get("searcher", {}), "max_trials": max_trials}})
+
+
+def _last_request(database: Database, trial_id: int) -> int:
+    ((last,),) = database.execute("SELECT max(id) FROM requests WHERE trial_id = ?", [trial_id])
+    return last or 0
+
+
+def _given(**columns: Any) -> dict[str, Any]:
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def _update(database: Database, table: str, row_id: int, columns: Mapping[str, Any]) -> None:
+    if columns:
+        assignments = ", ".join(f"{name} = ?" for name in columns)
+        database.execute(f"UPDATE {table} SET {assignments} WHERE id = ?", [*columns.values(), row_id])

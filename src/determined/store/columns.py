@@ -1,0 +1,51 @@
+"""Columns that are read together, and the records that are made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from determined.store.process import Process
+from determined.store.records import Attempt, Checkpoint, Metric
+
+METRIC = "metric_group, step, archived, body, attempt, sequence, reported"
+ATTEMPT = """a.trial_id, a.number, a.start_step, a.host, a.pid, a.process_started, a.run_dir, a.state, a.started,
+    a.ended, a.seconds"""
+CHECKPOINT = """c.uuid, c.trial_id, c.attempt, c.steps_completed, c.metadata, c.resources, c.storage, c.state,
+    c.reported, m.body"""
+VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND m.metric_group = 'validation'
+    AND m.step = c.steps_completed AND m.archived = 0"""
+
+
+def metric(row: Sequence[Any]) -> Metric:
+    group, step, archived, body, attempt, sequence, reported = row
+    return Metric(group, step, json.loads(body), attempt, sequence, bool(archived), reported)
+
+
+def attempt(row: Sequence[Any]) -> Attempt:
+    trial_id, number, start_step, host, pid, process_started, run_dir, state, started, ended, seconds = row
+    return Attempt(
+        trial_id, number, start_step, Process(host, pid, process_started), run_dir, state, started, ended, seconds
+    )
+
+
+def checkpoint(row: Sequence[Any]) -> Checkpoint:
+    uuid, trial_id, attempt, steps, metadata, resources, storage, state, reported, validation = row
+    return Checkpoint(
+        uuid,
+        trial_id,
+        attempt,
+        steps,
+        json.loads(metadata),
+        json.loads(resources),
+        storage,
+        state,
+        reported,
+        None if validation is None else json.loads(validation),
+    )
+
+
+def text(value: str) -> str:
+    """Text that every database takes: the few characters that some refuse are written as escapes."""
+    return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")

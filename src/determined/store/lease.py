@@ -1,0 +1,108 @@
+"""One runner at a time: who has an experiment, who may take it over, and whose word does not count any more.
+
+No clock of another machine is asked: the holder's heartbeat is a number that grows, and whoever waits for it looks at
+its own monotonic clock.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from determined.errors import ExperimentHeld, LeaseLost, StoreError
+from determined.store.database import Database
+from determined.store.experiment_records import Holder, Lease
+from determined.store.process import Process, is_running, on_this_machine
+
+_SECONDS_BETWEEN_LOOKS = 0.1
+
+
+@dataclass(frozen=True)
+class _Row:
+    token: int
+    holder: Holder | None
+
+
+def acquire(database: Database, experiment_id: int, process: Process, *, watch_seconds: float) -> Lease:
+    seen, since = _read(database, experiment_id), time.monotonic()
+    while True:
+        if _may_be_taken(seen.holder, process) or time.monotonic() - since >= watch_seconds:
+            lease = _take(database, experiment_id, process, seen)
+            if lease is not None:
+                return lease
+        else:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        now = _read(database, experiment_id)
+        if now != seen:
+            if seen.holder is not None and now.holder is not None and not _may_be_taken(now.holder, process):
+                raise _held(experiment_id, now.holder)
+            seen, since = now, time.monotonic()
+
+
+def beat(database: Database, lease: Lease) -> None:
+    """In a transaction of the caller's, of which nothing is kept if this raises: until it ends nobody takes over."""
+    found = database.read_locked("SELECT token FROM leases WHERE experiment_id = ?", [lease.experiment_id])
+    if not found or found[0][0] != lease.token:
+        raise LeaseLost(
+            f"experiment {lease.experiment_id} was taken over by another process: this one may not go on with it"
+        )
+    database.execute("UPDATE leases SET heartbeat = heartbeat + 1 WHERE experiment_id = ?", [lease.experiment_id])
+
+
+def release(database: Database, lease: Lease) -> None:
+    with database.transaction():
+        database.execute(
+            "UPDATE leases SET host = NULL, pid = NULL, process_started = NULL, since = NULL "
+            "WHERE experiment_id = ? AND token = ?",
+            [lease.experiment_id, lease.token],
+        )
+
+
+def holder(
+    token: int, heartbeat: int, host: str | None, pid: int | None, process_started: str | None, since: float | None
+) -> Holder | None:
+    """Of the columns of a lease; None when nobody has it."""
+    if host is None or pid is None or process_started is None or since is None:
+        return None
+    return Holder(Process(host, pid, process_started), since, token, heartbeat)
+
+
+COLUMNS = "l.token, l.heartbeat, l.host, l.pid, l.process_started, l.since"
+
+
+def _read(database: Database, experiment_id: int) -> _Row:
+    found = database.execute(f"SELECT {COLUMNS} FROM leases l WHERE l.experiment_id = ?", [experiment_id])
+    if not found:
+        raise StoreError(f"the store {database.place} has no experiment {experiment_id} that could be run")
+    return _Row(found[0][0], holder(*found[0]))
+
+
+def _may_be_taken(holder: Holder | None, process: Process) -> bool:
+    if holder is None or holder.process == process:
+        return True
+    return on_this_machine(holder.process) and not is_running(holder.process)
+
+
+def _take(database: Database, experiment_id: int, process: Process, seen: _Row) -> Lease | None:
+    """None if the holder has moved, or another one was faster."""
+    with database.transaction():
+        ((token, heartbeat),) = database.read_locked(
+            "SELECT token, heartbeat FROM leases WHERE experiment_id = ?", [experiment_id]
+        )
+        if token != seen.token or (seen.holder is not None and heartbeat != seen.holder.heartbeat):
+            return None
+        database.execute(
+            "UPDATE leases SET token = ?, heartbeat = heartbeat + 1, host = ?, pid = ?, process_started = ?, "
+            "since = ? WHERE experiment_id = ?",
+            [token + 1, process.host, process.pid, process.started, time.time(), experiment_id],
+        )
+        return Lease(experiment_id, token + 1)
+
+
+def _held(experiment_id: int, holder: Holder) -> ExperimentHeld:
+    since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return ExperimentHeld(
+        f"experiment {experiment_id} is being run by process {holder.process.pid} on host {holder.process.host} since "
+        f"{since}"
+    )

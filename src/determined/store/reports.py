@@ -1,0 +1,97 @@
+"""Metrics with a step: which of them count, and what follows from them for their trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from determined.store.best import keep_best
+from determined.store.columns import text
+from determined.store.database import Database
+from determined.store.records import MetricRow, Row
+
+_METRICS = "metrics (trial_id, metric_group, step, attempt, sequence, archived, body, reported)"
+
+# Two JSON objects become one with the entries of both; of a name that is in both, readers take the later value.
+_UNITED = """CASE
+    WHEN metrics.attempt < excluded.attempt OR metrics.body = '{}' OR metrics.body = excluded.body THEN excluded.body
+    WHEN excluded.body = '{}' THEN metrics.body
+    ELSE substr(metrics.body, 1, length(metrics.body) - 1) || ', ' || substr(excluded.body, 2)
+END"""
+_METRICS_CONFLICT = f"""(trial_id, metric_group, step) DO UPDATE SET
+    body = {_UNITED},
+    attempt = excluded.attempt, sequence = excluded.sequence, archived = excluded.archived,
+    reported = excluded.reported
+WHERE metrics.attempt <= excluded.attempt"""
+
+
+def write_reports(database: Database, rows: Sequence[Row]) -> None:
+    """Keep them, and bring up to date how far their trials are and what their best validation is."""
+    reports = [row for row in rows if isinstance(row, MetricRow) and row.steps_completed is not None]
+    # In the same order by everybody, so that no two transactions wait for each other.
+    trials = {trial_id: _Trial(database, trial_id) for trial_id in sorted({row.trial_id for row in reports})}
+    values = [trials[row.trial_id].take(row) for row in reports]
+    database.insert(_METRICS, values, _METRICS_CONFLICT)
+    for trial in trials.values():
+        trial.bring_up_to_date()
+
+
+def archive_after(database: Database, trial_id: int, step: int) -> None:
+    """A new attempt goes back to that step; what lies behind it does not count until it is reported anew."""
+    database.execute("UPDATE metrics SET archived = 1 WHERE trial_id = ? AND step > ?", [trial_id, step])
+    database.execute(
+        "UPDATE trials SET steps_completed = "
+        "coalesce((SELECT max(step) FROM metrics WHERE trial_id = ? AND archived = 0), 0) WHERE id = ?",
+        [trial_id, trial_id],
+    )
+    keep_best(database, trial_id)
+
+
+class _Trial:
+    """A trial whose reports are being written; until that is committed no new attempt of it can begin."""
+
+    def __init__(self, database: Database, trial_id: int) -> None:
+        self._database = database
+        self._trial_id = trial_id
+        found = database.read_locked("SELECT attempt, steps_completed FROM trials WHERE id = ?", [trial_id])
+        self._newest_attempt, self._steps_completed = found[0] if found else (0, 0)  # the database refuses its rows
+        self._reached = 0
+        self._validated: set[int] = set()
+        self._behind: dict[int, float] = {}
+
+    def take(self, row: MetricRow) -> Sequence[Any]:
+        """Its values. What an attempt reports after a newer one went back behind it is archived at once."""
+        step = row.steps_completed
+        assert step is not None
+        archived = row.attempt != self._newest_attempt and step > self._start_of_newer_attempts(row.attempt)
+        if not archived:
+            self._reached = max(self._reached, step)
+            if row.group == "validation":
+                self._validated.add(step)
+        return (
+            row.trial_id,
+            text(row.group),
+            step,
+            row.attempt,
+            row.sequence,
+            int(archived),
+            row.body,
+            row.reported,
+        )
+
+    def bring_up_to_date(self) -> None:
+        if self._reached > self._steps_completed:
+            self._database.execute(
+                "UPDATE trials SET steps_completed = ? WHERE id = ?", [self._reached, self._trial_id]
+            )
+        if self._validated:
+            keep_best(self._database, self._trial_id, self._validated)
+
+    def _start_of_newer_attempts(self, attempt: int) -> float:
+        if attempt not in self._behind:
+            ((step,),) = self._database.execute(
+                "SELECT min(start_step) FROM attempts WHERE trial_id = ? AND number > ?", [self._trial_id, attempt]
+            )
+            self._behind[attempt] = math.inf if step is None else step
+        return self._behind[attempt]

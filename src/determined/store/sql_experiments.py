@@ -1,0 +1,337 @@
+"""The queries about experiments, the same for every database."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from determined.errors import StoreError
+from determined.store import by_hand, columns
+from determined.store import lease as leases
+from determined.store.best import best_of_experiment
+from determined.store.changes import newest_request, write_change
+from determined.store.columns import text
+from determined.store.database import Database
+from determined.store.experiment_records import (
+    Change,
+    Decision,
+    Experiment,
+    ExperimentRequest,
+    ExperimentRequestKind,
+    JournalEntry,
+    Lease,
+    NewExperiment,
+    Trial,
+)
+from determined.store.experiments import ListOfExperiments
+from determined.store.process import Process
+from determined.store.records import Checkpoint, Metric
+
+# The newest attempt matters for runs by hand alone.
+_NEWEST_ATTEMPT = "a.state, a.host, a.pid, a.process_started"
+_EXPERIMENT = f"""SELECT e.id, e.key, e.by_hand, e.program, e.name, e.description, e.labels, e.state, e.progress,
+    e.seed, e.config, e.original, e.code_dir, e.owner, e.archived, e.parent_id, e.created, e.ended, e.reason, e.metric,
+    e.smaller_is_better, e.last_request,
+    (SELECT count(*) FROM trials t WHERE t.experiment_id = e.id),
+    CASE WHEN e.smaller_is_better = 1 THEN (SELECT min(t.best_metric) FROM trials t WHERE t.experiment_id = e.id)
+        ELSE (SELECT max(t.best_metric) FROM trials t WHERE t.experiment_id = e.id) END,
+    {leases.COLUMNS}, h.progress, a.ended, {_NEWEST_ATTEMPT}
+FROM experiments e
+LEFT JOIN leases l ON l.experiment_id = e.id
+LEFT JOIN trials h ON e.by_hand = 1 AND h.experiment_id = e.id AND h.number = 0
+LEFT JOIN attempts a ON a.trial_id = h.id AND a.number = h.attempt"""
+
+_TRIAL = f"""SELECT t.id, t.experiment_id, t.number, t.request_id, t.hparams, t.seed, t.state, t.goal, t.rungs,
+    t.bracket, t.source, t.allocation, t.runs, t.restarts, t.reason, t.phase, t.progress, t.early_exit,
+    t.stop_acknowledged, t.steps_completed, t.best_metric,
+    (SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' ORDER BY c.id DESC LIMIT 1),
+    t.created, f.started, t.ended, a.ended, {_NEWEST_ATTEMPT}
+FROM trials t
+LEFT JOIN attempts f ON f.trial_id = t.id AND f.number = 1
+LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
+
+
+class SqlExperiments:
+    """Experiments in a database; see `experiments.py` for what the methods promise."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, new: NewExperiment) -> int:
+        with self._database.transaction(exclusive=True):
+            known = self._database.execute("SELECT id FROM experiments WHERE key = ?", [new.key])
+            if known:  # the answer to an earlier call was lost on its way
+                return int(known[0][0])
+            self._insert(new)
+            ((experiment_id,),) = self._database.execute("SELECT id FROM experiments WHERE key = ?", [new.key])
+            self._database.execute("INSERT INTO leases (experiment_id) VALUES (?)", [experiment_id])
+            return int(experiment_id)
+
+    def acquire(self, experiment_id: int, process: Process, *, watch_seconds: float = 20.0) -> Lease:
+        return leases.acquire(self._database, experiment_id, process, watch_seconds=watch_seconds)
+
+    def heartbeat(self, lease: Lease) -> None:
+        with self._database.transaction():
+            leases.beat(self._database, lease)
+
+    def release(self, lease: Lease) -> None:
+        leases.release(self._database, lease)
+
+    def commit(self, lease: Lease, change: Change) -> list[int]:
+        with self._database.transaction():
+            leases.beat(self._database, lease)
+            return write_change(self._database, lease.experiment_id, change)
+
+    def get(self, experiment_id: int) -> Experiment:
+        found = self._database.execute(f"{_EXPERIMENT} WHERE e.id = ?", [experiment_id])
+        if not found:
+            raise self._no("experiment", experiment_id)
+        return _experiment(found[0])
+
+    def trials(self, experiment_id: int) -> list[Trial]:
+        found = self._database.execute(f"{_TRIAL} WHERE t.experiment_id = ? ORDER BY t.number", [experiment_id])
+        if not found:
+            self._check(experiment_id)
+        return [_trial(row) for row in found]
+
+    def trial(self, trial_id: int) -> Trial:
+        found = self._database.execute(f"{_TRIAL} WHERE t.id = ?", [trial_id])
+        if not found:
+            raise self._no("trial", trial_id)
+        return _trial(found[0])
+
+    def journal(self, experiment_id: int, after: int = 0) -> list[JournalEntry]:
+        found = self._database.execute(
+            "SELECT sequence, event, actions FROM journal WHERE experiment_id = ? AND sequence > ? ORDER BY sequence",
+            [experiment_id, after],
+        )
+        return [JournalEntry(sequence, json.loads(event), json.loads(actions)) for sequence, event, actions in found]
+
+    def snapshot(self, experiment_id: int) -> tuple[int, dict[str, Any]] | None:
+        found = self._database.execute("SELECT sequence, body FROM snapshots WHERE experiment_id = ?", [experiment_id])
+        return (found[0][0], json.loads(found[0][1])) if found else None
+
+    def validations(self, trial_id: int, after_step: int = -1) -> list[Metric]:
+        found = self._database.execute(
+            f"SELECT {columns.METRIC} FROM metrics "
+            "WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 AND step > ? ORDER BY step",
+            [trial_id, after_step],
+        )
+        return [columns.metric(row) for row in found]
+
+    def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
+        found = self._database.execute(
+            "SELECT e.metric, e.smaller_is_better, min(t.best_metric), max(t.best_metric) FROM experiments e "
+            "LEFT JOIN trials t ON t.experiment_id = e.id WHERE e.id = ? GROUP BY e.id",
+            [experiment_id],
+        )
+        if not found:
+            raise self._no("experiment", experiment_id)
+        own_metric, own_direction, smallest, largest = found[0]
+        if metric == own_metric and smaller_is_better == bool(own_direction):
+            best: float | None = smallest if smaller_is_better else largest
+            return best
+        return best_of_experiment(self._database, experiment_id, metric, smaller_is_better)
+
+    def checkpoints(self, experiment_id: int) -> list[Checkpoint]:
+        found = self._database.execute(
+            f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
+            "JOIN trials t ON t.id = c.trial_id WHERE t.experiment_id = ? ORDER BY c.id DESC",
+            [experiment_id],
+        )
+        return [columns.checkpoint(row) for row in found]
+
+    def request(self, experiment_id: int, kind: ExperimentRequestKind, trial_id: int | None = None) -> int:
+        # Exclusive, so that nobody sees a later number before an earlier one.
+        with self._database.transaction(exclusive=True):
+            self._check(experiment_id)
+            if trial_id is not None and self.trial(trial_id).experiment_id != experiment_id:
+                raise StoreError(f"trial {trial_id} is not one of experiment {experiment_id}")
+            self._database.execute(
+                "INSERT INTO experiment_requests (experiment_id, trial_id, kind, created) VALUES (?, ?, ?, ?)",
+                [experiment_id, trial_id, kind, time.time()],
+            )
+            ((number,),) = self._database.execute(
+                "SELECT max(id) FROM experiment_requests WHERE experiment_id = ?", [experiment_id]
+            )
+            return int(number)
+
+    def requests(self, experiment_id: int, after: int = 0) -> list[ExperimentRequest]:
+        found = self._database.execute(
+            "SELECT id, experiment_id, trial_id, kind, created FROM experiment_requests "
+            "WHERE experiment_id = ? AND id > ? ORDER BY id",
+            [experiment_id, after],
+        )
+        return [ExperimentRequest(*row) for row in found]
+
+    def decision(self, trial_id: int) -> Decision:
+        # The request is read last: it may be newer than the goal, never older.
+        found = self._database.execute("SELECT goal, allocation FROM trials WHERE id = ?", [trial_id])
+        if not found:
+            raise self._no("trial", trial_id)
+        ((goal, allocation),) = found
+        return Decision(goal, newest_request(self._database, trial_id), allocation)
+
+    def list(self, *, limit: int = 200, offset: int = 0, archived: bool = False) -> ListOfExperiments:
+        found = self._database.execute(
+            f"{_EXPERIMENT} {'' if archived else 'WHERE e.archived = 0'} ORDER BY e.id DESC LIMIT ? OFFSET ?",
+            [limit, offset],
+        )
+        return [_experiment(row) for row in found]
+
+    def _insert(self, new: NewExperiment) -> None:
+        self._database.execute(
+            "INSERT INTO experiments (key, by_hand, program, name, description, labels, state, progress, seed, config, "
+            "original, code_dir, owner, parent_id, created, metric, smaller_is_better) "
+            "VALUES (?, 0, '', ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                new.key,
+                text(new.name),
+                text(new.description),
+                json.dumps(new.labels),
+                "PAUSED" if new.paused else "ACTIVE",
+                new.seed,
+                json.dumps(new.config),
+                text(new.original),
+                text(new.code_dir),
+                text(new.owner),
+                new.parent_id,
+                new.created,
+                text(new.metric),
+                int(new.smaller_is_better),
+            ],
+        )
+
+    def _check(self, experiment_id: int) -> None:
+        if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
+            raise self._no("experiment", experiment_id)
+
+    def _no(self, what: str, number: int) -> StoreError:
+        return StoreError(f"the store {self._database.place} has no {what} {number}")
+
+
+def _experiment(row: Sequence[Any]) -> Experiment:
+    (
+        experiment_id,
+        key,
+        is_by_hand,
+        program,
+        name,
+        description,
+        labels,
+        state,
+        progress,
+        seed,
+        config,
+        original,
+        code_dir,
+        owner,
+        archived,
+        parent_id,
+        created,
+        ended,
+        reason,
+        metric,
+        smaller_is_better,
+        last_request,
+        trial_count,
+        best,
+        *further,
+    ) = row
+    held, (trial_progress, attempt_ended, attempt_state, *process) = further[:6], further[6:]
+    settings = json.loads(config)
+    if is_by_hand:
+        name = by_hand.name(settings, program)
+        state = by_hand.experiment_state(attempt_state, Process(*process))
+        progress, ended = trial_progress, attempt_ended
+    return Experiment(
+        id=experiment_id,
+        key=key,
+        by_hand=bool(is_by_hand),
+        program=program,
+        name=name,
+        description=description,
+        labels=json.loads(labels),
+        state=state,
+        progress=progress,
+        seed=seed,
+        config=settings,
+        original=original,
+        code_dir=code_dir,
+        owner=owner,
+        archived=bool(archived),
+        parent_id=parent_id,
+        created=created,
+        ended=ended,
+        reason=reason,
+        holder=leases.holder(*held),
+        trial_count=trial_count,
+        metric=metric,
+        smaller_is_better=bool(smaller_is_better),
+        best=best,
+        last_request=last_request,
+    )
+
+
+def _trial(row: Sequence[Any]) -> Trial:
+    (
+        trial_id,
+        experiment_id,
+        number,
+        request_id,
+        hparams,
+        seed,
+        state,
+        goal,
+        rungs,
+        bracket,
+        source,
+        allocation,
+        runs,
+        restarts,
+        reason,
+        phase,
+        progress,
+        early_exit,
+        stop_acknowledged,
+        steps_completed,
+        best,
+        latest_checkpoint,
+        created,
+        started,
+        ended,
+        attempt_ended,
+        attempt_state,
+        *process,
+    ) = row
+    if state is None:  # a run by hand
+        state, ended = by_hand.trial_state(attempt_state, Process(*process)), attempt_ended
+    return Trial(
+        id=trial_id,
+        experiment_id=experiment_id,
+        number=number,
+        request_id=request_id,
+        hparams=json.loads(hparams),
+        seed=seed,
+        state=state,
+        goal=goal,
+        rungs=json.loads(rungs),
+        bracket=bracket,
+        source=source,
+        allocation=allocation,
+        runs=runs,
+        restarts=restarts,
+        reason=reason,
+        phase=phase,
+        progress=progress,
+        early_exit=early_exit,
+        stop_acknowledged=bool(stop_acknowledged),
+        steps_completed=steps_completed,
+        best=best,
+        latest_checkpoint=latest_checkpoint,
+        created=created,
+        started=started,
+        ended=ended,
+    )

@@ -1,0 +1,327 @@
+"""What every store promises for experiments with a search, on each kind of database."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from determined.errors import StoreError
+from determined.store.base import Store
+from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
+from determined.store.process import Process, this_process
+from determined.store.records import EndRow, LogRow, StatusRow
+from tests.store.experiments import (
+    allocate,
+    begin_managed,
+    held_experiment,
+    managed_start,
+    new_experiment,
+    new_trial,
+    with_trials,
+)
+from tests.store.rows import alive, begin, checkpoint, metric
+
+
+class TestExperiments:
+    def test_it_comes_back_as_it_was_given(self, store: Store) -> None:
+        new = new_experiment(smaller_is_better=False, metric="accuracy")
+        experiment_id = store.experiments.create(new)
+        assert store.experiments.create(new) == experiment_id
+        (found,) = store.experiments.list()
+        assert found == store.experiments.get(experiment_id)
+        for name in ("key", "name", "description", "labels", "config", "original", "seed", "code_dir", "owner"):
+            assert getattr(found, name) == getattr(new, name)
+        assert (found.created, found.metric, found.smaller_is_better) == (1000.0, "accuracy", False)
+        assert (found.by_hand, found.program, found.archived, found.parent_id) == (False, "", False, None)
+        assert (found.state, found.progress, found.ended, found.reason) == ("ACTIVE", 0.0, None, None)
+        assert (found.holder, found.trial_count, found.best, found.last_request) == (None, 0, None, 0)
+
+    def test_a_fork_that_is_paused(self, store: Store) -> None:
+        parent = store.experiments.create(new_experiment())
+        child = store.experiments.get(store.experiments.create(new_experiment(parent_id=parent, paused=True)))
+        assert (child.parent_id, child.state) == (parent, "PAUSED")
+
+    def test_what_cannot_be_stored_as_it_is_is_written_as_an_escape(self, store: Store) -> None:
+        odd = "a\0b\udce9 \N{SNOWMAN}"
+        new = new_experiment(name=odd, original=odd, labels=[odd], config={odd: math.inf})
+        found = store.experiments.get(store.experiments.create(new))
+        assert found.name == found.original == "a\\x00b\\udce9 \N{SNOWMAN}"
+        assert (found.labels, found.config) == ([odd], {odd: math.inf})
+
+    def test_the_list_is_newest_first_and_has_pages(self, store: Store) -> None:
+        ids = [store.experiments.create(new_experiment(created=1000.0 - number)) for number in range(5)][::-1]
+        assert [found.id for found in store.experiments.list()] == ids
+        assert [found.id for found in store.experiments.list(limit=2, offset=1)] == ids[1:3]
+
+    def test_what_was_put_away_is_listed_on_request(self, store: Store) -> None:
+        lease = held_experiment(store)
+        store.experiments.commit(lease, Change(experiment=ExperimentChange(archived=True)))
+        assert store.experiments.list() == []
+        (found,) = store.experiments.list(archived=True)
+        assert found.archived
+
+    def test_changes(self, store: Store) -> None:
+        lease = held_experiment(store)
+        commit, get = store.experiments.commit, store.experiments.get
+        over = ExperimentChange("COMPLETED", 1.0, "all is well\0", 5000.0, "other", max_trials=9, last_request=3)
+        commit(lease, Change(experiment=over))
+        found = get(lease.experiment_id)
+        assert (found.state, found.progress, found.reason, found.ended) == (
+            "COMPLETED",
+            1.0,
+            "all is well\\x00",
+            5000.0,
+        )
+        assert (found.name, found.last_request) == ("other", 3)
+        assert found.config == {"searcher": {"name": "random", "metric": "error", "max_trials": 9}}
+        commit(lease, Change(experiment=ExperimentChange(progress=0.5)))
+        assert get(lease.experiment_id).ended == 5000.0
+        commit(lease, Change(experiment=ExperimentChange("ACTIVE")))
+        found = get(lease.experiment_id)
+        assert (found.state, found.progress, found.ended, found.name) == ("ACTIVE", 0.5, None, "other")
+
+    def test_who_is_not_there_is_named(self, store: Store) -> None:
+        experiments = store.experiments
+        for call in (
+            lambda: experiments.get(7),
+            lambda: experiments.trials(7),
+            lambda: experiments.acquire(7, alive()),
+            lambda: experiments.request(7, "kill"),
+            lambda: experiments.best_validation(7, "error", True),
+        ):
+            with pytest.raises(StoreError, match="has no experiment 7"):
+                call()
+        for call in (lambda: experiments.trial(8), lambda: experiments.decision(8)):
+            with pytest.raises(StoreError, match="has no trial 8"):
+                call()
+
+
+class TestRunsByHand:
+    def test_they_are_in_the_list_with_a_state(self, store: Store) -> None:
+        gone = Process(this_process().host, this_process().pid, "another start")
+        attempts = [begin(store, process=process) for process in (alive(), gone, alive(), alive(), alive())]
+        for attempt, state in zip(attempts[2:], ("completed", "stopped", "failed"), strict=True):
+            store.write([EndRow(attempt.trial_id, 1, state, 5000.0, 7.5)])  # type: ignore[arg-type]
+        elsewhere = begin(store)
+        store.write([StatusRow(elsewhere.trial_id, 1, "training", 0.25, {}, None, False)])
+        found = store.experiments.list()[::-1]
+        states = [experiment.state for experiment in found]
+        assert states == ["ACTIVE", "ERROR", "COMPLETED", "CANCELED", "ERROR", "ACTIVE"]
+        assert [experiment.ended for experiment in found] == [None, None, 5000.0, 5000.0, 5000.0, None]
+        assert found[-1].progress == 0.25
+        assert (found[0].by_hand, found[0].name, found[0].program) == (True, "mine", "/home/me/train.py")
+        assert (found[0].trial_count, found[0].best, found[0].metric) == (1, None, None)
+        trials = [store.experiments.trial(attempt.trial_id) for attempt in attempts]
+        assert [trial.state for trial in trials] == ["RUNNING", "ERROR", "COMPLETED", "CANCELED", "ERROR"]
+        assert store.experiments.trials(attempts[2].experiment_id) == [trials[2]]
+        assert (trials[2].number, trials[2].started, trials[2].ended) == (0, 2000.0, 5000.0)
+
+    def test_nobody_can_run_them(self, store: Store) -> None:
+        attempt = begin(store)
+        with pytest.raises(StoreError, match="no experiment 1 that could be run"):
+            store.experiments.acquire(attempt.experiment_id, alive())
+
+    def test_one_that_starts_from_a_checkpoint_of_a_search_is_a_run_of_its_own(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        attempt = begin_managed(store, lease, trial_id)
+        store.write([checkpoint(attempt, 5, "c"), EndRow(trial_id, 1, "completed", 5000.0, 7.5)])
+        mine = begin(store, checkpoint="c", steps=5)
+        assert mine.trial_id != trial_id
+        assert store.runs()[0].parent_id == trial_id
+
+
+class TestTrials:
+    def test_they_come_back_as_they_were_given(self, store: Store) -> None:
+        lease = held_experiment(store)
+        new = (new_trial(1, source="uuid"), new_trial(0, goal=None))
+        ids = store.experiments.commit(lease, Change(new_trials=new))
+        first, second = store.experiments.trials(lease.experiment_id)
+        assert [second.id, first.id] == ids
+        assert (first.number, first.goal, first.source) == (0, None, None)
+        for name in ("number", "request_id", "hparams", "seed", "goal", "rungs", "bracket", "source", "created"):
+            assert getattr(second, name) == getattr(new[0], name)
+        assert (second.state, second.allocation, second.runs, second.restarts) == ("QUEUED", "", 0, 0)
+        assert (second.steps_completed, second.best, second.latest_checkpoint) == (0, None, None)
+        assert (second.started, second.ended, second.reason) == (None, None, None)
+        assert store.experiments.trial(second.id) == second
+        assert store.experiments.get(lease.experiment_id).trial_count == 2
+
+    def test_changes(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+
+        def change(**values: Any) -> Any:
+            store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, **values),)))
+            return store.experiments.trial(trial_id)
+
+        found = change(state="ERROR", runs=3, restarts=2, reason="exit code 1", ended=5000.0, warm_start="uuid")
+        assert (found.state, found.runs, found.restarts, found.reason) == ("ERROR", 3, 2, "exit code 1")
+        assert (found.ended, found.source, found.goal) == (5000.0, "uuid", 4.0)
+        assert change(goal=16.0).goal == 16.0
+        assert change(runs=4).goal == 16.0
+        found = change(goal=None, state="QUEUED")
+        assert (found.goal, found.ended, found.runs) == (None, None, 4)
+
+    def test_a_new_allocation_begins_afresh(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        begin_managed(store, lease, trial_id)
+        status = StatusRow(trial_id, 1, "training", 0.5, {"mine": 1}, "INVALID_HP", True)
+        store.write([status])
+        allocation = store.experiments.trial(trial_id).allocation
+        same = TrialChange(trial_id, allocation=allocation, runs=2)
+        store.experiments.commit(lease, Change(trials=(same,)))
+        found = store.experiments.trial(trial_id)
+        assert (found.phase, found.progress, found.early_exit) == ("training", 0.5, "INVALID_HP")
+        assert found.stop_acknowledged
+        allocate(store, lease, trial_id)
+        found = store.experiments.trial(trial_id)
+        assert (found.phase, found.progress, found.early_exit, found.stop_acknowledged) == ("", None, None, False)
+
+    def test_a_trial_of_another_experiment_is_not_touched(self, store: Store) -> None:
+        _, (other,) = with_trials(store, 1)
+        lease = held_experiment(store)
+        for change in (Change(trials=(TrialChange(other, "ERROR"),)), Change(requests=((other, "kill"),))):
+            with pytest.raises(StoreError, match=f"experiment {lease.experiment_id} has no trial with the id {other}"):
+                store.experiments.commit(lease, change)
+        assert store.experiments.trial(other).state == "QUEUED"
+
+    def test_the_latest_checkpoint_is_one_that_is_there(self, store: Store) -> None:
+        lease, (trial_id, _) = with_trials(store, 2)
+        attempt = begin_managed(store, lease, trial_id)
+        store.write([checkpoint(attempt, 9, "first"), checkpoint(attempt, 5, "second")])
+        assert store.experiments.trial(trial_id).latest_checkpoint == "second"
+        store.set_checkpoint_deleted("second")
+        assert store.experiments.trial(trial_id).latest_checkpoint == "first"
+
+    def test_checkpoints_of_all_trials(self, store: Store) -> None:
+        lease, trials = with_trials(store, 2)
+        attempts = [begin_managed(store, lease, trial_id) for trial_id in trials]
+        store.write([checkpoint(attempts[0], 1, "a"), checkpoint(attempts[1], 1, "b"), checkpoint(attempts[0], 2, "c")])
+        store.write([metric(attempts[1], "validation", 1, {"error": 0.5})])
+        found = store.experiments.checkpoints(lease.experiment_id)
+        assert [row.uuid for row in found] == ["c", "b", "a"]
+        assert found[1].validation == {"error": 0.5}
+
+
+class TestAttempts:
+    def test_a_managed_attempt_is_of_its_trial_whatever_the_checkpoint_is_of(self, store: Store) -> None:
+        lease, (first, second) = with_trials(store, 2)
+        attempt = begin_managed(store, lease, first)
+        store.write([checkpoint(attempt, 5, "c")])
+        warm = begin_managed(store, lease, second, steps=5, checkpoint="c")
+        assert (warm.trial_id, warm.number, warm.experiment_id) == (second, 1, lease.experiment_id)
+        again = begin_managed(store, lease, first, steps=5, checkpoint="c")
+        assert (again.trial_id, again.number) == (first, 2)
+        assert store.experiments.trial(first).started == 2000.0
+
+    def test_an_allocation_that_was_overtaken_cannot_begin(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        old = allocate(store, lease, trial_id)
+        new = allocate(store, lease, trial_id)
+        with pytest.raises(StoreError, match=f"trial {trial_id} was overtaken.*{new}.*{old}"):
+            store.begin_attempt(managed_start(trial_id, old))
+        assert store.attempts(trial_id) == []
+        with pytest.raises(StoreError, match="no trial 99"):
+            store.begin_attempt(managed_start(99, new))
+        asked = managed_start(trial_id, new)
+        assert store.begin_attempt(asked) == store.begin_attempt(asked)
+
+    def test_a_request_before_the_workers_are_there_is_not_missed(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        begin_managed(store, lease, trial_id)
+        store.experiments.commit(lease, Change(requests=((trial_id, "pause"),)))
+        assert store.experiments.decision(trial_id).stop == "pause"
+        allocation = allocate(store, lease, trial_id)
+        assert store.experiments.decision(trial_id).stop is None
+        store.experiments.commit(lease, Change(requests=((trial_id, "stop"),)))
+        attempt = store.begin_attempt(managed_start(trial_id, allocation))
+        (request,) = store.requests(trial_id, after=attempt.last_request)
+        assert request.kind == "stop"
+
+    def test_the_decision(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        allocation = allocate(store, lease, trial_id)
+        decision = store.experiments.decision(trial_id)
+        assert (decision.goal, decision.stop, decision.allocation) == (4.0, None, allocation)
+        goal = Change(trials=(TrialChange(trial_id, goal=None),), requests=((trial_id, "pause"), (trial_id, "kill")))
+        store.experiments.commit(lease, goal)
+        decision = store.experiments.decision(trial_id)
+        assert (decision.goal, decision.stop) == (None, "kill")
+
+
+class TestJournal:
+    def test_entries_are_kept_and_the_snapshot_is_replaced(self, store: Store) -> None:
+        lease = held_experiment(store)
+        experiments, experiment_id = store.experiments, lease.experiment_id
+        assert experiments.snapshot(experiment_id) is None
+        experiments.commit(lease, Change(snapshot={"begun": []}))
+        assert experiments.snapshot(experiment_id) == (0, {"begun": []})
+        entries = [NewEntry(n, {"n": n, "metric": math.inf}, [{"a": n}] * n) for n in range(1, 5)]
+        experiments.commit(lease, Change(journal=tuple(entries[:2]), snapshot={"seen": 2}))
+        experiments.commit(lease, Change(journal=(entries[2],)))
+        assert experiments.snapshot(experiment_id) == (2, {"seen": 2})
+        experiments.commit(lease, Change(journal=(entries[3],), snapshot={"seen": 4}))
+        assert experiments.snapshot(experiment_id) == (4, {"seen": 4})
+        found = experiments.journal(experiment_id)
+        assert [(row.sequence, row.event, row.actions) for row in found] == [
+            (entry.sequence, entry.event, entry.actions) for entry in entries
+        ]
+        assert [row.sequence for row in experiments.journal(experiment_id, after=2)] == [3, 4]
+
+    def test_a_number_with_another_content_is_refused(self, store: Store) -> None:
+        lease = held_experiment(store)
+        first = Change(journal=(NewEntry(1, {"a": 1}, []),), new_trials=(new_trial(0),))
+        store.experiments.commit(lease, first)
+        other = Change(journal=(NewEntry(1, {"a": 2}, []), NewEntry(2, {}, [])))
+        with pytest.raises(StoreError, match=r"entry 1 .* says otherwise"):
+            store.experiments.commit(lease, other)
+        with pytest.raises(StoreError, match="another trial with the number 0"):
+            store.experiments.commit(lease, Change(new_trials=(new_trial(1), new_trial(0, request_id="other"))))
+        assert len(store.experiments.journal(lease.experiment_id)) == 1
+        assert len(store.experiments.trials(lease.experiment_id)) == 1
+
+
+class TestRequests:
+    def test_they_come_in_order(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        other = held_experiment(store)
+        first = store.experiments.request(lease.experiment_id, "pause")
+        store.experiments.request(other.experiment_id, "cancel")
+        second = store.experiments.request(lease.experiment_id, "kill", trial_id)
+        found = store.experiments.requests(lease.experiment_id)
+        assert [(row.id, row.kind, row.trial_id) for row in found] == [
+            (first, "pause", None),
+            (second, "kill", trial_id),
+        ]
+        assert [row.id for row in store.experiments.requests(lease.experiment_id, after=first)] == [second]
+        with pytest.raises(StoreError, match=f"trial {trial_id} is not one of experiment {other.experiment_id}"):
+            store.experiments.request(other.experiment_id, "kill", trial_id)
+
+
+class TestLogs:
+    def test_which_lines_are_shown(self, store: Store) -> None:
+        lease, (trial_id, other) = with_trials(store, 2)
+        levels = ["DEBUG", "INFO", "ERROR", None, "CRITICAL", "WARNING"]
+
+        def line(trial: int, number: int) -> LogRow:
+            stream = ("stdout", "stderr")[number % 2]
+            return LogRow(trial, 1, number % 3, number, stream, f"line {number}", 6000.0, levels[number % 6])
+
+        store.write([line(trial, number) for number in range(12) for trial in (trial_id, other)])
+
+        def shown(**options: Any) -> list[int]:
+            return [int(log.text.split()[1]) for log in store.logs(trial_id, **options)]
+
+        assert shown() == list(range(12))
+        assert shown(limit=2) == [0, 1]
+        assert shown(tail=2) == [10, 11]
+        assert shown(tail=5, limit=2) == [10, 11]
+        assert shown(rank=1) == [1, 4, 7, 10]
+        assert shown(stream="stderr", rank=1) == [1, 7]
+        assert shown(level="ERROR") == [2, 4, 8, 10]
+        assert shown(level="DEBUG", tail=3) == [8, 10, 11]
+        third = store.logs(trial_id)[2]
+        assert (third.level, third.rank, third.stream) == ("ERROR", 2, "stdout")
+        assert shown(after=third.id, limit=1) == [3]
+        assert lease.experiment_id == 1
