@@ -1,0 +1,90 @@
+"""The checkpoints of an experiment's trials: the newest good one, and which of them stay at the end."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from determined.checkpoint_storage import retention
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
+from determined.experiment.settings import Settings
+from determined.store.records import Checkpoint
+from determined.store.writer import Writer
+
+logger = logging.getLogger("determined.experiment")
+
+_NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
+
+
+class TrialCheckpoints:
+    """What the store says of them, and what really lies in the storage."""
+
+    def __init__(self, experiment_id: int, settings: Settings, writer: Writer) -> None:
+        self._experiment_id = experiment_id
+        self._settings = settings
+        self._writer = writer
+        self._opened: CheckpointStorage | None = None
+
+    def newest_good(self, trial_id: int) -> tuple[str, int] | None:
+        """Its id and its step; those that are damaged are passed over, and said so."""
+        for checkpoint in self._active(trial_id):
+            try:
+                retention.verify(self._storage(), _for_retention(checkpoint, self._settings.metric))
+            except (InvalidCheckpointException, CheckpointNotFound) as error:
+                logger.warning("trial %d does not go on from its newest checkpoint: %s", trial_id, error)
+            else:
+                return checkpoint.uuid, checkpoint.steps_completed
+        return None
+
+    def holds(self, trial_id: int, step: int) -> bool:
+        """Whether what the trial did up to that step is saved."""
+        return any(checkpoint.steps_completed >= step for checkpoint in self._active(trial_id))
+
+    def clean_up(self) -> None:
+        """Remove what the policy does not keep, now that no trial goes on. A failure costs room, not the experiment."""
+        block = self._settings.config.get("checkpoint_storage") or {}
+        policy = retention.Policy(
+            **{name: block[name] for name in _NUMBERS if block.get(name) is not None},
+            smaller_is_better=self._settings.smaller_is_better,
+        )
+        known = self._writer.ask(lambda store: store.experiments.checkpoints(self._experiment_id))
+        rows = self._writer.ask(lambda store: store.experiments.trials(self._experiment_id))
+        sources = {row.source for row in rows}
+        stored = [
+            _for_retention(checkpoint, self._settings.metric, in_use=checkpoint.uuid in sources)
+            for checkpoint in reversed(known)
+            if checkpoint.state == "ACTIVE"
+        ]
+        if not stored:
+            return
+        try:
+            done = retention.clean_up(self._storage(), stored, policy, ended={row.id for row in rows})
+        except (OSError, DeterminedError) as error:
+            logger.warning("surplus checkpoints were not removed: %s", error)
+            return
+        self._writer.ask(lambda store: [store.set_checkpoint_deleted(uuid) for uuid in done.removed])
+
+    def _active(self, trial_id: int) -> list[Checkpoint]:
+        known = self._writer.ask(lambda store: store.checkpoints(trial_id))
+        return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
+
+    def _storage(self) -> CheckpointStorage:
+        if self._opened is None:
+            block = self._settings.config.get("checkpoint_storage")
+            self._opened = build_from_config(block) if block else build_from_argument(None)
+        return self._opened
+
+
+def _for_retention(checkpoint: Checkpoint, metric: str, *, in_use: bool = False) -> retention.Checkpoint:
+    value: Any = (checkpoint.validation or {}).get(metric)
+    return retention.Checkpoint(
+        id=checkpoint.uuid,
+        trial=checkpoint.trial_id,
+        steps=checkpoint.steps_completed,
+        metric=float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None,
+        validated=checkpoint.steps_completed,
+        in_use=in_use,
+        resources=checkpoint.resources,
+    )

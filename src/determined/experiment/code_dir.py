@@ -1,0 +1,171 @@
+"""The code of an experiment: a copy of the model directory, and of that one copy for each trial to work in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from determined.errors import InvalidExperimentException
+
+MOST_FILES = 10_000
+MOST_BYTES = 2 * 2**30
+_SHARED_FROM = 2**20  # files of this size and more are the same ones for all trials, to spare time and room
+
+_LEFT_OUT = [
+    ".git/",
+    ".idea/",
+    ".vscode/",
+    ".mypy_cache/",
+    ".ruff_cache/",
+    ".pytest_cache/",
+    "__pycache__/",
+    "*.py[co]",
+    ".venv/",
+    ".terraform/",
+    "*.tfstate*",
+    "/shared_fs/",
+]
+
+
+@dataclass(frozen=True)
+class CodeCopy:
+    """What was taken, and what was not although no rule says so."""
+
+    files: int
+    size: int
+    left_out: tuple[str, ...]
+
+
+def copy_model_dir(source: Path, include: Sequence[Path], target: Path, leave_out: Iterable[Path]) -> CodeCopy:
+    """Copy what the rules of `.detignore` leave; what cannot be taken whole is refused, and nothing stays behind."""
+    _check_is_directory(source)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(mode=0o700, parents=True)
+    try:
+        return _copy([(source, Path()), *_included(source, include)], target, {os.path.realpath(p) for p in leave_out})
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def make_work_dir(code: Path, directory: Path) -> Path:
+    """A trial's own working directory, with the code in it. The one of an earlier start is used again."""
+    if directory.exists():
+        return directory
+    draft = directory.with_name(f".{directory.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copytree(code, draft, copy_function=_copy_or_share)
+    os.replace(draft, directory)
+    return directory
+
+
+def _check_is_directory(source: Path) -> None:
+    if source.is_file():
+        raise InvalidExperimentException(
+            f"{source} is a file: give the directory of the code, for example {source.parent}"
+        )
+    if not source.is_dir():
+        raise InvalidExperimentException(f"the model directory {source} does not exist")
+
+
+def _included(source: Path, include: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
+    taken = {entry.name for entry in source.iterdir()}
+    for path in include:
+        if not path.exists():
+            raise InvalidExperimentException(f"--include {path}: there is no such file or directory")
+        name = path.resolve().name
+        if name in taken:
+            raise InvalidExperimentException(f"--include {path}: the model directory has a {name!r} already")
+        taken.add(name)
+        yield path, Path(name)
+
+
+def _copy(roots: Iterable[tuple[Path, Path]], target: Path, forbidden: set[str]) -> CodeCopy:
+    files = size = 0
+    left_out: list[str] = []
+    for root, below in roots:
+        for path, relative in _entries(root, below, forbidden, left_out):
+            status = path.stat()
+            files, size = files + 1, size + status.st_size
+            if files > MOST_FILES or size > MOST_BYTES:
+                raise InvalidExperimentException(
+                    f"the model directory {root} holds more than {MOST_FILES:,} files or {MOST_BYTES // 2**30} GiB "
+                    f"(at {relative}): name data in a file .detignore at its top, one pattern a line"
+                )
+            destination = target / relative
+            destination.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                shutil.copyfile(path, destination)
+            except PermissionError as error:
+                raise InvalidExperimentException(
+                    f"{path} cannot be read ({error.strerror}): change its mode, or name it in .detignore"
+                ) from None
+            destination.chmod(0o700 if status.st_mode & 0o100 else 0o600)
+    return CodeCopy(files, size, tuple(left_out))
+
+
+def _entries(root: Path, below: Path, forbidden: set[str], left_out: list[str]) -> Iterator[tuple[Path, Path]]:
+    """Files to take, with their place in the copy; a link to a file stands for the file."""
+    if not root.is_dir():
+        yield root, below
+        return
+    ignored = _rules(root)
+    for directory, subdirectories, names in os.walk(root, onerror=_refuse_unreadable):
+        here = Path(directory)
+        within = here.relative_to(root)
+        for name in list(subdirectories):
+            relative = within / name
+            if ignored.match_file(f"{relative.as_posix()}/") or os.path.realpath(here / name) in forbidden:
+                subdirectories.remove(name)
+            elif (here / name).is_symlink():
+                subdirectories.remove(name)
+                left_out.append(f"{relative} (a link to a directory)")
+        subdirectories.sort()
+        for name in sorted(names):
+            relative = within / name
+            if ignored.match_file(relative.as_posix()) or os.path.realpath(here / name) in forbidden:
+                continue
+            reason = _why_not(here / name)
+            if reason is None:
+                yield here / name, below / relative
+            else:
+                left_out.append(f"{relative} ({reason})")
+
+
+def _rules(root: Path) -> Any:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        own = (root / ".detignore").read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        own = []
+    return GitIgnoreSpec.from_lines([*own, *_LEFT_OUT])
+
+
+def _why_not(path: Path) -> str | None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return "a link to nothing"
+    except OSError as error:
+        return error.strerror or str(error)
+    return None if stat.S_ISREG(mode) else "neither a file nor a directory"
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    raise InvalidExperimentException(
+        f"the directory {error.filename} cannot be read ({error.strerror}): change its mode, or name it in .detignore"
+    ) from None
+
+
+def _copy_or_share(source: str, target: str) -> str:
+    if os.stat(source).st_size >= _SHARED_FROM:
+        os.link(source, target)
+        return target
+    return shutil.copy2(source, target)

@@ -1,0 +1,54 @@
+"""Pause, cancel or kill an experiment, whether somebody runs it now or not."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from determined.errors import ExperimentHeld, InvalidExperimentException
+from determined.store.base import Store
+from determined.store.experiment_records import Change, ExperimentChange, Lease, TrialChange
+from determined.store.process import this_process
+
+Wish = Literal["pause", "cancel", "kill"]
+
+_ENDED = ("COMPLETED", "CANCELED", "ERROR")
+_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+
+
+def request(store: Store, experiment_id: int, kind: Wish) -> str:
+    """Returns what was done, in a few words.
+
+    A runner that is at work is asked, and obeys within a second. An experiment that nobody runs changes here and now.
+    """
+    experiment = store.experiments.get(experiment_id)
+    if experiment.state in _ENDED:
+        raise InvalidExperimentException(f"experiment {experiment_id} has ended already: it is {experiment.state}")
+    if experiment.by_hand:
+        (trial,) = store.experiments.trials(experiment_id)
+        store.add_request(trial.id, kind)
+        return f"asked the run to {kind}"
+    if kind == "pause" and experiment.state == "PAUSED":
+        return "it is paused already"
+    try:
+        lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+    except ExperimentHeld:
+        store.experiments.request(experiment_id, kind)
+        return f"asked its runner to {kind} it"
+    try:
+        _carry_out(store, lease, kind)
+    finally:
+        store.experiments.release(lease)
+    return "nobody was running it: it is paused" if kind == "pause" else "nobody was running it: it is canceled"
+
+
+def _carry_out(store: Store, lease: Lease, kind: Wish) -> None:
+    live = [t for t in store.experiments.trials(lease.experiment_id) if t.ended is None]
+    now = time.time()
+    if kind == "pause":
+        trials = tuple(TrialChange(trial.id, state="PAUSED") for trial in live)
+        change = ExperimentChange(state="PAUSED")
+    else:
+        trials = tuple(TrialChange(trial.id, state="CANCELED", ended=now) for trial in live)
+        change = ExperimentChange(state="CANCELED", ended=now)
+    store.experiments.commit(lease, Change(trials=trials, experiment=change))

@@ -1,0 +1,67 @@
+"""What a trial's processes are told by their environment."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import uuid
+from typing import Any
+
+from determined.experiment.trials import LiveTrial
+from determined.info import TRIAL, ClusterInfo, RendezvousInfo, TrialInfo, to_env
+
+
+def allocation_key(experiment_id: int, trial: LiveTrial, run: int) -> str:
+    return f"{experiment_id}.{trial.request_id}.{run}"
+
+
+def trial_environment(
+    *,
+    experiment_id: int,
+    config: dict[str, Any],
+    trial: LiveTrial,
+    key: str,
+    latest_checkpoint: str | None,
+    steps_completed: int,
+    slots: int,
+    store_place: str,
+    time_metric: str | None,
+) -> dict[str, str]:
+    """The variables of the old platform, the user's own, and what a worker needs to find its runner and its rows."""
+    info = ClusterInfo(
+        master_url="local",
+        cluster_id=str(uuid.uuid5(uuid.NAMESPACE_URL, store_place)),
+        agent_id=socket.gethostname(),
+        slot_ids=list(range(slots)),  # the engine says which they really are
+        task_id=f"{experiment_id}.{trial.request_id}",
+        allocation_id=key,
+        session_token=secrets.token_urlsafe(32),
+        task_type=TRIAL,
+        _latest_checkpoint=latest_checkpoint,
+        _trial_info=TrialInfo(
+            trial_id=trial.id,
+            experiment_id=experiment_id,
+            trial_seed=trial.seed,
+            hparams=trial.hparams,
+            _config=config,
+            _steps_completed=steps_completed,
+            _trial_run_id=trial.runs,
+            _time_metric=time_metric,
+            _rungs=trial.rungs,
+        ),
+        _rendezvous_info=RendezvousInfo(["127.0.0.1"], 0, [max(1, slots)]),
+    )
+    return {**user_variables(config), **to_env(info), "DET_STORE": store_place, "DET_RUNNER": str(os.getpid())}
+
+
+def user_variables(config: dict[str, Any]) -> dict[str, str]:
+    """`environment.environment_variables`: NAME=VALUE, or a bare NAME that is copied from here."""
+    given = (config.get("environment") or {}).get("environment_variables") or []
+    if isinstance(given, dict):  # by kind of device
+        given = [*(given.get("cpu") or []), *(given.get("cuda") or [])]
+    variables = {}
+    for entry in given:
+        name, equals, value = str(entry).partition("=")
+        variables[name] = value if equals else os.environ.get(name, "")
+    return variables

@@ -1,0 +1,74 @@
+"""What the end of a trial's processes means: pure judgement, from the exit code and what was wanted of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from determined.engines.base import Exited
+from determined.experiment.trials import LiveTrial
+from determined.searchers.base import ExitReason
+from determined.store.experiment_records import TrialState
+
+_POLITE_SIGNALS = (130, 143)  # a training that saved and left because of SIGINT or SIGTERM
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a trial stands now. `told` is what the searcher hears; None for a trial that is started again sometime."""
+
+    state: TrialState
+    told: ExitReason | None
+    reason: str | None = None
+    restarts: int = 0
+
+
+def judge(
+    exited: Exited, trial: LiveTrial, *, early_exit: str | None, acknowledged: bool, max_restarts: int
+) -> Verdict:
+    """`early_exit` and `acknowledged` are what the trial said of itself before it ended."""
+    process = trial.process
+    assert process is not None
+    if early_exit == "INVALID_HP":
+        return Verdict("INVALID_HP", "invalid_hp", process.last_error or "the trial refused its hyperparameters")
+    if process.asked in ("cancel", "kill"):
+        return Verdict("CANCELED", "canceled", process.killed)
+    if trial.ended_by is not None:
+        state: TrialState = "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY"
+        return Verdict(state, "completed", process.killed or _unexpected(exited), trial.restarts)
+    if exited.lost:  # no fault of the trial's: it is started again, and that does not count
+        return Verdict("QUEUED", None, "its processes were lost with the engine", trial.restarts)
+    leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
+    if process.asked == "pause" and (process.killed or (acknowledged and leaves_politely)):
+        return Verdict("PAUSED", None, process.killed, trial.restarts)
+    if process.asked == "stop" and (process.killed or leaves_politely):  # its time was over
+        return Verdict("COMPLETED", "completed", process.killed or "its time limit was reached", trial.restarts)
+    if exited.code == 0:
+        return Verdict("COMPLETED", "completed", None, trial.restarts)
+    return _failure(exited, trial, max_restarts)
+
+
+def _failure(exited: Exited, trial: LiveTrial, max_restarts: int) -> Verdict:
+    process = trial.process
+    assert process is not None
+    reason = process.killed or cause(exited, process.last_error)
+    if process.no_retries is not None:
+        return Verdict("ERROR", "errored", f"{reason}; not tried again: {process.no_retries}", trial.restarts)
+    if trial.restarts < max_restarts:
+        later: Literal["PAUSED", "QUEUED"] = "PAUSED" if process.asked == "pause" else "QUEUED"
+        return Verdict(later, None, reason, trial.restarts + 1)
+    tried = f"; tried {trial.restarts + 1} times" if trial.restarts else ""
+    return Verdict("ERROR", "errored", f"{reason}{tried}", trial.restarts)
+
+
+def cause(exited: Exited, last_error: str) -> str:
+    """Why processes ended, in a few words."""
+    if exited.out_of_memory:
+        return "out of memory: ended by the operating system"
+    if exited.signal is not None:
+        return f"ended by the signal {exited.signal}"
+    return last_error or f"exit code {exited.code}"
+
+
+def _unexpected(exited: Exited) -> str | None:
+    return None if exited.code == 0 or exited.code in _POLITE_SIGNALS else f"exit code {exited.code} when asked to stop"

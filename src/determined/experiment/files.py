@@ -1,0 +1,52 @@
+"""Where an experiment keeps its files: its code, its configuration with the secrets in it, its trials' directories."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from determined import paths
+from determined.errors import InvalidExperimentException
+
+
+@dataclass(frozen=True)
+class ExperimentFiles:
+    """A directory for the owner alone. The store knows only its name, and the configuration without secrets."""
+
+    root: Path
+
+    @classmethod
+    def for_key(cls, key: str) -> ExperimentFiles:
+        root = paths.data_dir() / "experiments" / key
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return cls(root)
+
+    @property
+    def code(self) -> Path:
+        return self.root / "code"
+
+    def work_dir(self, trial_id: int) -> Path:
+        return self.root / "trials" / str(trial_id)
+
+    def write_config(self, config: dict[str, Any]) -> None:
+        path = self.root / "config.json"
+        draft = path.with_suffix(".new")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump(config, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+
+    def read_config(self) -> dict[str, Any]:
+        path = self.root / "config.json"
+        try:
+            config = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise InvalidExperimentException(
+                f"the files of this experiment are not on this machine: {path} does not exist"
+            ) from None
+        assert isinstance(config, dict)
+        return config

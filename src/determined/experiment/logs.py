@@ -1,0 +1,55 @@
+"""The lines that trials write: kept in the store, and read for what they tell about the trial."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+from determined.engines.base import Line
+from determined.experiment.settings import Settings
+from determined.experiment.trials import LiveTrial
+from determined.store.records import LogRow
+from determined.store.writer import Writer
+
+OnLine = Callable[[int, Line], None]
+
+# The last line of a traceback: a dotted name that ends like an exception's, perhaps with a message.
+_ERROR = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning|InvalidHP|NotFound)\w*)(?::\s*(.*))?$")
+_LONGEST_REASON = 500
+
+
+class LogKeeper:
+    """Through a writer of its own, so that decisions never wait for a flood of lines."""
+
+    def __init__(self, writer: Writer, settings: Settings, on_line: OnLine | None = None) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._on_line = on_line
+
+    def keep(self, trial: LiveTrial, line: Line) -> None:
+        process = trial.process
+        assert process is not None
+        process.sign_of_life = time.monotonic()
+        sequence = process.lines.get(line.rank, 0)
+        process.lines[line.rank] = sequence + 1
+        self._writer.put(
+            LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, line.text, line.written, level=line.level)
+        )
+        self._read(trial, line.text)
+        if self._on_line is not None:
+            self._on_line(trial.id, line)
+
+    def done(self, trial: LiveTrial) -> None:
+        """All lines of the trial's processes are kept."""
+        self._writer.flush()
+
+    def _read(self, trial: LiveTrial, text: str) -> None:
+        process = trial.process
+        assert process is not None
+        found = _ERROR.match(text)
+        if found:
+            process.last_error = text[:_LONGEST_REASON]
+        for policy in self._settings.log_policies:
+            if policy.pattern.search(text) and policy.cancel_retries:
+                process.no_retries = f"a line of its log matches the log policy {policy.name!r}"

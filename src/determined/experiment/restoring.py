@@ -1,0 +1,81 @@
+"""Trials as the store has them, for the runner that goes on with an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from determined.experiment.trials import LiveTrial
+from determined.searchers import journal
+from determined.searchers.base import Action, Continue, Create, Pause, Stop
+from determined.store.experiment_records import JournalEntry, Trial
+from determined.store.experiments import Experiments
+
+T = TypeVar("T")
+
+
+class Ask(Protocol):
+    def __call__(self, question: Callable[[Experiments], T], /) -> T: ...
+
+
+def trials(ask: Ask, experiment_id: int) -> list[LiveTrial]:
+    """All of them; those whose processes died with their runner wait to be started again."""
+    known = {row.number: _from_row(row) for row in ask(lambda store: store.trials(experiment_id))}
+    for entry in ask(lambda store: store.journal(experiment_id)):
+        for action in _actions(entry):
+            _apply(action, known)
+    return list(known.values())
+
+
+def created(action: Create, trial_id: int, source: str | None) -> LiveTrial:
+    """A trial that the searcher has just created."""
+    return LiveTrial(
+        id=trial_id,
+        number=action.number,
+        request_id=action.request_id,
+        hparams=action.hparams,
+        seed=action.seed,
+        bracket=action.bracket,
+        rungs=action.rungs,
+        goal=action.goal,
+        state="QUEUED",
+        source=source,
+        source_number=action.source,
+    )
+
+
+def _from_row(row: Trial) -> LiveTrial:
+    live = row.state in ("RUNNING", "STOPPING", "PAUSED")
+    return LiveTrial(
+        id=row.id,
+        number=row.number,
+        request_id=row.request_id,
+        hparams=row.hparams,
+        seed=row.seed,
+        bracket=row.bracket,
+        rungs=tuple(row.rungs),
+        goal=row.goal,
+        state="QUEUED" if live else row.state,
+        source=row.source,
+        runs=row.runs,
+        restarts=row.restarts,
+        best=row.best,
+    )
+
+
+def _actions(entry: JournalEntry) -> list[Action]:
+    plain: list[dict[str, Any]] = entry.actions
+    return [journal.action_from_plain(action) for action in plain]
+
+
+def _apply(action: Action, known: dict[int, LiveTrial]) -> None:
+    """What the searcher last said of each trial; goals and states are in the rows."""
+    trial = known.get(action.number)
+    if trial is None:
+        return
+    if isinstance(action, Create):
+        trial.source_number = action.source
+    elif isinstance(action, Stop):
+        trial.ended_by = "finish" if action.finished else "stop"
+    elif isinstance(action, (Pause, Continue)):
+        trial.suspended = isinstance(action, Pause)

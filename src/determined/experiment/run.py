@@ -1,0 +1,121 @@
+"""Run an experiment in this process, from wherever it is, until it ends or is paused."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from determined.config.experiment import ExperimentConfig, load_experiment
+from determined.engines.base import Engine
+from determined.engines.local import LocalEngine
+from determined.errors import InvalidExperimentException
+from determined.experiment.checkpoints import TrialCheckpoints
+from determined.experiment.files import ExperimentFiles
+from determined.experiment.interrupts import Interrupts
+from determined.experiment.lease import held
+from determined.experiment.logs import LogKeeper, OnLine
+from determined.experiment.progress import Observer
+from determined.experiment.runner import Intent, Runner
+from determined.experiment.search import Search
+from determined.experiment.settings import Settings, settings_of
+from determined.searchers.base import Extended
+from determined.searchers.build import build
+from determined.store.base import Store
+from determined.store.experiment_records import Experiment, ExperimentState
+from determined.store.open import open_store, patience
+from determined.store.writer import Writer
+
+_ENDED = ("COMPLETED", "CANCELED", "ERROR")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, and by which signal if it was one."""
+
+    state: ExperimentState
+    signal: int | None = None
+
+
+def run_experiment(
+    store_place: str,
+    experiment_id: int,
+    *,
+    slots: int | None = None,
+    engine: Engine | None = None,
+    max_trials: int | None = None,
+    observer: Observer | None = None,
+    on_line: OnLine | None = None,
+    watch_seconds: float = 20.0,
+) -> Ended:
+    """Only one process at a time does so: another one gets ExperimentHeld. `max_trials` extends a search, ended or not.
+
+    Without an engine, the slots of this machine are used.
+    """
+
+    def opened() -> Store:
+        return open_store(store_place)
+
+    with ExitStack() as cleanup:
+        holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
+        writer = Writer(opened, patience=patience())
+        cleanup.callback(writer.close)
+        experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
+        _check_can_run(experiment, max_trials)
+        files = ExperimentFiles.for_key(experiment.key)
+        config = load_experiment(files.read_config()).config
+        settings = settings_of(config.plain())
+        search = _search(config, experiment, writer)
+        interrupts = cleanup.enter_context(Interrupts().listening())
+        log_writer = Writer(opened, patience=patience())
+        cleanup.callback(log_writer.close)
+        if engine is None:
+            engine = LocalEngine(slots)
+            cleanup.callback(engine.close)
+        _check_slots(engine, settings)
+
+        def interrupted() -> Intent | None:
+            holding.check()
+            return interrupts.wish
+
+        runner = Runner(
+            experiment=experiment,
+            settings=settings,
+            search=search,
+            files=files,
+            lease=holding.lease,
+            engine=engine,
+            writer=writer,
+            logs=LogKeeper(log_writer, settings, on_line),
+            checkpoints=TrialCheckpoints(experiment_id, settings, writer),
+            store_place=store_place,
+            interrupted=interrupted,
+            extended=None if max_trials is None else Extended(max_trials),
+            observer=observer,
+        )
+        state = runner.run()
+        return Ended(state, None if interrupts.signal is None else int(interrupts.signal))
+
+
+def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
+    if experiment.by_hand:
+        raise InvalidExperimentException(
+            f"experiment {experiment.id} is a run of {experiment.program}, which was started by hand: start it again there"
+        )
+    if experiment.state in _ENDED and max_trials is None:
+        raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")
+
+
+def _check_slots(engine: Engine, settings: Settings) -> None:
+    if settings.slots_per_trial > engine.slots:
+        raise InvalidExperimentException(
+            f"resources.slots_per_trial: a trial wants {settings.slots_per_trial} slots, this machine has "
+            f"{engine.slots}; ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
+        )
+
+
+def _search(config: ExperimentConfig, experiment: Experiment, writer: Writer) -> Search:
+    """The search as it was after its last decision."""
+    search = Search(build(config.searcher, config.hyperparameters, experiment.seed))
+    snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment.id))
+    search.restore(snapshot, writer.ask(lambda store: store.experiments.journal(experiment.id)))
+    return search

@@ -1,0 +1,69 @@
+"""What a runner needs of an experiment's configuration."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from determined.engines.command import Command, parse_entrypoint
+
+
+@dataclass(frozen=True)
+class LogPolicy:
+    """What a line of the log says about the trial that wrote it."""
+
+    name: str
+    pattern: re.Pattern[str]
+    cancel_retries: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The plain configuration, and the parts of it that a runner acts by."""
+
+    config: dict[str, Any]
+    command: Command
+    metric: str
+    smaller_is_better: bool
+    time_metric: str | None
+    source: str | None  # the checkpoint that every trial starts from
+    max_trials: int | None  # as far as the configuration says it
+    slots_per_trial: int
+    max_slots: int | None
+    max_restarts: int
+    preemption_timeout: float
+    hang_timeout: float | None
+    max_trial_seconds: float | None
+    log_policies: tuple[LogPolicy, ...] = field(default=())
+
+
+def settings_of(config: dict[str, Any]) -> Settings:
+    """Of an effective configuration, in which every field is set."""
+    searcher, resources = config["searcher"], config.get("resources") or {}
+    return Settings(
+        config=config,
+        command=parse_entrypoint(config["entrypoint"]),
+        metric=searcher["metric"],
+        smaller_is_better=searcher.get("smaller_is_better", True),
+        time_metric=searcher.get("time_metric"),
+        source=searcher.get("source_checkpoint_uuid"),
+        max_trials=1 if searcher["name"] == "single" else searcher.get("max_trials"),
+        slots_per_trial=max(1, resources.get("slots_per_trial", 1)),
+        max_slots=resources.get("max_slots"),
+        max_restarts=config.get("max_restarts", 5),
+        preemption_timeout=config.get("preemption_timeout") or 3600,
+        hang_timeout=config.get("hang_timeout"),
+        max_trial_seconds=config.get("max_trial_seconds"),
+        log_policies=tuple(_log_policies(config.get("log_policies") or [])),
+    )
+
+
+def _log_policies(policies: list[dict[str, Any]]) -> list[LogPolicy]:
+    found = []
+    for policy in policies:
+        if policy.get("pattern"):
+            action = policy.get("action")
+            name = policy.get("name") or policy["pattern"]
+            found.append(LogPolicy(name, re.compile(policy["pattern"]), action == "cancel_retries"))
+    return found

@@ -1,0 +1,77 @@
+"""A trial as its runner sees it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Ask = Literal["stop", "pause", "cancel", "kill"]
+
+
+@dataclass
+class Process:
+    """A trial's processes, from their start until all of them have ended."""
+
+    key: str
+    started: float = field(default_factory=time.monotonic)
+    asked: Ask | None = None  # what the runner wants of it
+    asked_at: float = 0.0
+    killed: str | None = None  # why the runner ended it itself
+    sign_of_life: float = field(default_factory=time.monotonic)
+    cpu_seconds: float = 0.0
+    last_error: str = ""  # the last line of a traceback in its log
+    no_retries: str | None = None  # the log policy that forbids to start it again
+    lines: dict[int, int] = field(default_factory=dict)  # by rank
+
+
+@dataclass
+class LiveTrial:
+    """A trial that has not ended."""
+
+    id: int
+    number: int
+    request_id: str
+    hparams: dict[str, Any]
+    seed: int
+    bracket: int
+    rungs: tuple[float, ...]
+    goal: float | None
+    state: str
+    source: str | None = None  # the checkpoint of another trial to begin with
+    source_number: int | None = None  # the trial whose newest checkpoint that is to be
+    runs: int = 0
+    restarts: int = 0
+    process: Process | None = None
+    ended_by: Literal["stop", "finish", None] = None  # the searcher's last word, to be carried out at the goal
+    suspended: bool = False  # by the searcher: it waits for being continued
+    attempts_before: int = 0  # those that this start goes back behind
+    last_step: int = -1  # of the validations that were looked at
+    at_goal: tuple[float | None, float | None] | None = (
+        None  # metric and time of a validation that waits for a decision
+    )
+    last_value: tuple[float | None, float | None] | None = None  # metric and time of the newest validation
+    decided_at: float = field(default_factory=time.monotonic)
+    waiting_since: float | None = None  # at its goal, for earlier trials
+    best: float | None = None
+    progress: float | None = None
+    seconds_before: float = 0.0  # of earlier starts
+    warned: set[str] = field(default_factory=set)
+
+    @property
+    def reached(self) -> float:
+        """The time of the farthest comparison that it came to."""
+        passed = [rung for rung in self.rungs if self.goal is not None and rung < self.goal]
+        if self.goal is not None and (self.ended_by is not None or self.suspended):
+            passed.append(self.goal)
+        return max(passed, default=0.0)
+
+    @property
+    def rung(self) -> int:
+        """How many of its rungs it has passed."""
+        return len(self.rungs) if self.goal is None else sum(rung < self.goal for rung in self.rungs)
+
+    @property
+    def seconds(self) -> float:
+        now = 0.0 if self.process is None else time.monotonic() - self.process.started
+        return self.seconds_before + now
