@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from determined.errors import StoreError
-from determined.store import by_hand, columns
+from determined.store import columns
+from determined.store import experiment_columns as rows
 from determined.store import lease as leases
 from determined.store.best import best_of_experiment
 from determined.store.changes import newest_request, write_change
@@ -28,29 +28,6 @@ from determined.store.experiment_records import (
 from determined.store.experiments import ListOfExperiments
 from determined.store.process import Process
 from determined.store.records import Checkpoint, Metric
-
-# The newest attempt matters for runs by hand alone.
-_NEWEST_ATTEMPT = "a.state, a.host, a.pid, a.process_started"
-_EXPERIMENT = f"""SELECT e.id, e.key, e.by_hand, e.program, e.name, e.description, e.labels, e.state, e.progress,
-    e.seed, e.config, e.original, e.code_dir, e.owner, e.archived, e.parent_id, e.created, e.ended, e.reason, e.metric,
-    e.smaller_is_better, e.last_request,
-    (SELECT count(*) FROM trials t WHERE t.experiment_id = e.id),
-    CASE WHEN e.smaller_is_better = 1 THEN (SELECT min(t.best_metric) FROM trials t WHERE t.experiment_id = e.id)
-        ELSE (SELECT max(t.best_metric) FROM trials t WHERE t.experiment_id = e.id) END,
-    {leases.COLUMNS}, h.progress, a.ended, {_NEWEST_ATTEMPT}
-FROM experiments e
-LEFT JOIN leases l ON l.experiment_id = e.id
-LEFT JOIN trials h ON e.by_hand = 1 AND h.experiment_id = e.id AND h.number = 0
-LEFT JOIN attempts a ON a.trial_id = h.id AND a.number = h.attempt"""
-
-_TRIAL = f"""SELECT t.id, t.experiment_id, t.number, t.request_id, t.hparams, t.seed, t.state, t.goal, t.rungs,
-    t.bracket, t.source, t.allocation, t.runs, t.restarts, t.reason, t.phase, t.progress, t.early_exit,
-    t.stop_acknowledged, t.steps_completed, t.best_metric,
-    (SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' ORDER BY c.id DESC LIMIT 1),
-    t.created, f.started, t.ended, a.ended, {_NEWEST_ATTEMPT}
-FROM trials t
-LEFT JOIN attempts f ON f.trial_id = t.id AND f.number = 1
-LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 
 
 class SqlExperiments:
@@ -85,22 +62,24 @@ class SqlExperiments:
             return write_change(self._database, lease.experiment_id, change)
 
     def get(self, experiment_id: int) -> Experiment:
-        found = self._database.execute(f"{_EXPERIMENT} WHERE e.id = ?", [experiment_id])
+        found = self._database.execute(f"{rows.SELECT_EXPERIMENTS} WHERE e.id = ?", [experiment_id])
         if not found:
             raise self._no("experiment", experiment_id)
-        return _experiment(found[0])
+        return rows.experiment(found[0])
 
     def trials(self, experiment_id: int) -> list[Trial]:
-        found = self._database.execute(f"{_TRIAL} WHERE t.experiment_id = ? ORDER BY t.number", [experiment_id])
+        found = self._database.execute(
+            f"{rows.SELECT_TRIALS} WHERE t.experiment_id = ? ORDER BY t.number", [experiment_id]
+        )
         if not found:
             self._check(experiment_id)
-        return [_trial(row) for row in found]
+        return [rows.trial(row) for row in found]
 
     def trial(self, trial_id: int) -> Trial:
-        found = self._database.execute(f"{_TRIAL} WHERE t.id = ?", [trial_id])
+        found = self._database.execute(f"{rows.SELECT_TRIALS} WHERE t.id = ?", [trial_id])
         if not found:
             raise self._no("trial", trial_id)
-        return _trial(found[0])
+        return rows.trial(found[0])
 
     def journal(self, experiment_id: int, after: int = 0) -> list[JournalEntry]:
         found = self._database.execute(
@@ -176,10 +155,11 @@ class SqlExperiments:
 
     def list(self, *, limit: int = 200, offset: int = 0, archived: bool = False) -> ListOfExperiments:
         found = self._database.execute(
-            f"{_EXPERIMENT} {'' if archived else 'WHERE e.archived = 0'} ORDER BY e.id DESC LIMIT ? OFFSET ?",
+            f"{rows.SELECT_EXPERIMENTS} {'' if archived else 'WHERE e.archived = 0'} "
+            "ORDER BY e.id DESC LIMIT ? OFFSET ?",
             [limit, offset],
         )
-        return [_experiment(row) for row in found]
+        return [rows.experiment(row) for row in found]
 
     def _insert(self, new: NewExperiment) -> None:
         self._database.execute(
@@ -210,128 +190,3 @@ class SqlExperiments:
 
     def _no(self, what: str, number: int) -> StoreError:
         return StoreError(f"the store {self._database.place} has no {what} {number}")
-
-
-def _experiment(row: Sequence[Any]) -> Experiment:
-    (
-        experiment_id,
-        key,
-        is_by_hand,
-        program,
-        name,
-        description,
-        labels,
-        state,
-        progress,
-        seed,
-        config,
-        original,
-        code_dir,
-        owner,
-        archived,
-        parent_id,
-        created,
-        ended,
-        reason,
-        metric,
-        smaller_is_better,
-        last_request,
-        trial_count,
-        best,
-        *further,
-    ) = row
-    held, (trial_progress, attempt_ended, attempt_state, *process) = further[:6], further[6:]
-    settings = json.loads(config)
-    if is_by_hand:
-        name = by_hand.name(settings, program)
-        state = by_hand.experiment_state(attempt_state, Process(*process))
-        progress, ended = trial_progress, attempt_ended
-    return Experiment(
-        id=experiment_id,
-        key=key,
-        by_hand=bool(is_by_hand),
-        program=program,
-        name=name,
-        description=description,
-        labels=json.loads(labels),
-        state=state,
-        progress=progress,
-        seed=seed,
-        config=settings,
-        original=original,
-        code_dir=code_dir,
-        owner=owner,
-        archived=bool(archived),
-        parent_id=parent_id,
-        created=created,
-        ended=ended,
-        reason=reason,
-        holder=leases.holder(*held),
-        trial_count=trial_count,
-        metric=metric,
-        smaller_is_better=bool(smaller_is_better),
-        best=best,
-        last_request=last_request,
-    )
-
-
-def _trial(row: Sequence[Any]) -> Trial:
-    (
-        trial_id,
-        experiment_id,
-        number,
-        request_id,
-        hparams,
-        seed,
-        state,
-        goal,
-        rungs,
-        bracket,
-        source,
-        allocation,
-        runs,
-        restarts,
-        reason,
-        phase,
-        progress,
-        early_exit,
-        stop_acknowledged,
-        steps_completed,
-        best,
-        latest_checkpoint,
-        created,
-        started,
-        ended,
-        attempt_ended,
-        attempt_state,
-        *process,
-    ) = row
-    if state is None:  # a run by hand
-        state, ended = by_hand.trial_state(attempt_state, Process(*process)), attempt_ended
-    return Trial(
-        id=trial_id,
-        experiment_id=experiment_id,
-        number=number,
-        request_id=request_id,
-        hparams=json.loads(hparams),
-        seed=seed,
-        state=state,
-        goal=goal,
-        rungs=json.loads(rungs),
-        bracket=bracket,
-        source=source,
-        allocation=allocation,
-        runs=runs,
-        restarts=restarts,
-        reason=reason,
-        phase=phase,
-        progress=progress,
-        early_exit=early_exit,
-        stop_acknowledged=bool(stop_acknowledged),
-        steps_completed=steps_completed,
-        best=best,
-        latest_checkpoint=latest_checkpoint,
-        created=created,
-        started=started,
-        ended=ended,
-    )

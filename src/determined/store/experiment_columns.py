@@ -1,0 +1,82 @@
+"""What is read of experiments and trials in one query, and the records that are made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from determined.store import by_hand, lease
+from determined.store.experiment_records import Experiment, Trial
+from determined.store.process import Process
+
+# Field of the record: where its value comes from.
+_EXPERIMENT = {
+    **{
+        name: f"e.{name}"
+        for name in (
+            *("id", "key", "by_hand", "program", "name", "description", "labels", "state", "progress", "seed"),
+            *("config", "original", "code_dir", "owner", "archived", "parent_id", "created", "ended", "reason"),
+            *("metric", "smaller_is_better", "last_request"),
+        )
+    },
+    "trial_count": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
+    "best": "CASE WHEN e.smaller_is_better = 1 "
+    "THEN (SELECT min(t.best_metric) FROM trials t WHERE t.experiment_id = e.id) "
+    "ELSE (SELECT max(t.best_metric) FROM trials t WHERE t.experiment_id = e.id) END",
+}
+_TRIAL = {
+    **{
+        name: f"t.{name}"
+        for name in (
+            *("id", "experiment_id", "number", "request_id", "hparams", "seed", "state", "goal", "rungs", "bracket"),
+            *("source", "allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
+            *("stop_acknowledged", "steps_completed", "created", "ended"),
+        )
+    },
+    "best": "t.best_metric",
+    "latest_checkpoint": "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' "
+    "ORDER BY c.id DESC LIMIT 1)",
+    "started": "(SELECT f.started FROM attempts f WHERE f.trial_id = t.id AND f.number = 1)",
+}
+
+# The newest attempt says how a run by hand is doing.
+_ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
+
+SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, {_ATTEMPT}
+FROM experiments e
+LEFT JOIN leases l ON l.experiment_id = e.id
+LEFT JOIN trials t ON e.by_hand = 1 AND t.experiment_id = e.id AND t.number = 0
+LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
+
+SELECT_TRIALS = f"""SELECT {", ".join(_TRIAL.values())}, {_ATTEMPT}
+FROM trials t
+LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
+
+
+def experiment(row: Sequence[Any]) -> Experiment:
+    values, more = _named(_EXPERIMENT, row)
+    holder, (progress, attempt_state, attempt_ended, *process) = lease.holder(*more[:6]), more[6:]
+    values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])
+    for name in ("by_hand", "archived", "smaller_is_better"):
+        values[name] = bool(values[name])
+    if values["by_hand"]:
+        values["name"] = by_hand.name(values["config"], values["program"])
+        values["state"] = by_hand.experiment_state(attempt_state, Process(*process))
+        values["progress"], values["ended"] = progress, attempt_ended
+    return Experiment(**values, holder=holder)
+
+
+def trial(row: Sequence[Any]) -> Trial:
+    values, (attempt_state, attempt_ended, *process) = _named(_TRIAL, row)
+    values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
+    values["stop_acknowledged"] = bool(values["stop_acknowledged"])
+    if values["state"] is None:  # a run by hand
+        values["state"] = by_hand.trial_state(attempt_state, Process(*process))
+        values["ended"] = attempt_ended
+    return Trial(**values)
+
+
+def _named(fields: dict[str, str], row: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
+    """The values of those fields by name, and the columns after them."""
+    return dict(zip(fields, row, strict=False)), row[len(fields) :]
