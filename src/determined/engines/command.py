@@ -1,0 +1,114 @@
+"""What an entrypoint means: pure, nothing is looked up or run here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from determined.errors import InvalidConfigurationException
+
+
+@dataclass(frozen=True)
+class Harness:
+    """A trial class, `module:Class`."""
+
+    trial: str
+
+
+@dataclass(frozen=True)
+class Script:
+    """A Python file and its arguments, run by the interpreter that runs us."""
+
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Python module and its arguments, as by `python -m`."""
+
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Text for `sh -c`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and its arguments, without a shell."""
+
+    argv: tuple[str, ...]
+
+
+Command = Harness | Script | Module | Shell | Program
+
+_TRIAL_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_BARE_CLASS = re.compile(r"[A-Z]\w*")
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_FOR_A_SHELL = set("|&;<>()$`\\*?[]{}#~!\n")
+
+
+def parse_entrypoint(entrypoint: str | Sequence[str]) -> Command:
+    """The command that an entrypoint of a configuration stands for."""
+    if not isinstance(entrypoint, str):
+        return _parse_list(list(entrypoint))
+    text = entrypoint.strip()
+    if not text:
+        raise InvalidConfigurationException(
+            message="entrypoint: it is empty; write module:Class, for example model_def:MyTrial, or a command"
+        )
+    if _TRIAL_CLASS.fullmatch(text):
+        return Harness(text)
+    if _BARE_CLASS.fullmatch(text):
+        raise InvalidConfigurationException(
+            message=f"entrypoint: {text!r} names a class without its module; write module:{text}, "
+            f"for example model_def:{text}"
+        )
+    if not _FOR_A_SHELL & set(text):
+        try:
+            words = shlex.split(text)
+        except ValueError:  # an open quote: the shell shall say so
+            return Shell(text)
+        return _parse_python(words) or Shell(text)
+    return Shell(text)
+
+
+def as_argv(command: Command) -> list[str]:
+    """The same as a program with arguments, for a process of its own."""
+    if isinstance(command, Harness):
+        return [sys.executable, "-m", "determined.exec.harness", command.trial]
+    if isinstance(command, Script):
+        return [sys.executable, *command.argv]
+    if isinstance(command, Module):
+        return [sys.executable, "-m", *command.argv]
+    if isinstance(command, Shell):
+        return ["sh", "-c", command.text]
+    return list(command.argv)
+
+
+def _parse_list(words: list[str]) -> Command:
+    if not words or not all(isinstance(word, str) for word in words) or not words[0]:
+        raise InvalidConfigurationException(
+            message=f"entrypoint: expected a program and its arguments as a list of strings, got {words!r}"
+        )
+    return _parse_python(words) or Program(tuple(words))
+
+
+def _parse_python(words: list[str]) -> Script | Module | None:
+    """A call of Python as people write it; None for all others, which are not ours to understand."""
+    if not words or not (_PYTHON.fullmatch(words[0]) or words[0] == sys.executable):
+        return None
+    rest = words[1:]
+    while rest[:1] == ["-u"]:  # lines never wait in a buffer here
+        rest = rest[1:]
+    if rest[:1] == ["-m"] and len(rest) > 1 and not rest[1].startswith("-"):
+        return Module(tuple(rest[1:]))
+    if rest and rest[0].endswith(".py") and not rest[0].startswith("-"):
+        return Script(tuple(rest))
+    return None

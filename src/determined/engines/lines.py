@@ -1,0 +1,92 @@
+"""From what a job writes into its pipes to lines with rank, level and time."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import time
+
+from determined.engines.base import Line
+
+LONGEST = 16 * 1024
+
+_BLOCK = 64 * 1024  # as much as a pipe holds
+_RANK = re.compile(r"\[rank=(\d+)\] ")
+_LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): \[\d+\] ")
+
+
+class Stream:
+    """One pipe of a job. Nothing is read ahead of what was asked for, so a job that writes too fast has to wait."""
+
+    def __init__(self, key: str, stream: str, file: int) -> None:
+        os.set_blocking(file, False)
+        self.key = key
+        self.file = file
+        self.ended = False
+        self._stream = stream
+        self._pending = b""
+        self._after_return = False  # the last byte was \r: a \n that follows belongs to it
+
+    def read(self) -> list[Line]:
+        """The lines in the next block; none when nothing is there now, or when the pipe has ended."""
+        try:
+            block = os.read(self.file, _BLOCK)
+        except BlockingIOError:
+            return []
+        if not block:
+            self.ended = True
+            return self._flush()
+        if self._after_return and block.startswith(b"\n"):
+            block = block[1:]
+        self._after_return = block.endswith(b"\r") if block else False
+        lines, self._pending = split_lines(self._pending + block)
+        if len(self._pending) >= LONGEST:
+            lines, self._pending = [*lines, self._pending], b""
+        written = time.time()
+        return [self._line(piece, written) for line in lines for piece in _pieces(line)]
+
+    def read_all(self) -> list[Line]:
+        """All that is there, down to an unfinished line: whoever wrote it has ended."""
+        lines: list[Line] = []
+        while not self.ended:
+            before = len(lines)
+            lines += self.read()
+            if len(lines) == before and not self._more():
+                break
+        return lines + self._flush()
+
+    def close(self) -> None:
+        os.close(self.file)
+
+    def _more(self) -> bool:
+        return not self.ended and bool(select.select([self.file], [], [], 0)[0])
+
+    def _flush(self) -> list[Line]:
+        pending, self._pending = self._pending, b""
+        return [self._line(piece, time.time()) for piece in _pieces(pending)] if pending else []
+
+    def _line(self, raw: bytes, written: float) -> Line:
+        text = raw.decode(errors="backslashreplace")
+        rank = 0
+        if found := _RANK.match(text):
+            rank, text = int(found[1]), text[found.end() :]
+        level = _LEVEL.match(text)
+        return Line(self.key, rank, self._stream, level[1] if level else None, text, written)
+
+
+def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
+    """Whole lines, and what is left of the last one. A carriage return ends a line too, but makes no empty one."""
+    *lines, rest = data.split(b"\n")
+    if b"\r" in data:
+        lines = [part for line in lines for part in [p for p in line.split(b"\r") if p] or [b""]]
+        *more, rest = rest.split(b"\r")
+        lines += [part for part in more if part]
+    return lines, rest
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    """A line, or several when it is too long for one."""
+    if len(line) <= LONGEST:
+        return [line]
+    return [line[start : start + LONGEST] for start in range(0, len(line), LONGEST)]

@@ -1,0 +1,282 @@
+"""Jobs on the slots of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from determined.engines import processes
+from determined.engines.base import Event, Exited, Job, Rang
+from determined.engines.command import Command, Harness, Module, Program, Script, Shell, as_argv
+from determined.engines.doorbell import Doorbell
+from determined.engines.lines import Stream
+from determined.engines.memory import count_memory_kills
+from determined.engines.slots import find_slots
+from determined.engines.warm_process import WarmLost, WarmProcess
+from determined.errors import EngineError
+
+_KILLED = 128 + signal.SIGKILL
+_HOOK = "startup-hook.sh"
+_AFTER_THE_HOOK = f'set -e; . ./{_HOOK}; set +e; exec "$@"'
+
+# What a run around us has set for itself, and may not be set anew for a job.
+_OF_ANOTHER_RUN = re.compile(
+    r"DET_(TASK|TRIAL|EXPERIMENT|ALLOCATION|STEPS|LATEST|HPARAMS|SLOT_IDS|CONTAINER|RESOURCES|GPU|CHIEF|SEARCHER"
+    r"|TIME_METRIC|DOORBELL|SESSION|MASTER|INTER_NODE)\w*"
+    r"|USE_(TORCH_DISTRIBUTED|HOROVOD|DEEPSPEED)|TORCHELASTIC_\w+|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)"
+    r"|ROLE_NAME|MASTER_(ADDR|PORT)"
+)
+
+
+@dataclass
+class _Running:
+    """A job that has not ended."""
+
+    pid: int
+    slots: list[int]
+    streams: list[Stream]
+    memory_kills: int
+    killed: bool = field(default=False)
+
+
+class LocalEngine:
+    """Starts each job as a copy of a warm process, and reads what it writes. Used by one thread."""
+
+    def __init__(self, slots: int | None = None) -> None:
+        self._slots = find_slots(slots, os.environ)
+        self._free = list(range(self._slots.count))
+        self._jobs: dict[str, _Running] = {}
+        self._happened: list[Event] = []
+        self._memory_kills = 0  # those that are some job's already
+        self._doorbell = Doorbell()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._doorbell, selectors.EVENT_READ, self._doorbell)
+        self._warm: WarmProcess | None = None
+        self._warm_up()
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def slots(self) -> int:
+        return self._slots.count
+
+    def free_slots(self) -> int:
+        return len(self._free)
+
+    def start(self, job: Job) -> list[int]:
+        if job.key in self._jobs:
+            raise EngineError(f"{job.key} is running already")
+        if job.slots > len(self._free):
+            raise EngineError(
+                f"{job.key} needs {job.slots} slots: {len(self._free)} of {self._slots.count} are free on this machine"
+            )
+        if not job.directory.is_dir():
+            raise EngineError(f"{job.key} cannot be started: there is no directory {str(job.directory)!r}")
+        ids = self._free[: job.slots]
+        environment = self._environment(job, ids)
+        command = _with_hook(_runnable(job.command, job.slots), job.directory)
+        output, output_writing = os.pipe()
+        errors, errors_writing = os.pipe()
+        self._doorbell.expect(job.key)
+        memory_kills = count_memory_kills()
+        try:
+            pid = self._warm_up().start(
+                job.key, command, environment, str(job.directory), (output_writing, errors_writing)
+            )
+        except EngineError as error:
+            os.close(output)
+            os.close(errors)
+            self._doorbell.forget(job.key)
+            if isinstance(error, WarmLost):
+                self._lose_everything()
+            raise
+        finally:
+            os.close(output_writing)
+            os.close(errors_writing)
+        streams = [Stream(job.key, "stdout", output), Stream(job.key, "stderr", errors)]
+        for stream in streams:
+            self._selector.register(stream.file, selectors.EVENT_READ, stream)
+        self._free = self._free[job.slots :]
+        self._jobs[job.key] = _Running(pid, ids, streams, memory_kills)
+        return list(ids)
+
+    def ring(self, key: str) -> None:
+        self._doorbell.ring(key)
+
+    def kill(self, key: str) -> None:
+        if key not in self._jobs or self._warm is None:
+            return
+        self._jobs[key].killed = True
+        try:
+            self._warm.kill(key)
+        except WarmLost:
+            self._lose_everything()
+
+    def show_stacks(self, key: str) -> None:
+        if key in self._jobs:
+            _show_stacks(self._jobs[key].pid)
+
+    def cpu_seconds(self, key: str) -> float:
+        return processes.cpu_seconds(self._jobs[key].pid) if key in self._jobs else 0.0
+
+    def events(self, timeout: float) -> list[Event]:
+        deadline = time.monotonic() + timeout
+        while True:
+            patience = 0.0 if self._waiting() else max(0.0, deadline - time.monotonic())
+            self._look(patience)
+            if self._happened or time.monotonic() >= deadline:
+                happened, self._happened = self._happened, []
+                return happened
+
+    def close(self) -> None:
+        if self._warm is not None:
+            self._selector.unregister(self._warm)
+            self._warm.close()
+            self._warm = None
+        for running in self._jobs.values():
+            for stream in running.streams:
+                stream.close()
+        self._jobs.clear()
+        self._selector.close()
+        self._doorbell.close()
+
+    def _look(self, patience: float) -> None:
+        """Take what there is: lines first, so that they come before the end of their job."""
+        ready = [entry.data for entry, _ in self._selector.select(patience)]
+        for source in ready:
+            if isinstance(source, Stream):
+                self._happened += source.read()
+                if source.ended:
+                    self._drop(source)
+        self._happened += [Rang(key) for key in self._doorbell.rung()]
+        while self._warm is not None and (self._warm.waiting() or self._warm in ready):
+            try:
+                self._end(self._warm.next_message())
+            except WarmLost:
+                self._lose_everything()
+            ready = []
+
+    def _waiting(self) -> bool:
+        return bool(self._happened) or (self._warm is not None and self._warm.waiting())
+
+    def _end(self, message: dict[str, Any]) -> None:
+        key = message["exited"]
+        running = self._jobs[key]
+        code = os.waitstatus_to_exitcode(message["status"])
+        name = signal.Signals(-code).name if code < 0 else None
+        code = 128 - code if code < 0 else code
+        out_of_memory = code == _KILLED and not running.killed and self._killed_for_memory(running)
+        self._release(key)
+        self._happened.append(Exited(key, code, name, out_of_memory, message["cpu"]))
+
+    def _release(self, key: str) -> None:
+        """The job has ended: the rest of its lines, and its slots."""
+        running = self._jobs.pop(key)
+        for stream in list(running.streams):
+            self._happened += stream.read_all()
+            running.streams.remove(stream)
+            self._selector.unregister(stream.file)
+            stream.close()
+        self._doorbell.forget(key)
+        self._free = sorted([*self._free, *running.slots])
+
+    def _drop(self, stream: Stream) -> None:
+        self._selector.unregister(stream.file)
+        self._jobs[stream.key].streams.remove(stream)
+        stream.close()
+
+    def _killed_for_memory(self, running: _Running) -> bool:
+        """Whether the kernel has killed more processes than were accounted for; each is one job's."""
+        known = max(running.memory_kills, self._memory_kills)
+        if count_memory_kills() <= known:
+            return False
+        self._memory_kills = known + 1
+        return True
+
+    def _warm_up(self) -> WarmProcess:
+        if self._warm is None:
+            self._warm = WarmProcess(self._doorbell.directory)
+            self._selector.register(self._warm, selectors.EVENT_READ, self._warm)
+        return self._warm
+
+    def _lose_everything(self) -> None:
+        """The warm process is gone, and the kernel ended the jobs with it; what they had started is still there."""
+        assert self._warm is not None
+        self._selector.unregister(self._warm)
+        self._warm.close()
+        self._warm = None
+        for key, running in list(self._jobs.items()):
+            _kill(processes.in_session(running.pid))
+            self._release(key)
+            self._happened.append(Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))
+
+    def _environment(self, job: Job, ids: list[int]) -> dict[str, str]:
+        outer = {name: value for name, value in os.environ.items() if not _OF_ANOTHER_RUN.fullmatch(name)}
+        given = {**outer, **job.environment}
+        gpus = [self._slots.gpus[number] for number in ids] if self._slots.gpus else []
+        return {
+            **given,
+            **self._slots.environment(ids, given),
+            "PATH": os.pathsep.join(filter(None, [os.path.dirname(sys.executable), given.get("PATH", os.defpath)])),
+            "DET_ALLOCATION_ID": job.key,
+            "DET_DOORBELL": self._doorbell.path,
+            "DET_AGENT_ID": socket.gethostname(),
+            "DET_SLOT_IDS": json.dumps(ids if gpus else []),
+            "DET_GPU_UUIDS": json.dumps([gpu.uuid for gpu in gpus]),
+            "DET_CONTAINER_ADDRS": json.dumps(["127.0.0.1"]),
+            "DET_CONTAINER_RANK": "0",
+            "DET_CONTAINER_SLOT_COUNTS": json.dumps([max(1, job.slots)]),
+        }
+
+
+def _runnable(command: Command, slots: int) -> Script | Module | Program:
+    """The command as something to start: a trial class by the module that trains it, on all of its slots."""
+    if isinstance(command, Harness):
+        if slots > 1:
+            return Module(("determined.launch.torch_distributed", "--trial", command.trial))
+        return Module(("determined.exec.harness", command.trial))
+    if isinstance(command, Shell):
+        return Program(tuple(as_argv(command)))
+    return command
+
+
+def _with_hook(command: Script | Module | Program, directory: Path) -> Script | Module | Program:
+    """What the program's directory wants to be done before it, in the shell that becomes the program."""
+    if not (directory / _HOOK).is_file():
+        return command
+    return Program((shutil.which("bash") or "sh", "-c", _AFTER_THE_HOOK, _HOOK, *as_argv(command)))
+
+
+def _show_stacks(pid: int) -> None:
+    """Ask the topmost processes that can answer: a launcher passes the signal on to its workers."""
+    if processes.catches(pid, signal.SIGUSR1):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+        return
+    for child in processes.children(pid):
+        _show_stacks(child)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):  # gone already, or not ours to kill
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,191 @@
+"""The warm process: it has imported what a training needs, and makes a copy of itself for every job.
+
+It has one thread and no CUDA context, so its copies are as good as fresh processes (`warm_job.py`). Every job is its
+parent's session, and collects its own orphans while it lives; so whatever comes to this process beside the jobs was
+left behind by one that has ended, and is ended too. When the engine's process is gone, however it went, all jobs are.
+
+From the engine: {"start": key, ...} with the ends of two pipes, {"kill": key}. To it: {"started": key, "pid": n},
+{"failed": key, "reason": text}, {"exited": key, "status": n, "cpu": seconds}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from typing import Any, NoReturn
+
+from determined.engines import messages
+from determined.engines.command import Module, Program, Script
+from determined.engines.processes import children, tree
+from determined.engines.warm_job import Order, Warmth, collect_orphans, live
+
+# What a training imports before its first batch, or soon after. Found by looking at what a copy had to import.
+_IMPORTED = (
+    "torch",
+    "torch._dynamo",  # optimizers ask it not to look at them
+    "determined.pytorch",
+    "determined.exec.harness",
+    "determined.launch.torch_distributed",
+)
+_SECONDS_TO_DIE = 2.0  # a process that was killed, and does not go, waits for a device
+
+
+_KINDS: dict[str, type[Script | Module | Program]] = {"script": Script, "module": Module, "program": Program}
+
+
+def main(connection: int, parent: int, directory: str) -> NoReturn:
+    """Serve the engine whose process and socket these are until it is gone; then remove its directory as well."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a person's Ctrl-C is the runner's to interpret
+    collect_orphans()
+    warmth = _warm_up()
+    os.chdir("/")
+    Warm(socket.socket(fileno=connection), parent, warmth).serve()
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(0)
+
+
+def _warm_up() -> Warmth:
+    environment = dict(os.environ)
+    added = environment.get("PYTHONPATH", "").split(os.pathsep)
+    path = [place for place in sys.path if place not in {*added, *map(os.path.abspath, filter(None, added))}]
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's library would start threads when it is loaded
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection would write to every object, and so copy all pages
+    return Warmth(os.getpid(), environment, path)
+
+
+class Warm:
+    """The jobs, and the loop that serves them."""
+
+    def __init__(self, engine: socket.socket, parent: int, warmth: Warmth) -> None:
+        self._engine = engine
+        self._warmth = warmth
+        self._jobs: dict[int, str] = {}
+        self._ended: list[dict[str, Any]] = []  # reported as soon as nothing of theirs is left
+        self._patience = 0.0
+        self._wake, self._waking = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waking.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
+        self._parent = os.pidfd_open(parent) if hasattr(os, "pidfd_open") else None
+
+    def serve(self) -> None:
+        poll = select.poll()
+        for file in (self._engine, self._wake):
+            poll.register(file, select.POLLIN)
+        if self._parent is not None:  # others may have inherited its end of the socket
+            poll.register(self._parent, select.POLLIN)
+        while True:
+            ready = {file for file, _ in poll.poll(self._milliseconds())}
+            if self._wake.fileno() in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake.recv(4096)
+            if self._parent in ready or (self._engine.fileno() in ready and not self._obey()):
+                break
+            self._collect()
+        self._end_everything()
+
+    def _obey(self) -> bool:
+        """Do what the engine says; False when it is gone."""
+        received = messages.receive(self._engine)
+        if received is None:
+            return False
+        message, files = received
+        if "start" in message:
+            self._start(message, files)
+        else:
+            for pid, key in self._jobs.items():
+                if key == message["kill"]:
+                    _kill_tree(pid)
+        return True
+
+    def _start(self, message: dict[str, Any], files: list[int]) -> None:
+        key = message["start"]
+        command = _KINDS[message["kind"]](tuple(message["argv"]))
+        order = Order(command, message["environment"], message["directory"], (files[0], files[1]))
+        try:
+            pid = os.fork()
+        except OSError as error:
+            answer = {"failed": key, "reason": f"the warm process could not be copied: {error.strerror}"}
+        else:
+            if pid == 0:
+                self._forget()
+                live(order, self._warmth)
+            self._jobs[pid] = key
+            answer = {"started": key, "pid": pid}
+        for file in files:
+            os.close(file)
+        self._tell(answer)
+
+    def _forget(self) -> None:
+        """A copy has nothing to do with the engine, or with other jobs."""
+        signal.set_wakeup_fd(-1)
+        for end in (self._engine, self._wake, self._waking):
+            end.close()
+        if self._parent is not None:
+            os.close(self._parent)
+
+    def _collect(self) -> None:
+        """Collect who has ended; what a job has left behind is killed before its end is told."""
+        while (pid := _ended_child()) is not None:
+            if pid in self._jobs:
+                with contextlib.suppress(OSError):
+                    os.killpg(pid, signal.SIGKILL)  # while the dead leader still keeps the number for us
+            _, status, used = os.wait4(pid, 0)
+            if pid in self._jobs:
+                cpu = used.ru_utime + used.ru_stime
+                self._ended.append({"exited": self._jobs.pop(pid), "status": status, "cpu": cpu})
+                self._patience = time.monotonic() + _SECONDS_TO_DIE
+        if not self._ended:
+            return
+        left = [pid for pid in children(os.getpid()) if pid not in self._jobs]
+        for pid in left:
+            _kill_tree(pid)
+        if not left or time.monotonic() >= self._patience:
+            for message in self._ended:
+                self._tell(message)
+            self._ended.clear()
+
+    def _milliseconds(self) -> float | None:
+        """How long to sleep; with leftovers about, until the patience with them ends."""
+        return max(0.0, self._patience - time.monotonic()) * 1000 if self._ended else None
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(ConnectionError):  # noticed by the loop
+            messages.send(self._engine, message)
+
+    def _end_everything(self) -> None:
+        deadline = time.monotonic() + _SECONDS_TO_DIE
+        while (left := children(os.getpid())) and time.monotonic() < deadline:
+            for pid in left:
+                _kill_tree(pid)
+            while _ended_child() is not None:
+                os.wait4(-1, os.WNOHANG)
+            select.select([], [], [], 0.01)
+
+
+def _ended_child() -> int | None:
+    """A child that has ended and is not collected yet."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return found.si_pid if found is not None else None
+
+
+def _kill_tree(pid: int) -> None:
+    """Top down: who loses its parent comes to us, and is found again."""
+    for member in list(tree(pid)):
+        with contextlib.suppress(OSError):  # gone already, or not ours to kill
+            os.kill(member, signal.SIGKILL)

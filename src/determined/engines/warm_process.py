@@ -1,0 +1,126 @@
+"""The engine's side of the warm process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from typing import Any
+
+from determined.engines import messages
+from determined.engines.command import Module, Program, Script
+from determined.errors import EngineError
+
+_SECONDS_TO_END = 5.0
+_MOST_WORDS = 2000
+
+# The directory in which a program happens to run must not lend its modules to the warm process.
+_PROGRAM = """\
+import sys
+sys.path[:] = [place for place in sys.path if place]
+from determined.engines.warm import main
+main({connection}, {parent}, {directory!r})
+"""
+
+
+class WarmLost(EngineError):
+    """The warm process has ended; the jobs ended with it."""
+
+
+class WarmProcess:
+    """Begins to import at once; the first job waits until that is done."""
+
+    def __init__(self, directory: str) -> None:
+        ours, theirs = socket.socketpair()
+        self._connection = ours
+        self._received: deque[dict[str, Any]] = deque()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
+        program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program],
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # a Ctrl-C in the terminal is not for it
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def start(
+        self,
+        key: str,
+        command: Script | Module | Program,
+        environment: dict[str, str],
+        directory: str,
+        output: tuple[int, int],
+    ) -> int:
+        """Start a job whose output goes there, and return its main process."""
+        message = {
+            "start": key,
+            "kind": type(command).__name__.lower(),
+            "argv": command.argv,
+            "environment": environment,
+            "directory": directory,
+        }
+        self._send(message, output)
+        while True:
+            answer = self._receive()
+            if answer.get("started") == key:
+                return int(answer["pid"])
+            if answer.get("failed") == key:
+                raise EngineError(f"{key} cannot be started: {answer['reason']}")
+            self._received.append(answer)
+
+    def kill(self, key: str) -> None:
+        self._send({"kill": key})
+
+    def waiting(self) -> bool:
+        """Whether a message was received already while an answer was waited for."""
+        return bool(self._received)
+
+    def next_message(self) -> dict[str, Any]:
+        """The next thing that it tells; WarmLost when it is gone."""
+        return self._received.popleft() if self._received else self._receive()
+
+    def close(self) -> None:
+        """Let it end all jobs and itself."""
+        self._connection.close()
+        try:
+            self._process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+    def _send(self, message: dict[str, Any], files: tuple[int, ...] = ()) -> None:
+        try:
+            messages.send(self._connection, message, files)
+        except OSError as error:
+            raise self._lost() from error
+
+    def _receive(self) -> dict[str, Any]:
+        received = messages.receive(self._connection)
+        if received is None:
+            raise self._lost()
+        return received[0]
+
+    def _lost(self) -> WarmLost:
+        try:
+            code = self._process.wait(_SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            return WarmLost("the process from which trials are started does not answer")
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        self._said.seek(0)
+        said = self._said.read().decode(errors="backslashreplace").strip()[-_MOST_WORDS:]
+        return WarmLost(f"the process from which trials are started {how}{': ' + said if said else ''}")
