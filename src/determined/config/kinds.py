@@ -23,25 +23,23 @@ def refusal(expected: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError("expected", "{expected}", {"expected": expected, "hint": hint})
 
 
-def whole(minimum: int, maximum: int = _LARGEST) -> PlainValidator:
+def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> PlainValidator:
     """A whole number; 1e3 is one, true is none."""
-    expected = f"a whole number from {minimum} " + ("on" if maximum == _LARGEST else f"to {maximum}")
+    words = expected or f"a whole number from {minimum} " + ("on" if maximum == _LARGEST else f"to {maximum}")
 
     def check(value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-            raise refusal(expected)
+            raise refusal(words)
         return value
 
     return PlainValidator(check)
 
 
-def number(
-    minimum: float = -math.inf, maximum: float = math.inf, *, above: float | None = None, expected: str = ""
-) -> PlainValidator:
+def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: float | None = None) -> PlainValidator:
     """A finite number within bounds, the ends included; beyond `above`, that end excluded."""
-    words = expected or "a number" + _bounds_in_words(minimum, maximum, above)
+    words = "a number" + _bounds_in_words(minimum, maximum, above)
 
     def check(value: Any) -> float:
         if not is_number(value) or not minimum <= value <= maximum or (above is not None and value <= above):

@@ -12,6 +12,8 @@ from determined.config.kinds import Count, FilledText, Flag, PositiveCount, Text
 _SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtp]i?)?b?", re.IGNORECASE)
 _DEVICE = re.compile(r"/[^:]*:/[^:]*(:[rwm]{1,3})?")
 
+_DEVICE_NEEDS = {"host_path", "container_path"}
+
 
 def _size(value: Any) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -25,13 +27,9 @@ def _device(value: Any) -> str | dict[str, Any]:
     """`host:container[:mode]`, or the same as a map."""
     if isinstance(value, str) and _DEVICE.fullmatch(value):
         return value
-    if isinstance(value, dict) and {"host_path", "container_path"} <= set(value) <= {
-        "host_path",
-        "container_path",
-        "mode",
-    }:
-        if all(isinstance(part, str) for part in value.values()):
-            return dict(value)
+    names = set(value) if isinstance(value, dict) else set()
+    if _DEVICE_NEEDS <= names <= {*_DEVICE_NEEDS, "mode"} and all(isinstance(part, str) for part in value.values()):
+        return dict(value)
     raise kinds.refusal("a device such as /dev/fuse:/dev/fuse:rwm")
 
 

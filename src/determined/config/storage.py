@@ -91,10 +91,12 @@ class AzureStorage(_Kept):
 
 
 def _tag(value: Any) -> str | None:
-    if isinstance(value, dict) and "type" not in value:
-        return TAG + "local"
-    # Written out, the word is refused: it is no type of a file.
-    return None if isinstance(value, dict) and value["type"] == "local" else tag_by("type")(value)
+    """Numbers alone are meant for the local directory, whose own `type` no file may name."""
+    if not isinstance(value, dict):
+        return tag_by("type")(value)
+    if "type" in value:
+        return tag_by("type")(value) if value["type"] != "local" else None
+    return TAG + "local" if set(value) <= set(LocalStorage.model_fields) else None
 
 
 StorageConfig = Annotated[

@@ -1,0 +1,104 @@
+"""An experiment configuration from a file, a text or a dict: checked as a whole, in the words of today."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from determined.config.dump import dump_yaml
+from determined.config.experiment_model import ExperimentConfig
+from determined.config.legacy import migrate
+from determined.config.lines import line_of, lines_of
+from determined.config.load import parse_yaml, read_source
+from determined.config.masking import mask_secrets
+from determined.config.mistakes import from_validation
+from determined.config.overrides import apply_overrides
+from determined.config.plain import copy_plain, without_nulls
+from determined.config.plausible import doubts
+from determined.config.rules import broken_rules
+from determined.config.space import check_space
+from determined.config.unserved import unserved_warning
+from determined.errors import InvalidExperimentConfig, Mistake
+
+__all__ = ["ExperimentConfig", "LoadedExperiment", "load_experiment"]
+
+
+@dataclass(frozen=True)
+class LoadedExperiment:
+    """A configuration that can be run, and what there is to say about it."""
+
+    config: ExperimentConfig
+    original: str  # the YAML as given, comments and secrets included; with overrides: what they made of it
+    notes: list[str]  # what was written for an older release, and how it is written today
+    warnings: list[str]  # what does nothing here, and what was probably not meant
+
+
+def load_experiment(
+    source: str | os.PathLike[str] | dict[str, Any], *, overrides: Sequence[str] = ()
+) -> LoadedExperiment:
+    """Read, migrate and check; `InvalidExperimentConfig` holds all mistakes at once."""
+    raw, text = _read(source)
+    raw, mistakes = copy_plain(raw)
+    if not isinstance(raw, dict):
+        raise InvalidExperimentConfig([Mistake("", None, f"expected a map, got a {type(source).__name__}")])
+    set_here: list[str] = []
+    if overrides:
+        raw, set_here = apply_overrides(raw, overrides)
+        raw, more = copy_plain(raw)
+        mistakes = more
+    migration = migrate(without_nulls(raw))
+    config, found = _checked(migration.config)
+    mistakes = [*mistakes, *migration.mistakes, *found]
+    if config is None or mistakes:
+        raise InvalidExperimentConfig(_with_lines(mistakes, text, set_here))
+    return LoadedExperiment(
+        config=config,
+        original=text if text is not None and not overrides else dump_yaml(raw),
+        notes=_note(migration.changes, migration.config),
+        warnings=[*filter(None, [unserved_warning(migration.config)]), *doubts(config)],
+    )
+
+
+def _read(source: str | os.PathLike[str] | dict[str, Any]) -> tuple[Any, str | None]:
+    """The data and, where they came from one, the text."""
+    if not isinstance(source, (str, os.PathLike)):
+        return source, None
+    try:
+        name, text = read_source(source)
+    except OSError as error:
+        message = f"{os.fspath(source)}: {error.strerror or error}"
+        raise InvalidExperimentConfig([Mistake("", None, message)]) from None
+    return parse_yaml(name, text), text
+
+
+def _checked(config: dict[str, Any]) -> tuple[ExperimentConfig | None, list[Mistake]]:
+    space, mistakes = check_space(config.get("hyperparameters", {}))
+    mistakes += broken_rules(config)
+    try:
+        model = ExperimentConfig.model_validate({**config, "hyperparameters": space})
+    except ValidationError as error:
+        return None, [*from_validation(error, ExperimentConfig), *mistakes]
+    return model, mistakes
+
+
+def _with_lines(mistakes: list[Mistake], text: str | None, set_here: list[str]) -> list[Mistake]:
+    """In the order of the file; one for each place."""
+    lines = {} if text is None else lines_of(text)
+    first: dict[str, Mistake] = {}
+    for mistake in mistakes:
+        given_here = any(mistake.path == path or mistake.path.startswith(path + ".") for path in set_here)
+        line = None if given_here else line_of(mistake.path, lines)
+        first.setdefault(mistake.path, replace(mistake, line=line))
+    return sorted(first.values(), key=lambda mistake: (mistake.line is None, mistake.line or 0))
+
+
+def _note(changes: list[str], config: dict[str, Any]) -> list[str]:
+    if not changes:
+        return []
+    listed = "\n".join(f"  - {change}" for change in changes)
+    today = "".join(f"    {line}" for line in dump_yaml(mask_secrets(config)).splitlines(keepends=True))
+    return [f"This configuration was written for an older release:\n{listed}\n  Today it is written so:\n{today}"]

@@ -1,0 +1,102 @@
+"""From the errors of pydantic to mistakes in our words: a path, what was expected, what may have been meant."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from determined.config.block import TAG, Block
+from determined.config.catalog import catalog, meant
+from determined.config.masking import MASK, mask_secrets
+from determined.config.plain import Path, dotted
+from determined.errors import Mistake
+
+_LONGEST_VALUE = 80
+# Blocks whose values are not shown whatever their names.
+_SECRET_BLOCKS = {"secrets", "registry_auth", "environment_variables"}
+
+# Names that are no fields here, for a reason.
+_REFUSED = {
+    "resources.slots": "slots belongs to commands; an experiment takes slots_per_trial",
+}
+_REFUSED_IN = {
+    "environment.environment_variables": "variables are a list of NAME=VALUE, or such lists for cpu, cuda and rocm",
+}
+_REFUSED_KINDS = {
+    "searcher.custom": "a search method of your own is not read from a configuration; optuna takes any of its samplers",
+    "checkpoint_storage.hdfs": "HDFS is not supported; mount it and use directory, or use s3, gcs or azure",
+}
+# Which field tells the alternatives of a block apart.
+_KIND_FIELD = {"searcher": "name", "checkpoint_storage": "type"}
+
+_NEEDED = {
+    "entrypoint": "what is run, for example model_def:MyTrial or python3 train.py",
+    "searcher": "a map such as {name: single, metric: validation_loss}",
+    "searcher.metric": "the validation metric by which trials are compared",
+    "searcher.max_trials": "how many trials are run",
+    "searcher.num_rungs": "at how many lengths trials are compared",
+    "searcher.max_time": "the length of a whole training, in units of time_metric (or max_length: {epochs: 16})",
+    "searcher.time_metric": "the metric that counts training: batches, epochs, or one that the trial reports",
+    "searcher.population_size": "how many trials are trained side by side",
+    "searcher.num_rounds": "how many rounds are trained",
+    "searcher.length_per_round": "how long a round is, for example {batches: 500}",
+    "checkpoint_storage.host_path": "the directory",
+    "checkpoint_storage.container_path": "the directory",
+}
+
+
+def from_validation(error: ValidationError, model: type[Block], prefix: Path = ()) -> list[Mistake]:
+    """All mistakes that a model found in some data; `prefix` is where these data stand."""
+    return [_translate(detail, model, prefix) for detail in error.errors(include_url=False)]
+
+
+def got(path: Path, value: Any) -> str:
+    """A wrong value as it may be shown: short, and without secrets."""
+    names = [str(part) for part in path]
+    hidden = any(name in _SECRET_BLOCKS or mask_secrets("x", name) == MASK for name in names)
+    if hidden:
+        return "a map" if isinstance(value, dict) else "a list" if isinstance(value, list) else "what is not shown here"
+    shown = "null" if value is None else repr(mask_secrets(value))
+    return shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 3] + "..."
+
+
+def unknown_kind(path: Path, kind: Any, known: list[str]) -> Mistake:
+    """A word that should say which of several kinds is meant."""
+    near = get_close_matches(kind.lower(), known, n=1, cutoff=0.5) if isinstance(kind, str) else []
+    hint = f"did you mean {near[0]}?" if near else ""
+    return Mistake(dotted(path), None, f"expected one of {', '.join(known)}, got {got(path, kind)}", hint)
+
+
+def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistake:
+    place = detail["loc"]
+    path: Path = (*prefix, *(part for part in place if not str(part).startswith(TAG)))
+    where, value = dotted(path), detail["input"]
+    kind = detail["type"]
+    if kind == "expected":
+        context = detail["ctx"]
+        return Mistake(where, None, f"expected {context['expected']}, got {got(path, value)}", context["hint"])
+    if kind == "missing":
+        return Mistake(where, None, "missing" + (f": {_NEEDED[where]}" if where in _NEEDED else ""))
+    if kind == "extra_forbidden":
+        blocks = tuple(str(part) for part in place[:-1] if not isinstance(part, int))
+        hint = _REFUSED.get(where) or _REFUSED_IN.get(dotted(path[:-1])) or meant(model, blocks, str(place[-1]))
+        return Mistake(where, None, "not a known field", hint)
+    if kind in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
+        return _wrong_alternative(model, path, value)
+    expected = "a list" if kind in ("tuple_type", "list_type") else "a map"
+    return Mistake(where, None, f"expected {expected}, got {got(path, value)}")
+
+
+def _wrong_alternative(model: type[Block], path: Path, value: dict[str, Any]) -> Mistake:
+    where = dotted(path)
+    field = _KIND_FIELD[where]
+    known = [place[-1].removeprefix(TAG) for place in catalog(model) if place[:-1] == path]
+    known = [name for name in known if name != "local"]
+    if field not in value:
+        return Mistake(f"{where}.{field}", None, f"missing: one of {', '.join(known)}")
+    mistake = unknown_kind((*path, field), value[field], known)
+    refused = _REFUSED_KINDS.get(f"{where}.{value[field]}")
+    return Mistake(mistake.path, None, mistake.message, refused or mistake.hint)

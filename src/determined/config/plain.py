@@ -1,0 +1,95 @@
+"""Data that any store and any reader of JSON can hold: the first check of what a stranger gave."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from determined.errors import Mistake
+
+Path = tuple[str | int, ...]
+
+# The bounds of load.py, for what did not come from a text.
+_DEEPEST = 64
+_MOST_VALUES = 200_000
+
+
+def dotted(path: Path) -> str:
+    """`searcher.bracket_rungs.0`."""
+    return ".".join(map(str, path))
+
+
+def copy_plain(data: Any) -> tuple[Any, list[Mistake]]:
+    """The same data in dicts with texts as keys, lists and single values, and what could not be copied."""
+    copier = _Copier()
+    return copier.copy(data, ()), copier.mistakes
+
+
+class _Copier:
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+        self._values = 0
+
+    def copy(self, value: Any, path: Path) -> Any:
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            if self._values == _MOST_VALUES + 1:
+                self._refuse(path[:1], f"stands for more than {_MOST_VALUES} values")
+            return None
+        if len(path) > _DEEPEST:
+            return self._refuse(path[:1], f"nested deeper than {_DEEPEST} levels")
+        if isinstance(value, dict):
+            return dict(self._entries(value, path))
+        if isinstance(value, (list, tuple)):
+            return [self.copy(item, (*path, index)) for index, item in enumerate(value)]
+        return self._single(value, path)
+
+    def _entries(self, value: dict[Any, Any], path: Path) -> Iterator[tuple[str, Any]]:
+        seen: set[str] = set()
+        for key, inner in value.items():
+            name = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
+            if not isinstance(name, str) or not _is_writable(name):
+                self._refuse(path, f"expected a text as a name, got {key!r}"[:120])
+                continue
+            if name in seen:
+                self._refuse((*path, name), "given twice, as a number and as a text")
+                continue
+            seen.add(name)
+            yield name, self.copy(inner, (*path, name))
+
+    def _single(self, value: Any, path: Path) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return str(value) if _is_writable(value) else self._refuse(path, "holds a character that is no text")
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return (
+                float(value) if math.isfinite(value) else self._refuse(path, f"expected a finite number, got {value}")
+            )
+        return self._refuse(path, f"expected plain data, got a value of type {type(value).__name__}")
+
+    def _refuse(self, path: Path, message: str) -> None:
+        self.mistakes.append(Mistake(dotted(path), None, message))
+
+
+def _is_writable(text: str) -> bool:
+    """No NUL, which databases refuse, and no half of a surrogate pair, which UTF-8 has not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
+# Below these, null is a value like any other.
+_FREE = {("data",), ("hyperparameters",), ("searcher", "sampler_options"), ("environment", "pod_spec")}
+
+
+def without_nulls(value: Any, path: Path = ()) -> Any:
+    """A field that is null is not set; free data are left alone."""
+    if path in _FREE or not isinstance(value, dict):
+        return value
+    return {name: without_nulls(inner, (*path, name)) for name, inner in value.items() if inner is not None}

@@ -1,0 +1,172 @@
+"""The `hyperparameters` block: constants, ranges and choices, in groups of any depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import ValidationError
+
+from determined.config import kinds
+from determined.config.block import Block
+from determined.config.kinds import PositiveCount
+from determined.config.mistakes import from_validation, unknown_kind
+from determined.config.plain import Path, dotted
+from determined.errors import Mistake
+
+Number = Annotated[float, kinds.number()]
+PositiveNumber = Annotated[float, kinds.number(above=0)]
+Whole = Annotated[int, kinds.whole(-(2**53), 2**53, expected="a whole number")]
+
+
+def _values(value: Any) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise kinds.refusal("a list of at least one value")
+    return value
+
+
+class Const(Block):
+    """Always the same value."""
+
+    type: Literal["const"]
+    val: Any
+
+
+class Int(Block):
+    """A whole number, both ends included."""
+
+    type: Literal["int"]
+    minval: Whole
+    maxval: Whole
+    count: PositiveCount | None = None
+
+
+class Double(Block):
+    """A number between two."""
+
+    type: Literal["double"]
+    minval: Number
+    maxval: Number
+    count: PositiveCount | None = None
+
+
+class Log(Block):
+    """`base` to the power of a number between two: `minval` and `maxval` are exponents."""
+
+    type: Literal["log"]
+    base: PositiveNumber
+    minval: Number
+    maxval: Number
+    count: PositiveCount | None = None
+
+
+class LogUniform(Block):
+    """A number between two, every order of magnitude as likely: `min` and `max` are the values themselves. Ours."""
+
+    type: Literal["loguniform"]
+    min: PositiveNumber
+    max: PositiveNumber
+    count: PositiveCount | None = None
+
+
+class Categorical(Block):
+    """One of some values."""
+
+    type: Literal["categorical"]
+    vals: Annotated[list[Any], kinds.checked_by(_values)]
+
+
+_KINDS: dict[str, type[Block]] = {
+    "const": Const,
+    "int": Int,
+    "double": Double,
+    "log": Log,
+    "loguniform": LogUniform,
+    "categorical": Categorical,
+}
+_RANGES = ("int", "double", "log", "loguniform")
+# Where the ends of a range stand.
+_ENDS = {"loguniform": ("min", "max")}
+
+
+def check_space(space: Any) -> tuple[Any, list[Mistake]]:
+    """The space with its ranges as checked data in plain form, and all its mistakes."""
+    if not isinstance(space, dict):
+        return space, []  # said by the model
+    mistakes: list[Mistake] = []
+    return _group(space, ("hyperparameters",), mistakes), mistakes
+
+
+def leaves(space: Any, path: Path = ("hyperparameters",)) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every hyperparameter with a `type`, at any depth."""
+    if not isinstance(space, dict):
+        return
+    for name, value in space.items():
+        if not isinstance(value, dict):
+            continue
+        if value.get("type") is None:
+            yield from leaves(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def is_range(leaf: dict[str, Any]) -> bool:
+    """Whether a hyperparameter is a stretch of numbers, which a grid must cut into points."""
+    return leaf.get("type") in _RANGES
+
+
+def _group(group: dict[str, Any], path: Path, mistakes: list[Mistake]) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
+    for name, value in group.items():
+        if not isinstance(value, dict):
+            checked[name] = value
+        elif value.get("type") is None:
+            inner = {key: content for key, content in value.items() if key != "type"}
+            checked[name] = _group(inner, (*path, name), mistakes)
+        else:
+            checked[name] = _leaf(value, (*path, name), mistakes)
+    return checked
+
+
+def _leaf(value: dict[str, Any], path: Path, mistakes: list[Mistake]) -> Any:
+    kind = value["type"]
+    model = _KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        unknown = unknown_kind((*path, "type"), kind, list(_KINDS))
+        hint = unknown.hint or "a group of hyperparameters cannot have one that is called type"
+        mistakes.append(Mistake(unknown.path, None, unknown.message, hint))
+        return value
+    given = {name: content for name, content in value.items() if content is not None or name == "val"}
+    try:
+        leaf = model.model_validate(given)
+    except ValidationError as error:
+        mistakes += from_validation(error, model, path)
+        return value
+    problem = _range_problem(leaf, kind)
+    if problem is not None:
+        name, message = problem
+        mistakes.append(Mistake(dotted((*path, name)), None, message))
+    # The model's own plain form leaves out what is null, which is a good value of a constant.
+    return {"type": "const", "val": given["val"]} if kind == "const" else leaf.plain()
+
+
+def _range_problem(leaf: Block, kind: str) -> tuple[str, str] | None:
+    if kind not in _RANGES:
+        return None
+    low_name, high_name = _ENDS.get(kind, ("minval", "maxval"))
+    low, high = getattr(leaf, low_name), getattr(leaf, high_name)
+    if not low < high:
+        return low_name, f"expected a number below {high_name}, got {low_name} {low} and {high_name} {high}"
+    if math.isinf(float(high) - float(low)):
+        return high_name, f"the range from {low} to {high} is too wide for a number"
+    if isinstance(leaf, Log) and not _is_power(leaf.base, low, high):
+        return high_name, f"{leaf.base} to the power of {low} or {high} is too large: the bounds are exponents"
+    return None
+
+
+def _is_power(base: float, low: float, high: float) -> bool:
+    try:
+        return all(math.isfinite(float(base) ** end) for end in (low, high))
+    except OverflowError:
+        return False
