@@ -27,7 +27,7 @@ def _sample(value: Any, where: str, stream: RandomStream) -> Any:
         return value
     if "type" not in value:
         return {name: _sample(inner, below, stream) for name, inner, below in _items(value, where)}
-    return _draw(leaf(value, where), stream)
+    return draw(leaf(value, where), stream)
 
 
 def _items(space: Any, where: str) -> Iterator[tuple[str, Any, str]]:
@@ -72,6 +72,11 @@ class Power:
 
     def value(self, exponent: float) -> float:
         return float(self.base**exponent)
+
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        first, second = self.value(self.low), self.value(self.high)
+        return min(first, second), max(first, second)
 
 
 Leaf = Const | Choice | Whole | Real | Power
@@ -127,7 +132,8 @@ def nest(values: Sequence[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
     return result
 
 
-def _draw(found: Leaf, stream: RandomStream) -> Any:
+def draw(found: Leaf, stream: RandomStream) -> Any:
+    """One value at random."""
     if isinstance(found, Const):
         return found.value
     if isinstance(found, Choice):

@@ -1,0 +1,48 @@
+"""Change the hyperparameters of a trial a little, as population based training does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from determined.config.hyperparameters import Choice, Const, Leaf, Power, draw, leaves, nest
+from determined.config.random_stream import RandomStream
+
+
+def explore(
+    space: dict[str, Any],
+    hparams: dict[str, Any],
+    stream: RandomStream,
+    *,
+    resample_probability: float,
+    perturb_factor: float,
+) -> dict[str, Any]:
+    """Each value by itself is drawn anew, or made larger or smaller by the factor; choices and constants stay."""
+    changed = []
+    for path, found in leaves(space):
+        value = _value_at(hparams, path)
+        if not isinstance(found, Const):
+            if stream.unit() < resample_probability:
+                value = draw(found, stream)
+            elif not isinstance(found, Choice):
+                value = _perturb(found, value, perturb_factor, grows=stream.integer(1) == 1)
+        changed.append((path, value))
+    return nest(changed)
+
+
+def _value_at(hparams: dict[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = hparams
+    for name in path:
+        value = value[name]
+    return value
+
+
+def _perturb(found: Leaf, value: float, factor: float, *, grows: bool) -> float:
+    value = value * (1 + factor if grows else 1 - factor)
+    if isinstance(found, Power):
+        low, high = found.bounds()
+        return min(max(value, low), high)
+    assert not isinstance(found, (Const, Choice))
+    if isinstance(found.low, int) and isinstance(found.high, int):
+        value = math.ceil(value) if grows else math.floor(value)
+    return min(max(value, found.low), found.high)

@@ -1,0 +1,75 @@
+"""Trials that run to their own end: `single`, `random`, `grid`, and Optuna's samplers without rungs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from determined.searchers.base import Action, Create, Event, Exited, Extended, Validated
+from determined.searchers.latest import Latest
+from determined.searchers.pool import Pool
+from determined.searchers.sources import Outcome, TrialSource
+
+
+class FreeRunningSearcher:
+    """Creates trials while there is room; no trial is compared with another."""
+
+    def __init__(self, source: TrialSource, pool: Pool) -> None:
+        self._source, self._pool = source, pool
+        self._trials: dict[int, Latest] = {}
+
+    def start(self) -> list[Action]:
+        return self._refill()
+
+    def on_event(self, event: Event) -> list[Action]:
+        if isinstance(event, Extended):
+            self._pool.extend(event.max_trials)
+        elif event.number not in self._trials:
+            return []
+        elif isinstance(event, Validated):
+            self._trials[event.number].take(event)
+        else:
+            self._exit(event)
+        return self._refill()
+
+    def _exit(self, event: Exited) -> None:
+        latest = self._trials.pop(event.number)
+        self._pool.exit(event.number, invalid=event.reason == "invalid_hp")
+        ended_well = event.reason == "completed"
+        self._source.learn(event.number, Outcome(latest.metric, latest.time, ended_well, not ended_well))
+
+    def _refill(self) -> list[Action]:
+        actions: list[Action] = []
+        while self._pool.left > 0 and self._pool.has_room:
+            number = self._pool.create()
+            self._trials[number] = Latest()
+            drawn = self._source.draw(number)
+            actions.append(Create(number, drawn.request_id, drawn.hparams, drawn.seed, goal=None))
+        return actions
+
+    def waits_for(self, number: int) -> frozenset[int]:
+        return frozenset()
+
+    def progress(self, fractions: Mapping[int, float]) -> float:
+        running = sum(min(max(fractions.get(number, 0.0), 0.0), 1.0) for number in self._trials)
+        return min((self._pool.done + running) / self._pool.max_trials, 1.0)
+
+    @property
+    def finished(self) -> bool:
+        return self._pool.finished
+
+    @property
+    def failure(self) -> str | None:
+        return self._pool.failure
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "pool": self._pool.state(),
+            "source": self._source.state(),
+            "trials": [[number, latest.time, latest.metric] for number, latest in self._trials.items()],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._pool.restore(state["pool"])
+        self._source.restore(state["source"])
+        self._trials = {number: Latest(time, metric) for number, time, metric in state["trials"]}

@@ -1,0 +1,54 @@
+"""Events and actions as plain JSON, for the journal of a search, and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from determined.errors import StoreError
+from determined.searchers.base import Action, Continue, Create, Event, Exited, Extended, Pause, Stop, Validated
+
+_EVENTS: dict[str, type[Event]] = {"validated": Validated, "exited": Exited, "extended": Extended}
+_ACTIONS: dict[str, type[Action]] = {"create": Create, "continue": Continue, "pause": Pause, "stop": Stop}
+_EVENT_NAMES = {kind: name for name, kind in _EVENTS.items()}
+_ACTION_NAMES = {kind: name for name, kind in _ACTIONS.items()}
+
+
+def event_to_plain(event: Event) -> dict[str, Any]:
+    plain = {"event": _EVENT_NAMES[type(event)], **vars(event)}
+    if isinstance(event, Validated):  # JSON has no words for the others, and a searcher treats them as missing anyway
+        plain["metric"], plain["time"] = finite(event.metric), finite(event.time)
+    return plain
+
+
+def event_from_plain(plain: dict[str, Any]) -> Event:
+    event: Event = _build(_EVENTS, "event", plain)
+    return event
+
+
+def action_to_plain(action: Action) -> dict[str, Any]:
+    plain = {"action": _ACTION_NAMES[type(action)], **vars(action)}
+    if isinstance(action, Create):
+        plain["rungs"] = list(action.rungs)
+    return plain
+
+
+def action_from_plain(plain: dict[str, Any]) -> Action:
+    action = _build(_ACTIONS, "action", plain)
+    return Create(**{**vars(action), "rungs": tuple(action.rungs)}) if isinstance(action, Create) else action
+
+
+def _build(kinds: dict[str, type[Any]], key: str, plain: dict[str, Any]) -> Any:
+    fields = dict(plain)
+    name = fields.pop(key, None)
+    try:
+        return kinds[name](**fields)
+    except (KeyError, TypeError) as error:
+        raise StoreError(
+            f"the journal of the search holds an {key} that this version does not know: {plain!r}"
+        ) from error
+
+
+def finite(number: float | None) -> float | None:
+    """A number that can be compared, or None."""
+    return number if number is not None and math.isfinite(number) else None

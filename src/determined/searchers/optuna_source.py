@@ -1,0 +1,137 @@
+"""Trials proposed by a sampler of Optuna, which learns from the results of earlier ones.
+
+Optuna keeps its study in memory. The truth is our own record of what it was asked and told: a search that goes on after
+a crash asks and tells it all again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from determined.config.hyperparameters import Choice, Const, Leaf, Power, Whole, leaves, nest
+from determined.config.random_stream import RandomStream
+from determined.errors import InvalidConfigurationException
+from determined.optional import require
+from determined.searchers.sources import Draw, Outcome, with_identity
+
+# They wrap another sampler, or ask for a space of their own.
+_NOT_BY_NAME = {"base", "basega", "grid", "partialfixed"}
+
+
+class OptunaSource:
+    def __init__(
+        self, space: dict[str, Any], seed: int, *, sampler: str, options: dict[str, Any], smaller_is_better: bool
+    ) -> None:
+        self._optuna = require("optuna", extra="optuna", purpose="the searcher optuna")
+        self._leaves = [(path, json.dumps(path), found) for path, found in leaves(space)]
+        self._distributions = {
+            name: _distribution(self._optuna, found) for _, name, found in self._leaves if not isinstance(found, Const)
+        }
+        self._seed, self._sampler, self._options = seed, sampler, options
+        self._direction = "minimize" if smaller_is_better else "maximize"
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stream = RandomStream(self._seed)
+        self._record: list[list[Any]] = []
+        self._asked: dict[int, Any] = {}
+        with _quiet(self._optuna):
+            self._study = self._optuna.create_study(
+                sampler=_build_sampler(self._optuna, self._sampler, self._options, self._seed),
+                direction=self._direction,
+            )
+
+    def draw(self, number: int) -> Draw:
+        with _quiet(self._optuna):
+            trial = self._asked[number] = self._study.ask(self._distributions)
+        self._record.append(["ask", number, trial.params])
+        values = [(path, _value(found, trial.params.get(name))) for path, name, found in self._leaves]
+        return with_identity(nest(values), self._stream)
+
+    def learn(self, number: int, outcome: Outcome) -> None:
+        self._record.append(["tell", number, vars(outcome)])
+        trial, states = self._asked.pop(number), self._optuna.trial.TrialState
+        with _quiet(self._optuna):
+            if outcome.failed or outcome.value is None:
+                self._study.tell(trial, state=states.FAIL)
+            elif outcome.reached_the_end:
+                self._study.tell(trial, outcome.value)
+            else:
+                trial.report(outcome.value, step=int(outcome.time or 0))
+                self._study.tell(trial, state=states.PRUNED)
+
+    def state(self) -> dict[str, Any]:
+        return {"optuna": self._optuna.__version__, "record": list(self._record)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._begin()
+        for kind, number, content in state["record"]:
+            if kind == "tell":
+                self.learn(number, Outcome(**content))
+                continue
+            self.draw(number)
+            if self._record[-1][2] != content:
+                raise InvalidConfigurationException(
+                    message=f"the search cannot go on: it was begun with Optuna {state['optuna']}, and Optuna "
+                    f"{self._optuna.__version__} proposes other values for trial {number}; install the former"
+                )
+
+
+def _distribution(optuna: ModuleType, found: Leaf) -> Any:
+    if isinstance(found, Choice):  # by position: Optuna takes no lists and maps
+        return optuna.distributions.CategoricalDistribution(range(len(found.values)))
+    if isinstance(found, Whole):
+        return optuna.distributions.IntDistribution(found.low, found.high)
+    if isinstance(found, Power):
+        return optuna.distributions.FloatDistribution(*found.bounds(), log=True)
+    assert not isinstance(found, Const)
+    return optuna.distributions.FloatDistribution(found.low, found.high)
+
+
+def _value(found: Leaf, proposed: Any) -> Any:
+    if isinstance(found, Const):
+        return found.value
+    return found.values[proposed] if isinstance(found, Choice) else proposed
+
+
+def _build_sampler(optuna: ModuleType, name: str, options: dict[str, Any], seed: int) -> Any:
+    samplers = {
+        key: kind
+        for attribute, kind in vars(optuna.samplers).items()
+        if attribute.endswith("Sampler") and (key := _short(attribute)) not in _NOT_BY_NAME
+    }
+    kind = samplers.get(_short(name))
+    if kind is None:
+        raise InvalidConfigurationException(
+            message=f"searcher.sampler: expected one of {', '.join(sorted(samplers))}, got {name!r}"
+        )
+    takes_seed = "seed" in inspect.signature(kind).parameters
+    try:
+        return kind(**({"seed": seed & 0xFFFFFFFF} if takes_seed else {}), **options)
+    except (TypeError, ValueError) as error:
+        raise InvalidConfigurationException(
+            message=f"searcher.sampler_options: {kind.__name__} of Optuna does not take them: {error}"
+        ) from error
+
+
+def _short(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "").removesuffix("sampler")
+
+
+@contextmanager
+def _quiet(optuna: ModuleType) -> Iterator[None]:
+    """Without the line about every study, and the warnings about samplers that may still change."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)

@@ -1,0 +1,98 @@
+"""How many trials a search may have, in all and at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from determined.errors import InvalidConfigurationException
+
+# A space that is mostly invalid would otherwise be tried forever.
+_INVALID_PER_TRIAL = 3
+
+
+class Pool:
+    """Counts the trials of a search. A place is free again when a trial has exited or was paused, not before."""
+
+    def __init__(
+        self, max_trials: int, at_once: int, *, replace_invalid: bool = True, fixed_because: str | None = None
+    ) -> None:
+        """`at_once` 0: no bound. `fixed_because`: why the number of trials cannot be raised, if it cannot."""
+        self.max_trials = max_trials
+        self.created = 0
+        self.exited = 0
+        self.invalid = 0
+        self.busy: set[int] = set()
+        self._at_once = at_once
+        self._replace_invalid = replace_invalid
+        self._fixed_because = fixed_because
+
+    @property
+    def left(self) -> int:
+        """How many trials are still to be created."""
+        return 0 if self.failure else self.max_trials + self._replaced - self.created
+
+    @property
+    def has_room(self) -> bool:
+        return self._at_once == 0 or len(self.busy) < self._at_once
+
+    @property
+    def done(self) -> int:
+        """Trials that are over and were not replaced."""
+        return self.exited - self._replaced
+
+    @property
+    def open(self) -> int:
+        """Trials that exist and are not over, paused ones included."""
+        return self.created - self.exited
+
+    @property
+    def finished(self) -> bool:
+        return self.open == 0 and self.left <= 0
+
+    @property
+    def failure(self) -> str | None:
+        if not self._replace_invalid or self.invalid < _INVALID_PER_TRIAL * self.max_trials:
+            return None
+        return (
+            f"{self.invalid} trials raised InvalidHP, and {self.max_trials} were asked for: most of the space of "
+            "hyperparameters is refused by the trials, so the search ends; narrow the space"
+        )
+
+    @property
+    def _replaced(self) -> int:
+        return self.invalid if self._replace_invalid else 0
+
+    def create(self) -> int:
+        """The number of the next trial, which takes a place."""
+        number = self.created
+        self.created += 1
+        self.busy.add(number)
+        return number
+
+    def exit(self, number: int, *, invalid: bool) -> None:
+        self.busy.discard(number)
+        self.exited += 1
+        self.invalid += invalid
+
+    def extend(self, max_trials: int) -> None:
+        if self._fixed_because is not None:
+            raise InvalidConfigurationException(message=f"the search cannot be extended: {self._fixed_because}")
+        if max_trials < self.max_trials:
+            raise InvalidConfigurationException(
+                message=f"searcher.max_trials: expected more than the present {self.max_trials}, got {max_trials}"
+            )
+        self.max_trials = max_trials
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "max_trials": self.max_trials,
+            "created": self.created,
+            "exited": self.exited,
+            "invalid": self.invalid,
+            "busy": sorted(self.busy),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.max_trials, self.created = state["max_trials"], state["created"]
+        self.exited, self.invalid = state["exited"], state["invalid"]
+        self.busy = set(state["busy"])

@@ -1,0 +1,96 @@
+"""One rung: who is on the way to it, and the results of those who were there."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+WORST = math.inf
+
+
+class Rung:
+    """Results in order, the best (smallest) first. A result that is no number counts as the worst."""
+
+    def __init__(self) -> None:
+        self._values: list[float] = []
+        self._numbers: list[int] = []
+        # In the order of entry: who has no result yet, and who has left with a result that waits for its turn.
+        self._waiting: dict[int, float | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number_at(self, index: int) -> int:
+        return self._numbers[index]
+
+    def value_at(self, index: int) -> float:
+        return self._values[index]
+
+    @property
+    def expects_results(self) -> bool:
+        return bool(self._waiting)
+
+    def enter(self, number: int) -> None:
+        self._waiting[number] = None
+
+    def add(self, number: int, value: float, *, before_equals: bool) -> int:
+        """Note a result; its index in the order."""
+        self._waiting.pop(number, None)
+        index = (bisect_left if before_equals else bisect_right)(self._values, value)
+        self._values.insert(index, value)
+        self._numbers.insert(index, number)
+        return index
+
+    def leave(self, number: int, value: float) -> None:
+        """A trial is over on its way here. Its result counts when all who came before it have theirs.
+
+        So a failure that comes early or late changes nothing for the others.
+        """
+        self._waiting[number] = value
+
+    def due(self) -> Iterator[tuple[int, float]]:
+        """Trials that left and whose turn has come; whoever takes one adds it."""
+        while self._waiting:
+            number, value = next(iter(self._waiting.items()))
+            if value is None:
+                return
+            yield number, value
+
+    def forget(self, number: int) -> None:
+        """As if the trial had never been here."""
+        self._waiting.pop(number, None)
+        if number in self._numbers:
+            index = self._numbers.index(number)
+            del self._numbers[index], self._values[index]
+
+    def waits_for(self, number: int) -> frozenset[int]:
+        if number not in self._waiting:
+            return frozenset()
+        earlier = []
+        for other, left in self._waiting.items():
+            if other == number:
+                break
+            if left is None:
+                earlier.append(other)
+        return frozenset(earlier)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "results": [[number, _plain(value)] for number, value in zip(self._numbers, self._values, strict=True)],
+            "waiting": [[n, value is not None, _plain(value or 0.0)] for n, value in self._waiting.items()],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._numbers = [number for number, _ in state["results"]]
+        self._values = [_value(plain) for _, plain in state["results"]]
+        self._waiting = {number: _value(plain) if left else None for number, left, plain in state["waiting"]}
+
+
+def _plain(value: float) -> float | None:
+    return None if value == WORST else value
+
+
+def _value(plain: float | None) -> float:
+    return WORST if plain is None else plain

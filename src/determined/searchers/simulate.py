@@ -1,0 +1,208 @@
+"""Run a searcher against made-up trials in virtual time: for tests, and to look at a method before using it."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from determined.searchers.base import (
+    Action,
+    Continue,
+    Create,
+    Event,
+    Exited,
+    ExitReason,
+    Pause,
+    Searcher,
+    Stop,
+    Validated,
+)
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How a made-up trial behaves: what it reports at a time, how fast it is, when and how it ends by itself."""
+
+    metric: Callable[[float], float | None]
+    seconds_per_unit: float = 1.0
+    ends_at: float = math.inf
+    ends_as: ExitReason = "completed"
+    validates_every: float = math.inf  # besides its rungs
+
+
+@dataclass
+class Trace:
+    """What happened. `decisions` are the actions for each trial, in order."""
+
+    decisions: dict[int, list[Action]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    most_at_once: int = 0
+    seconds: float = 0.0
+    out_of_order: int = 0
+
+
+@dataclass
+class _Trial:
+    create: Create
+    behaviour: Behaviour
+    goal: float | None
+    time: float = 0.0
+    paused: bool = False
+    waits: Validated | None = None
+
+
+def simulate(
+    searcher: Searcher,
+    behave: Callable[[Create], Behaviour],
+    *,
+    slots: int,
+    watch: Callable[[Event | None, list[Action]], None] = lambda event, actions: None,
+) -> Trace:
+    """To the end of the search. `watch` sees every event with its actions, first those of the start with None."""
+    return _Simulation(searcher, behave, slots, watch).run()
+
+
+class _Simulation:
+    """Obeys as the runner does: a trial at its goal waits, holding its slot, and is heard when its turn has come."""
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        behave: Callable[[Create], Behaviour],
+        slots: int,
+        watch: Callable[[Event | None, list[Action]], None],
+    ) -> None:
+        self.searcher, self.behave, self.slots, self.watch = searcher, behave, slots, watch
+        self.trace = Trace()
+        self.trials: dict[int, _Trial] = {}
+        self.running: set[int] = set()
+        self.new: list[int] = []  # never started
+        self.revived: list[int] = []  # go ahead of new ones
+        self.clock = 0.0
+        self.agenda: list[tuple[float, int]] = []
+
+    def run(self) -> Trace:
+        self._obey(None, self.searcher.start())
+        while not self.searcher.finished and self.searcher.failure is None:
+            self._fill_slots()
+            if self._hear_one_that_waits():
+                continue
+            if not self.agenda:
+                assert any(trial.waits for trial in self.trials.values()), "the search stands still"
+                self._hear_out_of_order()
+                continue
+            self.clock, number = heapq.heappop(self.agenda)
+            self._arrive(number)
+        self.trace.seconds = self.clock
+        return self.trace
+
+    def _fill_slots(self) -> None:
+        while len(self.running) < self.slots and (self.revived or self.new):
+            number = (self.revived or self.new).pop(0)
+            self.running.add(number)
+            self._go_on(number)
+        self.trace.most_at_once = max(self.trace.most_at_once, len(self.running))
+
+    def _go_on(self, number: int) -> None:
+        trial = self.trials[number]
+        seconds = (self._next_stop(trial) - trial.time) * trial.behaviour.seconds_per_unit
+        assert math.isfinite(seconds), f"trial {number} has neither a goal nor an end"
+        heapq.heappush(self.agenda, (self.clock + max(seconds, 0.0), number))
+
+    def _next_stop(self, trial: _Trial) -> float:
+        """The next time at which the trial reports or ends."""
+        behaviour, times = trial.behaviour, [trial.behaviour.ends_at]
+        times += [rung for rung in trial.create.rungs if rung > trial.time]
+        if trial.goal is not None:
+            times.append(max(trial.goal, trial.time))
+        if math.isfinite(behaviour.validates_every):
+            times.append((math.floor(trial.time / behaviour.validates_every) + 1) * behaviour.validates_every)
+        return min(times)
+
+    def _arrive(self, number: int) -> None:
+        trial = self.trials[number]
+        trial.time = self._next_stop(trial)
+        if trial.time >= trial.behaviour.ends_at:
+            self._leave(number, trial.behaviour.ends_as)
+            return
+        report = Validated(number, trial.behaviour.metric(trial.time), trial.time)
+        if trial.goal is not None and trial.time >= trial.goal:
+            trial.waits = report
+        else:
+            self._tell(report)
+            self._go_on(number)
+
+    def _hear_one_that_waits(self) -> bool:
+        for number in sorted(self.running):
+            report = self.trials[number].waits
+            if report is not None and not self.searcher.waits_for(number) & self._on_the_way():
+                self._hear(number, report)
+                return True
+        return False
+
+    def _on_the_way(self) -> frozenset[int]:
+        return frozenset([*self.running, *self.new, *self.revived])
+
+    def _hear_out_of_order(self) -> None:
+        """Every slot is held by a trial that waits: somebody must be heard before its turn."""
+        self.trace.out_of_order += 1
+        number = min(number for number in self.running if self.trials[number].waits)
+        report = self.trials[number].waits
+        assert report is not None
+        self._hear(number, report)
+
+    def _hear(self, number: int, report: Validated) -> None:
+        trial = self.trials[number]
+        trial.waits = None
+        self._tell(report)
+        if number in self.running and number in self.trials:
+            self._go_on(number)
+
+    def _tell(self, event: Event) -> None:
+        self.trace.events.append(event)
+        self._obey(event, self.searcher.on_event(event))
+
+    def _leave(self, number: int, reason: ExitReason) -> None:
+        self.running.discard(number)
+        for queue in (self.new, self.revived):
+            if number in queue:
+                queue.remove(number)
+        del self.trials[number]
+        self._tell(Exited(number, reason))
+
+    def _obey(self, event: Event | None, actions: list[Action]) -> None:
+        self.watch(event, actions)
+        left = []
+        for action in actions:
+            self.trace.decisions.setdefault(action.number, []).append(action)
+            if isinstance(action, Create):
+                self.trials[action.number] = _Trial(action, self.behave(action), action.goal)
+                self.new.append(action.number)
+            elif isinstance(action, Pause):
+                self.trials[action.number].paused = True
+                self.running.discard(action.number)
+            elif isinstance(action, Continue):
+                trial = self.trials[action.number]
+                trial.goal = action.goal
+                if trial.paused:
+                    trial.paused = False
+                    self.revived.append(action.number)
+            else:
+                assert isinstance(action, Stop)
+                left.append(action.number)
+        for number in left:
+            self._leave(number, "completed")
+
+
+def decisions_in_words(trace: Trace) -> Iterator[str]:
+    """One line for each trial: to which times it was let, and how it ended."""
+    for number, actions in sorted(trace.decisions.items()):
+        words = []
+        for action in actions:
+            if isinstance(action, (Create, Continue)):
+                words.append(f"to {action.goal}")
+            elif isinstance(action, Stop):
+                words.append("finished" if action.finished else "stopped")
+        yield f"{number}: {', '.join(words)}"
