@@ -26,6 +26,8 @@ class TrialInfo:
     _trial_run_id: int = 0
     _debug: bool = False
     _inter_node_network_interface: str | None = None
+    _time_metric: str | None = None  # by which the searcher measures how far trials are
+    _rungs: tuple[float, ...] = ()  # the times at which it compares them
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ def from_env(env: Mapping[str, str]) -> ClusterInfo | None:
         _trial_run_id=_int(env, "DET_TRIAL_RUN_ID", 0),
         _debug=bool(config.get("debug")),
         _inter_node_network_interface=env.get("DET_INTER_NODE_NETWORK_INTERFACE") or None,
+        _time_metric=env.get("DET_TIME_METRIC") or None,
+        _rungs=tuple(_json(env, "DET_TRIAL_RUNGS", list, [])),
     )
     return ClusterInfo(
         master_url=env.get("DET_MASTER", "local"),
@@ -186,12 +190,14 @@ def to_env(info: ClusterInfo) -> dict[str, str]:
         "DET_CONTAINER_RANK": str(info.container_rank),
         "DET_CONTAINER_SLOT_COUNTS": json.dumps(info.container_slot_counts),
         "DET_GPU_UUIDS": json.dumps(info.gpu_uuids),
+        "DET_TRIAL_RUNGS": json.dumps(trial._rungs),
     }
     optional = {
         "DET_LATEST_CHECKPOINT": info.latest_checkpoint,
         "DET_MASTER_CERT_NAME": info.master_cert_name,
         "DET_MASTER_CERT_FILE": info.master_cert_file,
         "DET_INTER_NODE_NETWORK_INTERFACE": trial._inter_node_network_interface,
+        "DET_TIME_METRIC": trial._time_metric,
     }
     return env | {name: value for name, value in optional.items() if value is not None}
 

@@ -16,7 +16,7 @@ from determined.config import Length
 from determined.core.preempt import PreemptContext
 from determined.core.profiler import SystemSampler, average
 from determined.core.searcher import SearcherContext
-from determined.core.supervisor import supervise
+from determined.core.store_supervisor import supervise
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import metrics_of, run_of
 
@@ -142,7 +142,7 @@ def test_the_length_comes_from_the_configuration(searcher: dict[str, Any], lengt
 
 def test_workers_may_look_but_not_report(context: core.Context) -> None:
     worker = core.DistributedContext(rank=1, size=2, local_rank=1, local_size=2, cross_rank=0, cross_size=1)
-    searcher = SearcherContext(worker, context.train, Length(3, "epochs"))
+    searcher = SearcherContext(worker, context.train, context.preempt, Length(3, "epochs"))
     (operation,) = searcher.operations()
     with pytest.raises(RuntimeError, match="chief"):
         operation.report_progress(1)

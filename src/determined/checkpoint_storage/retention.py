@@ -162,7 +162,7 @@ class _Inspected:
     def is_good(self, checkpoint: Checkpoint) -> bool:
         if checkpoint.id not in self._good:
             try:
-                _verify(self._storage, checkpoint)
+                verify(self._storage, checkpoint)
                 self._good[checkpoint.id] = True
             except (InvalidCheckpointException, CheckpointNotFound) as error:
                 logger.warning("does not count as kept for trial %s: %s", checkpoint.trial, error)
@@ -173,7 +173,7 @@ class _Inspected:
         return tuple(name for name, good in self._good.items() if not good)
 
 
-def _verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
+def verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
     """Every file is there as it was announced, and as the manifest says; one of the two must exist to say so."""
     if checkpoint.resources is not None:
         present = storage.resources(checkpoint.id)

@@ -26,10 +26,12 @@ from determined.core.agreement import in_step
 from determined.core.checkpoint import CheckpointContext
 from determined.core.cleaning import Retention, retention_of
 from determined.core.distributed import DistributedContext, DummyDistributedContext
+from determined.core.managed import managed_trial
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.searcher import SearcherContext
-from determined.core.supervisor import StatusChange, Supervisor, supervise
+from determined.core.store_supervisor import supervise
+from determined.core.supervisor import StatusChange, Supervisor
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
 from determined.errors import DeterminedError, InvalidHP
@@ -204,15 +206,18 @@ def init(
         hparams=info.trial.hparams if _hparams is None else _hparams,
         config=info.trial._config if _exp_conf is None else _exp_conf,
         storage=storages[0].name,
+        managed=managed_trial(described) if distributed.rank == 0 else None,
     )
     tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
     train = TrainContext(distributed, supervisor, tensorboard)
+    preempt = PreemptContext(distributed, supervisor, preempt_mode)
+    length = _searcher_length(info, by_hand=described is None)
     return Context(
         distributed=distributed,
         checkpoint=CheckpointContext(distributed, storages[0], supervisor, _retention(checkpoint_storage, info)),
-        preempt=PreemptContext(distributed, supervisor, preempt_mode),
+        preempt=preempt,
         train=train,
-        searcher=SearcherContext(distributed, train, _searcher_length(info, by_hand=described is None)),
+        searcher=SearcherContext(distributed, train, preempt, length, info.trial._rungs),
         profiler=ProfilerContext(supervisor, agent_id=info.agent_id, records=distributed.rank == 0),
         info=info,
         supervisor=supervisor,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from determined.config.length import Length
 from determined.core.distributed import DistributedContext
+from determined.core.preempt import PreemptContext
 from determined.core.train import TrainContext
 
 
@@ -56,6 +57,7 @@ class SearcherOperation:
         if self._completed:
             raise RuntimeError("report_completed was called twice for the same operation")
         self._completed = True
+        self._train._complete_length(self._length, float(searcher_metric))
 
     def _chief_only(self, method: str) -> None:
         if not self._is_chief:
@@ -63,12 +65,22 @@ class SearcherOperation:
 
 
 class SearcherContext:
-    """One operation, of the length that the configuration gives."""
+    """One operation of the length that the configuration gives; where trials are compared on the way, one up to each
+    comparison, as long as the searcher wants more."""
 
-    def __init__(self, distributed: DistributedContext, train: TrainContext, length: Length | None) -> None:
+    def __init__(
+        self,
+        distributed: DistributedContext,
+        train: TrainContext,
+        preempt: PreemptContext,
+        length: Length | None,
+        rungs: Sequence[float] = (),
+    ) -> None:
         self._distributed = distributed
         self._train = train
+        self._preempt = preempt
         self._length = length
+        self._rungs = rungs
 
     def operations(
         self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
@@ -89,10 +101,13 @@ class SearcherContext:
         return None if unit is None else Unit[unit.upper()]
 
     def _operations(self, length: int, is_chief: bool) -> Iterator[SearcherOperation]:
-        operation = SearcherOperation(length, is_chief, self._train)
-        yield operation
-        if is_chief and not operation._completed:
-            raise RuntimeError("the searcher operation was left without report_completed()")
+        for until in [*(math.ceil(rung) for rung in self._rungs if rung < length), length]:
+            operation = SearcherOperation(until, is_chief, self._train)
+            yield operation
+            if is_chief and not operation._completed:
+                raise RuntimeError("the searcher operation was left without report_completed()")
+            if until < length and self._distributed.broadcast(is_chief and self._preempt.pending()):
+                return
 
     def _configured(self) -> Length:
         if self._length is None:

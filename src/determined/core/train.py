@@ -95,6 +95,10 @@ class TrainContext:
         logger.info("report_early_exit(%s)", reason.name)
         self._supervisor.report_status(StatusChange(early_exit=reason.name))
 
+    def _complete_length(self, length: float, metric: float) -> None:
+        """An operation of the searcher ended: the last validation belongs to that length."""
+        self._supervisor.complete_length(length, metric)
+
     def _report(
         self, group: str, steps_completed: int, metrics: dict[str, Any], extra: dict[str, Any] | None = None
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 from determined.checkpoint_storage import retention
@@ -10,6 +11,7 @@ from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.settings import Settings
+from determined.store.base import Store
 from determined.store.records import Checkpoint
 from determined.store.writer import Writer
 
@@ -64,7 +66,8 @@ class TrialCheckpoints:
         except (OSError, DeterminedError) as error:
             logger.warning("surplus checkpoints were not removed: %s", error)
             return
-        self._writer.ask(lambda store: [store.set_checkpoint_deleted(uuid) for uuid in done.removed])
+        for uuid in done.removed:
+            self._writer.ask(partial(_set_deleted, uuid))
 
     def _active(self, trial_id: int) -> list[Checkpoint]:
         known = self._writer.ask(lambda store: store.checkpoints(trial_id))
@@ -75,6 +78,10 @@ class TrialCheckpoints:
             block = self._settings.config.get("checkpoint_storage")
             self._opened = build_from_config(block) if block else build_from_argument(None)
         return self._opened
+
+
+def _set_deleted(uuid: str, store: Store) -> None:
+    store.set_checkpoint_deleted(uuid)
 
 
 def _for_retention(checkpoint: Checkpoint, metric: str, *, in_use: bool = False) -> retention.Checkpoint:

@@ -99,7 +99,7 @@ def run_experiment(
 def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
     if experiment.by_hand:
         raise InvalidExperimentException(
-            f"experiment {experiment.id} is a run of {experiment.program}, which was started by hand: start it again there"
+            f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
         )
     if experiment.state in _ENDED and max_trials is None:
         raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")

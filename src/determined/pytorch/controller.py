@@ -13,7 +13,15 @@ from typing import Any
 from determined import core
 from determined.core.agreement import in_step
 from determined.errors import InvalidExperimentException
-from determined.pytorch import checkpoint_legacy, differences, first_generation, latest, lost_ranks, validation
+from determined.pytorch import (
+    checkpoint_legacy,
+    comparisons,
+    differences,
+    first_generation,
+    latest,
+    lost_ranks,
+    validation,
+)
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer, opened, read_state
@@ -149,6 +157,9 @@ class PyTorchTrialController:
                 self.checkpoint_period,
                 self.reporting_period,
                 data.epoch_offset,
+                comparisons.in_batches(
+                    self.core_context.info.trial, self.context, data.epoch_length, data.epoch_offset
+                ),
             )
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
             if self.stopping is None:  # else it was listening already before a rollback

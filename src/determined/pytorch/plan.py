@@ -82,6 +82,7 @@ class Plan:
     checkpoint_period: TrainUnit | None = None
     reporting_period: TrainUnit = DEFAULT_REPORTING_PERIOD
     epoch_offset: int = 0
+    comparisons: tuple[int, ...] = ()  # batches after which a searcher compares trials: there is a validation at each
 
     @property
     def last_batch(self) -> int:
@@ -100,13 +101,13 @@ class Plan:
         stop = self.last_batch
         for unit in (self.reporting_period, self.validation_period, self.checkpoint_period):
             stop = next_due(unit, batches, self.epoch_length, stop, self.epoch_offset)
-        return stop
+        return self._before_comparison(batches, stop)
 
     def due(self, batches: int) -> Iterator[BoundaryType]:
         """What is due after `batches`, in the order in which it is done."""
         if self.finished(batches):
             yield BoundaryType.TRAIN
-        if is_due(self.validation_period, batches, self.epoch_length, self.epoch_offset):
+        if batches in self.comparisons or is_due(self.validation_period, batches, self.epoch_length, self.epoch_offset):
             yield BoundaryType.VALIDATE
         if is_due(self.checkpoint_period, batches, self.epoch_length, self.epoch_offset):
             yield BoundaryType.CHECKPOINT
@@ -115,7 +116,11 @@ class Plan:
 
     def next_validation(self, batches: int) -> int:
         """The batch count of the next validation: the last one is always at the end."""
-        return next_due(self.validation_period, batches, self.epoch_length, self.last_batch, self.epoch_offset)
+        due = next_due(self.validation_period, batches, self.epoch_length, self.last_batch, self.epoch_offset)
+        return self._before_comparison(batches, due)
+
+    def _before_comparison(self, batches: int, stop: int) -> int:
+        return min((batch for batch in self.comparisons if batches < batch < stop), default=stop)
 
     def progress(self, batches: int) -> float:
         return min(1.0, batches / self.last_batch) if self.last_batch else 1.0

@@ -23,6 +23,8 @@ class Reporter:
         self._scalars = Scalars(context)
         self._status = ""
         self._told_at = -math.inf
+        by_records = core_context.info.trial._time_metric == "records"
+        self._batch_size = context.get_global_batch_size() if by_records else None
 
     def status(self, text: str) -> None:
         if self._chief and text != self._status:
@@ -39,18 +41,18 @@ class Reporter:
     def training(self, state: TrialState, metrics: Metrics, columns: Columns) -> None:
         """Report a workload: its averages and reducers, and to TensorBoard each batch's values."""
         if not self._chief:
-            add_counters(metrics, state)
+            self._add_counters(metrics, state)
             return
         self._scalars.training(state.batches_trained, metrics, columns)
         self.progress.training(metrics)
-        add_counters(metrics, state)
+        self._add_counters(metrics, state)
         self._train.report_training_metrics(state.batches_trained, metrics)
 
     def validation(self, state: TrialState, metrics: Metrics) -> None:
         if self._chief:
             self._scalars.validation(state.batches_trained, metrics)
             self.progress.validation(state.batches_trained, metrics)
-        add_counters(metrics, state)
+        self._add_counters(metrics, state)
         if self._chief:
             self._train.report_validation_metrics(state.batches_trained, metrics)
 
@@ -69,8 +71,9 @@ class Reporter:
         self.progress.close()
         self._scalars.close()
 
-
-def add_counters(metrics: Metrics, state: TrialState) -> None:
-    """Every report says how far training is, unless the trial reports those names itself."""
-    metrics.setdefault("batches", state.batches_trained)
-    metrics.setdefault("epochs", state.epochs_trained)
+    def _add_counters(self, metrics: Metrics, state: TrialState) -> None:
+        """Every report says how far training is, unless the trial reports those names itself."""
+        metrics.setdefault("batches", state.batches_trained)
+        metrics.setdefault("epochs", state.epochs_trained)
+        if self._batch_size is not None:
+            metrics.setdefault("records", state.batches_trained * self._batch_size)

@@ -129,16 +129,20 @@ def _checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTri
 
 
 def _configured_length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit | None:
-    length = (config.get("searcher") or {}).get("max_length")
+    searcher = config.get("searcher") or {}
+    length = searcher.get("max_length")
     if length is None:
-        return None
+        known = searcher.get("time_metric") in ("batches", "records", "epochs") and searcher.get("max_time")
+        return _unit({searcher["time_metric"]: searcher["max_time"]}, context) if known else None
     warnings.warn(
         "searcher.max_length in the configuration is deprecated: pass max_length to fit()",
         FutureWarning,
         stacklevel=4,
     )
-    if isinstance(length, int):
-        return Batch(length)
+    return Batch(length) if isinstance(length, int) else _unit(length, context)
+
+
+def _unit(length: dict[str, int], context: PyTorchTrialContext) -> TrainUnit:
     size = context.get_global_batch_size() if "records" in length else None
     return TrainUnit._from_values(**length, global_batch_size=size)
 

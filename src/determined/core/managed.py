@@ -1,0 +1,100 @@
+"""A trial that a runner started: where its rows belong, and when it waits for the runner's decision."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from determined.core.doorbell import Doorbell
+from determined.errors import StoreError
+from determined.info import ClusterInfo
+from determined.store.base import Store
+from determined.store.writer import Writer
+
+_SECONDS_BETWEEN_LOOKS = 1.0  # at the store, should the bell be lost
+
+
+class Managed:
+    """The chief's part in a search.
+
+    Trials are compared at certain times: lengths in the searcher's `time_metric`. The one that a trial comes to next
+    is its goal. A validation there is a question, and training goes on when it is answered.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        experiment_id: int,
+        trial_id: int,
+        metric: str | None,
+        smaller_is_better: bool,
+        time_metric: str | None,
+        doorbell: Doorbell,
+    ) -> None:
+        self.key = key
+        self.trial_id = trial_id
+        self.metric = metric
+        self.time_metric = time_metric
+        self._experiment_id = experiment_id
+        self._smaller_is_better = smaller_is_better
+        self._doorbell = doorbell
+        self._goal: float = -math.inf  # not known yet: the first validation asks for it
+
+    def time_of(self, steps_completed: int, metrics: Mapping[str, Any]) -> float | None:
+        """How far the trial is, by a report of its validation; None if that cannot be told."""
+        if self.time_metric is None:
+            return None
+        value = metrics.get(self.time_metric, steps_completed if self.time_metric == "batches" else None)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def wait_if_due(self, writer: Writer, time: float | None, look_for_requests: Callable[[Store], bool]) -> None:
+        """Return at once on the way to the goal; there, when it was moved on or somebody wants the trial to stop."""
+        if time is None or time < self._goal:
+            return
+        asked = False
+        while True:
+            stopping, goal = writer.ask(lambda store: (look_for_requests(store), self._goal_now(store)))
+            self._goal = goal
+            if stopping or time < goal:
+                return
+            if not asked:
+                asked = True
+                self._doorbell.ring()
+            self._doorbell.wait(_SECONDS_BETWEEN_LOOKS)
+
+    def best_validation(self, writer: Writer) -> float | None:
+        """Of all trials of the experiment."""
+        metric = self.metric
+        if metric is None:
+            return None
+        return writer.ask(
+            lambda store: store.experiments.best_validation(self._experiment_id, metric, self._smaller_is_better)
+        )
+
+    def close(self) -> None:
+        self._doorbell.close()
+
+    def _goal_now(self, store: Store) -> float:
+        decision = store.experiments.decision(self.trial_id)
+        if decision.allocation != self.key:
+            raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process has nothing to do here")
+        return math.inf if decision.goal is None else decision.goal
+
+
+def managed_trial(info: ClusterInfo | None, env: Mapping[str, str] = os.environ) -> Managed | None:
+    """None in a run that a person started."""
+    if info is None or not env.get("DET_RUNNER"):
+        return None
+    searcher = info.trial._config.get("searcher") or {}
+    return Managed(
+        key=info.allocation_id,
+        experiment_id=info.trial.experiment_id,
+        trial_id=info.trial.trial_id,
+        metric=searcher.get("metric"),
+        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+        time_metric=info.trial._time_metric,
+        doorbell=Doorbell(env.get("DET_DOORBELL") or None, info.allocation_id),
+    )

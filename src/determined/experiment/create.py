@@ -1,0 +1,121 @@
+"""Create an experiment: its code is copied and its rows are written, or nothing is left behind."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from determined import paths
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.config.experiment import LoadedExperiment
+from determined.config.masking import mask_secrets
+from determined.engines.base import Engine
+from determined.engines.slots import find_slots
+from determined.errors import InvalidExperimentException
+from determined.experiment import entrypoint
+from determined.experiment.code_dir import CodeCopy, copy_model_dir
+from determined.experiment.files import ExperimentFiles
+from determined.experiment.settings import Settings, settings_of
+from determined.store.base import Store
+from determined.store.experiment_records import NewExperiment
+
+
+@dataclass(frozen=True)
+class Created:
+    """The new experiment, and what was taken of the model directory."""
+
+    experiment_id: int
+    code: CodeCopy
+
+
+def create_experiment(
+    loaded: LoadedExperiment,
+    model_dir: Path,
+    store: Store,
+    *,
+    include: Sequence[Path] = (),
+    paused: bool = False,
+    slots: int | None = None,
+    engine: Engine | None = None,
+) -> Created:
+    """What cannot run is refused here: slots, storage, warm start, entrypoint."""
+    config = loaded.config.plain()
+    settings = settings_of(config)
+    _check_slots(settings, slots, engine)
+    storage = _storage(config)
+    storage.probe()
+    _resolve_warm_start(config, store)
+    key = str(uuid.uuid4())
+    files = ExperimentFiles.for_key(key)
+    try:
+        leave_out = [*storage.local_roots(), *paths.store_files(), paths.data_dir() / "experiments"]
+        code = copy_model_dir(model_dir, include, files.code, leave_out)
+        entrypoint.check(settings.command, files.code, config, engine)
+        files.write_config(config)
+        experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, paused=paused))
+    except BaseException:
+        shutil.rmtree(files.root, ignore_errors=True)
+        raise
+    return Created(experiment_id, code)
+
+
+def _row(
+    key: str,
+    loaded: LoadedExperiment,
+    config: dict[str, Any],
+    files: ExperimentFiles,
+    settings: Settings,
+    *,
+    paused: bool,
+) -> NewExperiment:
+    return NewExperiment(
+        key=key,
+        name=config["name"],
+        description=config.get("description") or "",
+        labels=config.get("labels") or [],
+        config=mask_secrets(config),
+        original=mask_secrets(loaded.original),
+        seed=config["reproducibility"]["experiment_seed"],
+        code_dir=str(files.code),
+        owner=getpass.getuser(),
+        created=time.time(),
+        paused=paused,
+        metric=settings.metric,
+        smaller_is_better=settings.smaller_is_better,
+    )
+
+
+def _check_slots(settings: Settings, slots: int | None, engine: Engine | None) -> None:
+    present = find_slots(slots, os.environ).count if engine is None else engine.slots
+    if settings.slots_per_trial > present:
+        raise InvalidExperimentException(
+            f"resources.slots_per_trial: a trial wants {settings.slots_per_trial} slots, this machine has {present}; "
+            "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
+        )
+
+
+def _storage(config: dict[str, Any]) -> CheckpointStorage:
+    block = config.get("checkpoint_storage")
+    return build_from_config(block) if block else build_from_argument(None)
+
+
+def _resolve_warm_start(config: dict[str, Any], store: Store) -> None:
+    """A trial named as the source stands for its newest checkpoint, now and for all trials."""
+    searcher = config["searcher"]
+    trial_id, uuid_given = searcher.get("source_trial_id"), searcher.get("source_checkpoint_uuid")
+    if trial_id is not None:
+        known = [checkpoint for checkpoint in store.checkpoints(trial_id) if checkpoint.state == "ACTIVE"]
+        if not known:
+            raise InvalidExperimentException(f"searcher.source_trial_id: trial {trial_id} has no checkpoint")
+        newest = max(known, key=lambda checkpoint: checkpoint.steps_completed)
+        searcher["source_checkpoint_uuid"] = newest.uuid
+    elif uuid_given is not None:
+        _storage(config).resources(uuid_given)  # raises CheckpointNotFound, naming it

@@ -1,0 +1,77 @@
+"""See before an experiment is created that its entrypoint can be run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from determined.engines.base import Engine, Exited, Job, Line
+from determined.engines.command import Command, Harness, Module, Script
+from determined.errors import InvalidExperimentException
+from determined.experiment.environment import user_variables
+
+_CHECK = "determined.exec.check_entrypoint"
+_SECONDS = 300.0
+_LINES = 15
+
+
+def check(command: Command, code: Path, config: dict[str, object], engine: Engine | None) -> None:
+    """A trial class is imported, by a warm engine if there is one; a script must be there and be Python."""
+    if isinstance(command, Harness):
+        _check_class(command.trial, code, user_variables(config), engine)
+    elif isinstance(command, Script):
+        _check_script(Path(command.argv[0]), code)
+
+
+def _check_script(script: Path, code: Path) -> None:
+    path = code / script
+    if not path.is_file():
+        raise InvalidExperimentException(f"entrypoint: there is no {script} in the model directory")
+    try:
+        ast.parse(path.read_bytes(), filename=str(script))
+    except (SyntaxError, ValueError) as error:
+        raise InvalidExperimentException(f"entrypoint: {script} is not Python that can be run: {error}") from None
+
+
+def _check_class(trial: str, code: Path, variables: dict[str, str], engine: Engine | None) -> None:
+    module = trial.partition(":")[0].partition(".")[0]
+    here = any((code / name).exists() for name in (f"{module}.py", module)) or list(code.glob(f"{module}.*.so"))
+    if engine is None:
+        output, returned = _in_a_fresh_process(trial, code, variables)
+    else:
+        output, returned = _by_engine(engine, trial, code, variables)
+    if returned == 0:
+        return
+    last = next((line for line in reversed(output) if line.strip()), f"exit code {returned}")
+    hint = "" if here else f" (there is no {module}.py in the model directory)"
+    shown = "\n".join(f"    {line}" for line in output[-_LINES:])
+    raise InvalidExperimentException(f"entrypoint: {trial} cannot be imported: {last}{hint}\n{shown}")
+
+
+def _in_a_fresh_process(trial: str, code: Path, variables: dict[str, str]) -> tuple[list[str], int]:
+    done = subprocess.run(
+        [sys.executable, "-m", _CHECK, trial],
+        cwd=code,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=_SECONDS,
+    )
+    return done.stdout.splitlines(), done.returncode
+
+
+def _by_engine(engine: Engine, trial: str, code: Path, variables: dict[str, str]) -> tuple[list[str], int]:
+    output: list[str] = []
+    engine.start(Job("check", Module((_CHECK, trial)), variables, code, slots=1))
+    while True:
+        for event in engine.events(1.0):
+            if isinstance(event, Line):
+                output.append(event.text)
+            elif isinstance(event, Exited):
+                return output, event.code
