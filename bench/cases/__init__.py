@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.cases import checkpointing, instructions, loading, ranks, resuming, starting, storing, training, validating
+from bench.cases import (
+    checkpointing,
+    commanding,
+    instructions,
+    loading,
+    ranks,
+    resuming,
+    starting,
+    storing,
+    training,
+    validating,
+)
 from bench.measure import Effort
 from bench.table import Row
 
@@ -21,6 +32,7 @@ CASES: dict[str, Callable[[Effort], list[Row]]] = {
     "resume": resuming.resuming,
     "checkpoint": checkpointing.checkpointing,
     "store": storing.storing,
+    "cli": commanding.commanding,
     "import": starting.importing,
     "first-batch": starting.first_batch,
 }

@@ -1,25 +1,151 @@
-"""The root of `det`."""
+"""The root of `det`: names, abbreviations, help, errors in one line."""
 
 from __future__ import annotations
 
-from click.testing import CliRunner
+import os
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
 
 import determined
+from determined.cli.groups import LazyGroup
 from determined.cli.main import main
+from tests.cli.running import DET, det, det_ok, run_det
+from tests.helpers.records import opened
+
+
+def commands(group: LazyGroup, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command, str]]:
+    """Every command below a group, with the line of help that the group has for it."""
+    found: list[tuple[tuple[str, ...], click.Command, str]] = []
+    context = click.Context(group)
+    for name, (_, line) in group.commands_in.items():
+        command = group.get_command(context, name)
+        assert command is not None
+        found.append(((*words, name), command, line))
+        if isinstance(command, LazyGroup):
+            found += commands(command, (*words, name))
+    return found
 
 
 def test_version() -> None:
-    assert CliRunner().invoke(main, ["version"]).output == f"{determined.__version__}\n"
-    assert determined.__version__ in CliRunner().invoke(main, ["--version"]).output
+    assert det_ok("version") == f"{determined.__version__}\n"
+    for option in ("--version", "-v"):
+        assert determined.__version__ in det_ok(option)
 
 
-def test_help_lists_the_nouns() -> None:
-    result = CliRunner().invoke(main, ["--help"])
+def test_the_lines_of_help_are_those_of_the_commands_and_each_help_has_an_example() -> None:
+    assert isinstance(main, LazyGroup)
+    for words, command, line in commands(main):
+        assert command.get_short_help_str(limit=1000) == line, words
+        assert len(line) <= 60
+        shown = det_ok(*words, "--help")
+        assert f"Example: det {' '.join(words)}" in shown, words
+    assert f"  version         {'Show the version.'}" in det_ok("--help")
+
+
+def test_every_command_prints_json() -> None:
+    assert isinstance(main, LazyGroup)
+    without = [words for words, command, _ in commands(main) if "--json" not in str([p.opts for p in command.params])]
+    assert without == [("experiment",), ("version",)]
+
+
+def test_abbreviations_and_the_default_command() -> None:
+    listed = det_ok("experiment", "list")
+    for words in (["e"], ["e", "ls"], ["experiment"], ["e", "list", "--all"][:2]):
+        assert det_ok(*words) == listed
+    assert det_ok("e", "--json") == "[]\n"
+    for short, long in (("lt", "list-trials"), ("lc", "list-checkpoints"), ("unpause", "activate")):
+        assert det_ok("e", short, "--help").partition("\n")[2] == det_ok("e", long, "--help").partition("\n")[2]
+
+
+def test_master_and_user_are_accepted_and_explained() -> None:
+    result = det("-m", "http://localhost:8080", "-u", "admin", "e", "ls")
     assert result.exit_code == 0
-    assert "version  Show the version." in result.output
+    master, user = result.stderr.splitlines()
+    assert master.startswith("-m/--master is accepted and not used: there is no master")
+    assert user.startswith("-u/--user is accepted and not used")
 
 
-def test_an_unknown_noun_is_refused() -> None:
-    result = CliRunner().invoke(main, ["nonsense"])
+@pytest.mark.parametrize("words", [["nonsense"], ["e", "nonsense"], ["e", "describe"], ["e", "describe", "1,x"]])
+def test_usage_errors_have_exit_code_2(words: list[str]) -> None:
+    result = det(*words)
     assert result.exit_code == 2
-    assert "nonsense" in result.output
+    assert words[-1] in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["describe", "7"], "describe experiments with their trials and workloads"),
+        (["config", "7"], "show the configuration of an experiment"),
+        (["list-trials", "7"], "list the trials of an experiment"),
+        (["list-checkpoints", "7"], "list the checkpoints of an experiment"),
+        (["logs", "7"], "show what the trials of an experiment wrote"),
+        (["wait", "7"], "wait for an experiment to end"),
+        (["pause", "7"], "pause an experiment"),
+        (["activate", "7"], "activate an experiment that was paused or interrupted"),
+        (["cancel", "7"], "cancel an experiment"),
+        (["kill", "7"], "kill an experiment"),
+    ],
+)
+def test_an_unknown_id_is_one_line_and_exit_code_1(words: list[str], what: str) -> None:
+    result = det("e", *words)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Failed to {what}: ")
+    assert "has no experiment 7" in line
+
+
+def test_stores_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"no database" * 1000)
+    newer = tmp_path / "newer.sqlite"
+    monkeypatch.setenv("DET_STORE", str(newer))
+    with opened():
+        pass
+    import sqlite3
+
+    connection = sqlite3.connect(newer)
+    connection.execute("UPDATE determined_schema SET version = 99")
+    connection.commit()
+    connection.close()
+    expected = {
+        str(damaged): f"the store {damaged} cannot be used: file is not a database",
+        str(newer): "was written by a newer version of determined-pytorch",
+        str(tmp_path): str(tmp_path),
+        "mysql://me:secret@host/x": "cannot name a store",
+        "": "",
+    }
+    for place, words in expected.items():
+        monkeypatch.setenv("DET_STORE", place)
+        result = det("e", "ls")
+        if not place:  # as if it were not set
+            assert result.exit_code == 0
+            continue
+        assert result.exit_code == 1
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("Failed to list experiments: ")
+        assert words in line
+        assert "secret" not in line
+
+
+def test_a_reader_that_has_seen_enough(store: object, search: int) -> None:
+    """As `det e logs 1 | head -1`: no traceback, nothing on stderr."""
+    del store
+    reading, writing = os.pipe()
+    os.close(reading)
+    for words in (["e", "ls"], ["e", "logs", str(search), "--all"], ["e", "describe", str(search), "--json"]):
+        done = subprocess.run([*DET, *words], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.stderr == ""
+        assert done.returncode in (0, 1)
+    os.close(writing)
+
+
+def test_names_that_the_terminals_encoding_has_not(weird: int) -> None:
+    del weird
+    done = run_det("e", "ls", env={**os.environ, "PYTHONIOENCODING": "iso-8859-1"})
+    assert done.returncode == 0, done.stderr
+    assert "\\u65e5" in done.stdout

@@ -1,32 +1,41 @@
-"""The root of `det`: it knows its nouns by name and imports one only when it is used."""
+"""The root of `det`."""
 
 from __future__ import annotations
 
-import importlib
+import io
+import sys
 
 import click
 
 import determined
+from determined.cli.groups import LazyGroup, explain_unused
 
-# Each noun is one file of this room with a command of the same name.
-_NOUNS = ("version",)
-
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_NOUNS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _NOUNS:
-            return None
-        command = getattr(importlib.import_module(f"determined.cli.{cmd_name}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+_COMMANDS = {
+    "experiment": ("determined.cli.experiment", "Create experiments, watch and control them."),
+    "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
+    "version": ("determined.cli.version", "Show the version."),
+}
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(determined.__version__, prog_name="det")
-def main() -> None:
-    """Train, search, pause and resume models on this machine."""
+@click.group(
+    cls=LazyGroup,
+    commands_in=_COMMANDS,
+    aliases={"e": "experiment"},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(determined.__version__, "-v", "--version", prog_name="det")
+@click.option("-m", "--master", metavar="ADDRESS", help="Accepted for old command lines: there is no master.")
+@click.option("-u", "--user", metavar="NAME", help="Accepted for old command lines: there are no accounts.")
+def main(master: str | None, user: str | None) -> None:
+    """Train, search, pause and resume models on this machine.
+
+    \b
+    Example: det experiment create config.yaml .
+
+    Everything is kept in one file on this machine; DET_STORE names another store, also a PostgreSQL server.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names may hold what this terminal's encoding has not
+    explain_unused("-m/--master", master, "there is no master; DET_STORE names the store to use")
+    explain_unused("-u/--user", user, "there are no accounts; the owner is the user of this machine")

@@ -5,9 +5,14 @@ from __future__ import annotations
 import click
 
 import determined
+from determined.cli.groups import Command
 
 
-@click.command()
+@click.command(cls=Command)
 def version() -> None:
-    """Show the version."""
+    """Show the version.
+
+    \b
+    Example: det version
+    """
     click.echo(determined.__version__)

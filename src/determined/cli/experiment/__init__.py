@@ -1,0 +1,37 @@
+"""`det experiment`: one file per command, or per few commands that are alike."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import LazyGroup
+
+_HERE = "determined.cli.experiment"
+_COMMANDS = {
+    "create": (f"{_HERE}.create", "Create an experiment and run it."),
+    "list": (f"{_HERE}.listing", "List experiments."),
+    "describe": (f"{_HERE}.describe", "Describe experiments with their trials and workloads."),
+    "config": (f"{_HERE}.config", "Show the configuration of an experiment."),
+    "list-trials": (f"{_HERE}.list_trials", "List the trials of an experiment."),
+    "list-checkpoints": (f"{_HERE}.list_checkpoints", "List the checkpoints of an experiment."),
+    "logs": (f"{_HERE}.logs", "Show what the trials of an experiment wrote."),
+    "pause": (f"{_HERE}.control", "Pause an experiment."),
+    "activate": (f"{_HERE}.activate", "Activate an experiment that was paused or interrupted."),
+    "cancel": (f"{_HERE}.control", "Cancel an experiment."),
+    "kill": (f"{_HERE}.control", "Kill an experiment."),
+    "wait": (f"{_HERE}.wait", "Wait for an experiment to end."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_in=_COMMANDS,
+    aliases={"ls": "list", "lt": "list-trials", "lc": "list-checkpoints", "unpause": "activate"},
+    default="list",
+)
+def experiment() -> None:
+    """Create experiments, watch and control them.
+
+    \b
+    Example: det experiment describe 3
+    """

@@ -1,0 +1,33 @@
+"""`det experiment config`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.text import visible_lines
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_json
+def config(experiment_id: int, form: Form) -> None:
+    """Show the configuration of an experiment.
+
+    With every default filled in, secrets hidden; YAML that `det experiment create` takes again.
+
+    \b
+    Example: det experiment config 3 > config.yaml
+    """
+    from determined.config.masking import mask_secrets
+
+    with opened_store() as store:
+        settings = mask_secrets(store.experiments.get(experiment_id).config)
+    if form == "json":
+        print_json(settings)
+        return
+    from determined.config.dump import dump_yaml
+
+    click.echo(visible_lines(dump_yaml(settings).rstrip("\n")))

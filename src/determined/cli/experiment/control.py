@@ -1,0 +1,69 @@
+"""`det experiment pause`, `cancel` and `kill`: requests that the experiment's runner obeys within a second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import experiment_plain
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_json
+def pause(experiment_id: int, form: Form) -> None:
+    """Pause an experiment.
+
+    Its trials save a checkpoint and leave their slots; `activate` goes on from there.
+
+    \b
+    Example: det experiment pause 3
+    """
+    _request(experiment_id, "pause", form)
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_json
+def cancel(experiment_id: int, form: Form) -> None:
+    """Cancel an experiment.
+
+    Its trials save a last checkpoint and end.
+
+    \b
+    Example: det experiment cancel 3
+    """
+    _request(experiment_id, "cancel", form)
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_json
+def kill(experiment_id: int, form: Form) -> None:
+    """Kill an experiment.
+
+    Its trials end at once; what they did since their last checkpoint is lost.
+
+    \b
+    Example: det experiment kill 3
+    """
+    _request(experiment_id, "kill", form)
+
+
+def _request(experiment_id: int, kind: Literal["pause", "cancel", "kill"], form: Form) -> None:
+    from determined.experiment.control import request
+
+    with opened_store() as store:
+        done = request(store, experiment_id, kind)
+        row = store.experiments.get(experiment_id)
+    if form == "json":
+        print_json(experiment_plain(row))
+    else:
+        click.echo(f"Experiment {experiment_id}: {done}")

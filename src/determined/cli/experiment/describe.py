@@ -1,0 +1,149 @@
+"""`det experiment describe`: three tables, of experiments, of their trials, of what these did."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.experiment.workloads import Workload, metric_names, workload_columns, workload_row, workloads_of
+from determined.cli.groups import Command
+from determined.cli.holders import how_to_go_on, is_abandoned
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_csv, write_csv
+from determined.cli.plain import experiment_plain, resource_pool, trial_plain
+from determined.cli.render import Column, Row, percent, table, time_text
+from determined.cli.text import visible
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment, Trial
+
+_EXPERIMENT = [
+    Column("Experiment ID"),
+    Column("State"),
+    Column("Progress"),
+    Column("Started"),
+    Column("Ended"),
+    Column("Name", long=True),
+    Column("Description", long=True),
+    Column("Archived"),
+    Column("Resource Pool"),
+    Column("Labels", long=True),
+]
+_TRIALS = [
+    Column("Trial ID"),
+    Column("Experiment ID"),
+    Column("State"),
+    Column("Started"),
+    Column("Ended"),
+    Column("H-Params", long=True),
+]
+# The name of a table, of its file in `--outdir`, its columns and its rows.
+Tables = list[tuple[str, str, list[Column], list[Row]]]
+
+
+def _ids(context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
+    """`1,2,3`, each once."""
+    try:
+        return list(dict.fromkeys(int(part) for part in value.split(",")))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of experiment ids, as 3 or 3,4,7") from None
+
+
+@click.command(cls=Command)
+@click.argument("experiment_ids", metavar="IDS", callback=_ids)
+@click.option("--metrics", is_flag=True, help="Also show the metrics of each workload.")
+@click.option("--outdir", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files into this directory.")
+@with_csv
+def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form: Form) -> None:
+    """Describe experiments with their trials and workloads.
+
+    \b
+    Example: det experiment describe 3,4 --metrics
+    """
+    if outdir is not None and form != "table":
+        raise click.UsageError("--outdir, --csv and --json exclude each other")
+    with opened_store() as store:
+        experiments = [store.experiments.get(number) for number in experiment_ids]
+        trials = {row.id: store.experiments.trials(row.id) for row in experiments}
+        workloads = {trial.id: workloads_of(store, trial.id) for rows in trials.values() for trial in rows}
+    if form == "json":
+        print_json([_plain(row, trials[row.id], workloads, metrics) for row in experiments])
+        return
+    everyone = [trial for row in experiments for trial in trials[row.id]]
+    found = _tables(experiments, everyone, workloads, metrics)
+    if outdir is not None:
+        outdir.mkdir(parents=True, exist_ok=True)
+        for _, file_name, columns, rows in found:
+            with open(outdir / file_name, "w", newline="", encoding="utf-8") as file:
+                write_csv(file, columns, rows)
+        click.echo(f"Wrote {', '.join(str(outdir / file_name) for _, file_name, _, _ in found)}")
+    elif form == "csv":
+        for position, (_, _, columns, rows) in enumerate(found):
+            click.echo("" if position else None, nl=bool(position))
+            write_csv(sys.stdout, columns, rows)
+    else:
+        click.echo("\n\n".join(f"{name}\n{table(columns, rows)}" for name, _, columns, rows in found))
+        _explain(experiments, everyone)
+
+
+def _tables(
+    experiments: list[Experiment], trials: list[Trial], workloads: dict[int, list[Workload]], metrics: bool
+) -> Tables:
+    names = metric_names(workload for rows in workloads.values() for workload in rows) if metrics else ([], [])
+    return [
+        ("Experiment", "experiments.csv", _EXPERIMENT, [_experiment_row(row) for row in experiments]),
+        ("Trials", "trials.csv", _TRIALS, [_trial_row(row) for row in trials]),
+        (
+            "Workloads",
+            "workloads.csv",
+            workload_columns(*names),
+            [workload_row(trial.id, workload, *names) for trial in trials for workload in workloads[trial.id]],
+        ),
+    ]
+
+
+def _experiment_row(row: Experiment) -> Row:
+    return [
+        row.id,
+        row.state,
+        percent(row.progress),
+        time_text(row.created),
+        time_text(row.ended),
+        row.name,
+        row.description,
+        row.archived,
+        resource_pool(row),
+        ", ".join(row.labels),
+    ]
+
+
+def _trial_row(row: Trial) -> Row:
+    return [row.id, row.experiment_id, row.state, time_text(row.started), time_text(row.ended), row.hparams]
+
+
+def _plain(row: Experiment, trials: list[Trial], workloads: dict[int, list[Workload]], metrics: bool) -> dict[str, Any]:
+    return {
+        **experiment_plain(row),
+        "trials": [
+            {**trial_plain(trial), "workloads": [workload.plain(metrics) for workload in workloads[trial.id]]}
+            for trial in trials
+        ],
+    }
+
+
+def _explain(experiments: list[Experiment], trials: list[Trial]) -> None:
+    """What a table has no column for: why something ended, and what to do next."""
+    lines = [f"Experiment {row.id}: {row.state}: {row.reason}" for row in experiments if row.reason]
+    lines += [how_to_go_on(row.id) for row in experiments if is_abandoned(row)]
+    lines += [
+        f"Trial {row.id}: {row.state}"
+        + (f" after {row.restarts} restart{'s' if row.restarts > 1 else ''}" if row.restarts else "")
+        + f": {row.reason}"
+        for row in trials
+        if row.reason
+    ]
+    if lines:
+        click.echo("\n" + "\n".join(visible(line) for line in lines))

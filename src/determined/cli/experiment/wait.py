@@ -1,0 +1,53 @@
+"""`det experiment wait`."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.holders import how_to_go_on, is_abandoned
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import experiment_plain
+from determined.cli.text import visible
+from determined.errors import DeterminedError
+
+ENDED = ("COMPLETED", "CANCELED", "ERROR")
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.option(
+    "--polling-interval",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="Seconds between two looks.",
+)
+@with_json
+def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
+    """Wait for an experiment to end.
+
+    The exit code is 0 when it completed, else 1. A paused experiment, or one that no process runs, is an error.
+
+    \b
+    Example: det experiment wait 3 && det experiment list-checkpoints 3 --best 1
+    """
+    abandoned = False
+    with opened_store() as store:
+        while (row := store.experiments.get(experiment_id)).state not in ENDED:
+            if row.state == "PAUSED":
+                raise DeterminedError(f"it is paused; go on with: det experiment activate {experiment_id}")
+            # At the second look: between its creation and its runner's first step nobody holds it for a moment.
+            if abandoned and is_abandoned(row):
+                raise DeterminedError(how_to_go_on(experiment_id))
+            abandoned = is_abandoned(row)
+            time.sleep(polling_interval)
+    if form == "json":
+        print_json(experiment_plain(row))
+    else:
+        click.echo(visible(f"Experiment {experiment_id}: {row.state}" + (f" ({row.reason})" if row.reason else "")))
+    sys.exit(0 if row.state == "COMPLETED" else 1)

@@ -1,0 +1,122 @@
+"""Run an experiment in this process: show how it goes, and tell what came of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.log_lines import format_line
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json
+from determined.cli.summary import summarize, summary_lines, summary_plain
+from determined.cli.text import visible
+
+if TYPE_CHECKING:
+    from determined.engines.base import Engine, Line
+    from determined.experiment.progress import Observer, View
+
+
+def run_here(
+    experiment_id: int,
+    *,
+    follow: bool,
+    form: Form,
+    slots: int | None = None,
+    engine: Engine | None = None,
+    max_trials: int | None = None,
+) -> int:
+    """Returns the exit code: 0 when it completed, that of a signal when one ended it, else 1."""
+    from determined.experiment.run import run_experiment
+    from determined.store.open import checked_place
+
+    last: View | None = None
+    followed: int | None = None
+
+    with _screen(on_stderr=form == "json") as (observe, say), _warnings_to(say):
+
+        def observer(view: View) -> None:
+            nonlocal last
+            last = view
+            observe(view)
+
+        def on_line(trial_id: int, line: Line) -> None:
+            nonlocal followed
+            followed = trial_id if followed is None else followed
+            if trial_id == followed:
+                say(format_line(line.text, line.rank, line.written))
+
+        ended = run_experiment(
+            checked_place(),
+            experiment_id,
+            slots=slots,
+            engine=engine,
+            max_trials=max_trials,
+            observer=observer,
+            on_line=on_line if follow else None,
+        )
+    with opened_store() as store:
+        summary = summarize(store, experiment_id)
+    with _outliving_the_reader():
+        if form == "json":
+            print_json(summary_plain(summary))
+        else:
+            click.echo("\n".join(summary_lines(summary, None if last is None else last.seconds)))
+    if ended.state == "COMPLETED":
+        return 0
+    return 1 if ended.signal is None else 128 + ended.signal
+
+
+@contextmanager
+def _screen(*, on_stderr: bool) -> Iterator[tuple[Observer, Callable[[str], None]]]:
+    """What shows a view, and what prints a line: a live picture on a terminal, else plain lines."""
+    stream = sys.stderr if on_stderr else sys.stdout
+    if stream.isatty() and os.environ.get("TERM") != "dumb":
+        from rich.console import Console
+
+        from determined.cli.live import LiveView
+
+        with LiveView(Console(stderr=on_stderr, highlight=False)) as live:
+            yield live, live.line
+        return
+    from determined.cli.watching import Lines
+
+    def write(line: str) -> None:
+        with _outliving_the_reader():
+            click.echo(line, err=on_stderr)
+
+    yield Lines(write), write
+
+
+@contextmanager
+def _warnings_to(say: Callable[[str], None]) -> Iterator[None]:
+    """What the runner warns of stands among the other lines."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(visible(f"{record.levelname}: {record.getMessage()}"))
+
+    logger, handler = logging.getLogger("determined"), Handler(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def _outliving_the_reader() -> Iterator[None]:
+    """When the reader of a pipe is gone, the search goes on without a word: its results are in the store."""
+    try:
+        yield
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            if not stream.isatty():
+                os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)

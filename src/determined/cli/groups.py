@@ -1,0 +1,99 @@
+"""Commands and groups of them: found by name, imported when they are used, failing in one line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import click
+
+from determined.errors import DeterminedError
+
+INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+
+
+class Command(click.Command):
+    """A command whose errors are told in one line that begins with what it could not do."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader has seen enough, as `head` does; click ends quietly
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        except (DeterminedError, OSError) as error:
+            _fail(self.get_short_help_str(limit=1000), error)
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name, file and one line of help, and imports one only when it is used.
+
+    `commands_in` names for each command the module that has it (as an attribute of the same name, with underscores)
+    and its line of help; `aliases` are short names; `default` is the command that is meant when none is named.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        commands_in: Mapping[str, tuple[str, str]],
+        aliases: Mapping[str, str],
+        default: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.commands_in = commands_in
+        self.aliases = aliases
+        self.default = default
+        self.no_args_is_help = default is None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands_in)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        name = self.aliases.get(cmd_name, cmd_name)
+        if name not in self.commands_in:
+            return None
+        command = getattr(importlib.import_module(self.commands_in[name][0]), name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if self.default is not None and (not args or (args[0].startswith("-") and not _asks_for_help(ctx, args[0]))):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        short = {name: alias for alias, name in self.aliases.items()}
+        rows = [
+            (f"{name}, {short[name]}" if name in short else name, help_line)
+            for name, (_, help_line) in self.commands_in.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def explain_unused(option: str, value: object, reason: str) -> None:
+    """One line about an option that is accepted for old command lines and has nothing to do here."""
+    if value:
+        click.echo(f"{option} is accepted and not used: {reason}", err=True)
+
+
+def _asks_for_help(ctx: click.Context, argument: str) -> bool:
+    return argument in ctx.help_option_names
+
+
+def _fail(help_line: str, error: Exception) -> NoReturn:
+    from determined.cli.text import visible_lines
+
+    what = help_line[:1].lower() + help_line[1:].rstrip(".")
+    click.echo(f"Failed to {what}: {visible_lines(_words(error))}", err=True)
+    sys.exit(1)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__

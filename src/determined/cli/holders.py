@@ -1,0 +1,26 @@
+"""Is somebody running this experiment? As far as it can be known from here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment
+
+RUNNING = ("ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
+
+
+def is_abandoned(row: Experiment) -> bool:
+    """It is at work by its state, and the process that ran it is gone. Of other machines nothing is known."""
+    from determined.store.process import is_running, on_this_machine
+
+    if row.by_hand or row.state not in RUNNING:
+        return False
+    if row.holder is None:
+        return True
+    process = row.holder.process
+    return on_this_machine(process) and not is_running(process)
+
+
+def how_to_go_on(experiment_id: int) -> str:
+    return f"no process is running experiment {experiment_id}; go on with: det experiment activate {experiment_id}"

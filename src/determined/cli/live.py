@@ -1,0 +1,122 @@
+"""How a running experiment is shown on a terminal: a picture that is drawn again a few times a second."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from determined.cli.render import duration, number
+from determined.cli.text import visible
+from determined.cli.watching import AT_WORK, hparams_text
+
+if TYPE_CHECKING:
+    from determined.experiment.progress import RungView, TrialView, View
+
+_FEWEST_ROWS = 3
+_ROWS_AROUND = 12  # what stands above and below the trials
+
+
+class LiveView:
+    """Draws the newest view; lines printed meanwhile scroll by above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def __call__(self, view: View) -> None:
+        self._live.update(picture(view, max(_FEWEST_ROWS, self._console.size.height - _ROWS_AROUND)))
+
+    def line(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+
+def picture(view: View, rows: int) -> Group:
+    """The experiment in a few lines, its rungs, and the trials that matter most."""
+    parts: list[RenderableType] = [
+        _headline(view),
+        ProgressBar(total=1.0, completed=min(1.0, max(0.0, view.progress)), width=60),
+    ]
+    if view.best is not None and view.best.best is not None:
+        parts.append(_best(view.best, view))
+    if view.rungs:
+        parts.append(_rungs(view.rungs))
+    parts.append(_trials(view, rows))
+    return Group(*parts, Text("Ctrl-C pauses: everything is saved first", style="dim"))
+
+
+def _headline(view: View) -> Text:
+    ended = sum(trial.state not in ("QUEUED", "PAUSED", *AT_WORK) for trial in view.trials)
+    planned = "" if view.planned is None else f" of {view.planned}"
+    left = "" if view.seconds_left is None else f", about {duration(view.seconds_left)} left"
+    line = Text(overflow="ellipsis", no_wrap=True)
+    line.append(f"Experiment {view.experiment_id} ", style="bold")
+    line.append(f"{visible(view.name)}  ")
+    line.append(view.state, style="green" if view.state == "ACTIVE" else "yellow")
+    line.append(
+        f"  {ended}{planned} trials done, {view.trials_per_hour:.0f} an hour  "
+        f"slots {view.used}/{view.slots}  {duration(view.seconds)}{left}"
+    )
+    return line
+
+
+def _best(best: TrialView, view: View) -> Text:
+    line = Text("best so far: ", overflow="ellipsis", no_wrap=True)
+    assert best.best is not None
+    line.append(f"trial {best.id}, {visible(view.metric_name)} {number(best.best)}", style="bold green")
+    line.append(f"  {visible(hparams_text(best.hparams))}", style="dim")
+    return line
+
+
+def _rungs(rungs: tuple[RungView, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("Bracket", "Rung at", "Reached", "On the way"):
+        table.add_column(name, justify="right", header_style="bold")
+    for rung in rungs:
+        table.add_row(str(rung.bracket), number(rung.time), str(rung.reached), str(rung.at_work))
+    return table
+
+
+def _trials(view: View, rows: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
+    for name in ("Trial", "State", "Rung", "Batches", visible(view.metric_name), "Best"):
+        right = name not in ("State",)
+        table.add_column(Text(name), justify="right" if right else "left", header_style="bold", no_wrap=True)
+    table.add_column("Hyperparameters", header_style="bold", no_wrap=True, overflow="ellipsis", ratio=1)
+    shown = _most_interesting(view, rows)
+    for trial in shown:
+        table.add_row(
+            str(trial.id),
+            trial.state + (f" (restart {trial.restarts})" if trial.restarts else ""),
+            str(trial.rung),
+            str(trial.steps),
+            "" if trial.metric is None else number(trial.metric),
+            "" if trial.best is None else number(trial.best),
+            Text(visible(hparams_text(trial.hparams)), style="dim"),
+        )
+    return table
+
+
+def _most_interesting(view: View, rows: int) -> list[TrialView]:
+    """Those at work, then the best of the others."""
+    sign = 1.0 if view.smaller_is_better else -1.0
+
+    def rank(trial: TrialView) -> tuple[bool, float, int]:
+        metric = trial.best
+        return trial.state not in AT_WORK, float("inf") if metric is None else sign * metric, trial.number
+
+    return sorted(view.trials, key=rank)[:rows]

@@ -1,0 +1,34 @@
+"""`--limit`, `--offset` and `--pages` of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True)
+class Page:
+    """Which part of a list is wanted; no limit means all from the offset on."""
+
+    limit: int | None
+    offset: int
+
+    def of(self, rows: list[Any]) -> list[Any]:
+        return rows[self.offset :] if self.limit is None else rows[self.offset : self.offset + self.limit]
+
+
+def with_paging(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the three options, as the argument `page`."""
+
+    @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Rows of a page.")
+    @click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out so many rows first.")
+    @click.option("--pages", type=click.Choice(["1", "all"]), default="1", show_default=True, help="One page, or all.")
+    @wraps(command)
+    def paged(*args: Any, limit: int, offset: int, pages: str, **kwargs: Any) -> Any:
+        return command(*args, page=Page(None if pages == "all" else limit, offset), **kwargs)
+
+    return paged

@@ -1,0 +1,116 @@
+"""What `--json` prints for each kind of row: these keys stay as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.output import iso_time
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment, Trial
+    from determined.store.records import Checkpoint, Log, Metric
+
+
+def experiment_plain(row: Experiment) -> dict[str, Any]:
+    holder = row.holder
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "labels": row.labels,
+        "owner": row.owner,
+        "state": row.state,
+        "progress": row.progress,
+        "started": iso_time(row.created),
+        "ended": iso_time(row.ended),
+        "reason": row.reason,
+        "parent_id": row.parent_id,
+        "archived": row.archived,
+        "resource_pool": resource_pool(row),
+        "by_hand": row.by_hand,
+        "trial_count": row.trial_count,
+        "seed": row.seed,
+        "metric": row.metric,
+        "smaller_is_better": row.smaller_is_better,
+        "best": row.best,
+        "runner": None
+        if holder is None
+        else {"host": holder.process.host, "pid": holder.process.pid, "since": iso_time(holder.since)},
+    }
+
+
+def trial_plain(row: Trial) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "experiment_id": row.experiment_id,
+        "number": row.number,
+        "state": row.state,
+        "hparams": row.hparams,
+        "seed": row.seed,
+        "started": iso_time(row.started),
+        "ended": iso_time(row.ended),
+        "batches": row.steps_completed,
+        "best": row.best,
+        "latest_checkpoint": row.latest_checkpoint,
+        "runs": row.runs,
+        "restarts": row.restarts,
+        "reason": row.reason,
+        "phase": row.phase,
+        "progress": row.progress,
+        "bracket": row.bracket,
+        "goal": row.goal,
+        "rungs": row.rungs,
+    }
+
+
+def checkpoint_plain(row: Checkpoint, metric: str | None) -> dict[str, Any]:
+    return {
+        "uuid": row.uuid,
+        "trial_id": row.trial_id,
+        "batches": row.steps_completed,
+        "state": checkpoint_state(row),
+        "reported": iso_time(row.reported),
+        "validation_metric": validation_metric(row, metric),
+        "validation_metrics": row.validation,
+        "storage": row.storage,
+        "resources": row.resources,
+        "size": sum(row.resources.values()),
+        "metadata": row.metadata,
+    }
+
+
+def metric_plain(row: Metric) -> dict[str, Any]:
+    return {
+        "group": row.group,
+        "batches": row.steps_completed,
+        "metrics": row.metrics,
+        "reported": iso_time(row.reported),
+    }
+
+
+def log_plain(row: Log, trial_id: int) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "trial_id": trial_id,
+        "attempt": row.attempt,
+        "rank": row.rank,
+        "stream": row.stream,
+        "level": row.level,
+        "time": iso_time(row.written),
+        "text": row.text,
+    }
+
+
+def resource_pool(row: Experiment) -> str:
+    resources = row.config.get("resources")
+    return str(resources.get("resource_pool") or "") if isinstance(resources, dict) else ""
+
+
+def checkpoint_state(row: Checkpoint) -> str:
+    """In the store a checkpoint that can be loaded is ACTIVE; for people it is COMPLETED."""
+    return "COMPLETED" if row.state == "ACTIVE" else row.state
+
+
+def validation_metric(row: Checkpoint, metric: str | None) -> Any:
+    """The searcher's metric of the validation at the checkpoint's step."""
+    return None if row.validation is None or metric is None else row.validation.get(metric)

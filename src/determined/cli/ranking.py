@@ -1,0 +1,25 @@
+"""Which checkpoints are the best ones."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.plain import validation_metric
+
+if TYPE_CHECKING:
+    from determined.store.records import Checkpoint
+
+
+def best_checkpoints(checkpoints: list[Checkpoint], metric: str | None, smaller_is_better: bool) -> list[Checkpoint]:
+    """Those that can be loaded and have a number for the metric, the best first."""
+    ranked = [
+        (value if smaller_is_better else -value, row)
+        for row in checkpoints
+        if row.state == "ACTIVE" and _is_number(value := validation_metric(row, metric))
+    ]
+    return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -1,0 +1,110 @@
+"""What came of an experiment: the best trial, its checkpoint, and what to type to look closer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.plain import checkpoint_plain, experiment_plain, trial_plain
+from determined.cli.ranking import best_checkpoints
+from determined.cli.render import cell, duration, number
+from determined.cli.text import visible
+from determined.cli.watching import flat
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment, Trial
+    from determined.store.records import Checkpoint
+
+_MOST_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that the closing lines are made of."""
+
+    experiment: Experiment
+    trials: list[Trial]
+    best: Trial | None
+    checkpoint: Checkpoint | None  # the best one of the best trial, else its newest
+
+
+def summarize(store: Store, experiment_id: int) -> Summary:
+    experiment = store.experiments.get(experiment_id)
+    trials = store.experiments.trials(experiment_id)
+    sign = 1 if experiment.smaller_is_better else -1
+    ranked = sorted((sign * trial.best, trial.number) for trial in trials if trial.best is not None)
+    best = next((trial for trial in trials if ranked and trial.number == ranked[0][1]), None)
+    return Summary(experiment, trials, best, None if best is None else _checkpoint(store, experiment, best))
+
+
+def summary_plain(summary: Summary) -> dict[str, Any]:
+    checkpoint, metric = summary.checkpoint, summary.experiment.metric
+    return {
+        **experiment_plain(summary.experiment),
+        "trial_states": dict(Counter(trial.state for trial in summary.trials)),
+        "best_trial": None if summary.best is None else trial_plain(summary.best),
+        "best_checkpoint": None if checkpoint is None else checkpoint_plain(checkpoint, metric),
+    }
+
+
+def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
+    row, best = summary.experiment, summary.best
+    lines = [_headline(summary, seconds)]
+    if row.reason:
+        lines.append(f"  {row.reason}")
+    if best is not None and best.best is not None:
+        lines += ["", f"Best trial: {best.id}, {row.metric} {number(best.best)} ({best.state})"]
+        hparams = flat(best.hparams)
+        widest = max((len(name) for name, _ in hparams), default=0)
+        lines += [f"  {name:<{widest}}  {cell(value)}" for name, value in hparams]
+    if summary.checkpoint is not None:
+        lines.append(f"  checkpoint {summary.checkpoint.uuid}")
+        lines.append(f"  {place_of(summary.checkpoint)}")
+    lines += _failures(summary.trials)
+    lines += ["", "To look closer:", *(f"  {line}" for line in _commands(summary))]
+    return [visible(line) for line in lines]
+
+
+def place_of(checkpoint: Checkpoint) -> str:
+    """The directory or the address of its files."""
+    return f"{checkpoint.storage.rstrip('/')}/{checkpoint.uuid}"
+
+
+def _checkpoint(store: Store, experiment: Experiment, trial: Trial) -> Checkpoint | None:
+    existing = [row for row in store.checkpoints(trial.id) if row.state == "ACTIVE"]
+    ranked = best_checkpoints(existing, experiment.metric, experiment.smaller_is_better)
+    return next(iter(ranked or existing), None)
+
+
+def _headline(summary: Summary, seconds: float | None) -> str:
+    row = summary.experiment
+    states = Counter(trial.state for trial in summary.trials)
+    counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    trials = f"{len(summary.trials)} trial{'' if len(summary.trials) == 1 else 's'}"
+    taken = "" if seconds is None else f" in {duration(seconds)}"
+    return f"Experiment {row.id} ({row.name}): {row.state}, {trials}{taken}" + (f" ({counted})" if counted else "")
+
+
+def _failures(trials: list[Trial]) -> list[str]:
+    failed = [trial for trial in trials if trial.state == "ERROR"]
+    if not failed:
+        return []
+    lines = [f"  trial {trial.id}: {trial.reason or 'failed'}" for trial in failed[:_MOST_FAILURES]]
+    more = len(failed) - len(lines)
+    return ["", "Failed:", *lines, *([f"  and {more} more"] if more else [])]
+
+
+def _commands(summary: Summary) -> list[str]:
+    number = summary.experiment.id
+    commands = [f"det experiment describe {number} --metrics"]
+    failed = [trial for trial in summary.trials if trial.state == "ERROR"]
+    watched = failed[0] if failed else summary.best
+    if watched is not None:
+        commands.append(f"det experiment logs {number} --trial {watched.id}" + (" --tail 30" if failed else ""))
+    if summary.checkpoint is not None:
+        commands.append(f"det experiment list-checkpoints {number} --best 3")
+    if summary.experiment.state == "PAUSED":
+        commands.append(f"det experiment activate {number}    # go on")
+    return commands

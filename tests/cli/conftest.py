@@ -1,0 +1,68 @@
+"""A store with experiments in it, and `det` to look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from determined.store.base import Store
+from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
+from tests.helpers.records import opened
+
+WEIRD = "two\nlines \x1b[31mred\x1b]0;title\x07 \u202etxt [bold]😀[/bold] 日本"
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with opened() as store:
+        yield store
+
+
+@pytest.fixture
+def search(store: Store) -> int:
+    """A search that is over: one trial completed, one was stopped early, one failed."""
+    experiment_id = new_experiment(store, "search", description="three trials", labels=["a", "b"])
+    lease = lead(store, experiment_id)
+    first, second, third = add_trials(
+        store, lease, [{"lr": 0.1, "net": {"layers": 3}}, {"lr": 0.2, "net": {"layers": 4}}, {"lr": 9.0}]
+    )
+    work(
+        store,
+        lease,
+        first,
+        Steps(
+            training=[(4, {"loss": 0.0}), (16, {"loss": 0.5})],
+            validation=[(4, {"loss": 0.75}), (16, {"loss": 0.25})],
+            saved=[4, 16],
+            lines=[(0, "INFO", "INFO: [1] root: hello"), (1, None, "plain"), (0, "ERROR", "ERROR: [1] root: oops")],
+        ),
+    )
+    end_trial(store, lease, first, "COMPLETED")
+    work(
+        store,
+        lease,
+        second,
+        Steps(
+            validation=[(4, {"loss": float("nan"), "accuracy": 0})],
+            saved=[4],
+            lines=[(0, "WARNING", "WARNING: [2] root: second")],
+        ),
+    )
+    end_trial(store, lease, second, "STOPPED_EARLY")
+    work(store, lease, third, Steps())
+    end_trial(store, lease, third, "ERROR", restarts=2, reason="exit code 1: no such file")
+    end(store, lease, "COMPLETED", progress=1.0)
+    return experiment_id
+
+
+@pytest.fixture
+def weird(store: Store) -> int:
+    """An experiment whose program writes whatever could upset a terminal."""
+    experiment_id = new_experiment(store, WEIRD, description=WEIRD, labels=[WEIRD])
+    lease = lead(store, experiment_id)
+    (trial_id,) = add_trials(store, lease, [{WEIRD: WEIRD}])
+    work(store, lease, trial_id, Steps(training=[(1, {WEIRD: 1.0})], lines=[(0, None, WEIRD.replace("\n", ""))]))
+    end_trial(store, lease, trial_id, "ERROR", reason=WEIRD)
+    end(store, lease, "ERROR", reason=WEIRD)
+    return experiment_id
