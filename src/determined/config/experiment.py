@@ -14,6 +14,7 @@ from determined.config.experiment_model import ExperimentConfig
 from determined.config.legacy import migrate
 from determined.config.lines import line_of, lines_of
 from determined.config.load import parse_yaml, read_source
+from determined.config.masked_text import mask_yaml
 from determined.config.masking import mask_secrets
 from determined.config.mistakes import from_validation
 from determined.config.overrides import apply_overrides
@@ -35,6 +36,11 @@ class LoadedExperiment:
     original: str  # the YAML as given, comments and secrets included; with overrides: what they made of it
     notes: list[str]  # what was written for an older release, and how it is written today
     warnings: list[str]  # what does nothing here, and what was probably not meant
+
+    @property
+    def shown_original(self) -> str:
+        """The original without its secrets: for the store and for people."""
+        return mask_yaml(self.original)
 
 
 def load_experiment(
