@@ -10,6 +10,7 @@ From the engine: {"start": key, ...} with the ends of two pipes, {"kill": key}. 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -20,20 +21,24 @@ import signal
 import socket
 import sys
 import time
+import weakref
 from typing import Any, NoReturn
 
 from determined.engines import messages
 from determined.engines.command import Module, Program, Script
 from determined.engines.processes import children, tree
-from determined.engines.warm_job import Order, Warmth, collect_orphans, live
+from determined.engines.warm_job import Order, Warmth, collect_orphans, die_with_parent, live
 
-# What a training imports before its first batch, or soon after. Found by looking at what a copy had to import.
+# What a training imports before its first batch, or soon after: found by looking at what a copy had to import.
 _IMPORTED = (
     "torch",
     "torch._dynamo",  # optimizers ask it not to look at them
+    "torch.utils.serialization.config",
     "determined.pytorch",
     "determined.exec.harness",
     "determined.launch.torch_distributed",
+    "determined.store.sqlite",
+    "pathspec",
 )
 _SECONDS_TO_DIE = 2.0  # a process that was killed, and does not go, waits for a device
 
@@ -44,8 +49,10 @@ _KINDS: dict[str, type[Script | Module | Program]] = {"script": Script, "module"
 def main(connection: int, parent: int, directory: str) -> NoReturn:
     """Serve the engine whose process and socket these are until it is gone; then remove its directory as well."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a person's Ctrl-C is the runner's to interpret
+    die_with_parent(yes=True)  # there is nothing to clean up as long as it only imports
     collect_orphans()
     warmth = _warm_up()
+    die_with_parent(yes=False)
     os.chdir("/")
     Warm(socket.socket(fileno=connection), parent, warmth).serve()
     shutil.rmtree(directory, ignore_errors=True)
@@ -59,6 +66,9 @@ def _warm_up() -> Warmth:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's library would start threads when it is loaded
     for name in _IMPORTED:
         importlib.import_module(name)
+    atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)  # looks for a package, every time
+    for cleaning in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        cleaning.atexit = False  # what libraries made here goes with the memory; a copy need not take it apart
     gc.collect()
     gc.freeze()  # a collection would write to every object, and so copy all pages
     return Warmth(os.getpid(), environment, path)

@@ -27,8 +27,9 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType, TracebackType
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from determined.engines import libraries
 from determined.engines.command import Module, Program, Script, as_argv
 
 # Read when the interpreter, its memory or a library starts: setting them later has no effect.
@@ -47,6 +48,7 @@ _READ_AT_START = (
 )
 _SET_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "OMP_NUM_THREADS")
 
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -100,6 +102,11 @@ def collect_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def die_with_parent(*, yes: bool) -> None:
+    """Whether the kernel ends this process together with its parent."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if yes else 0)
+
+
 def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, str], warmth: Warmth) -> bool:
     """Whether variables that are read at the start differ, or the job has modules of its own that are loaded here."""
     for name in environment.keys() | warmth.environment.keys():
@@ -136,8 +143,7 @@ def _become(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
 
 def _refresh(environment: dict[str, str], warmth: Warmth) -> None:
     """Forget what belongs to the warm process, as if this one had just started."""
-    os.environ.clear()
-    os.environ.update(environment)
+    _replace_environment(environment)
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(file=2)
@@ -145,14 +151,19 @@ def _refresh(environment: dict[str, str], warmth: Warmth) -> None:
     sys.stdout = sys.__stdout__ = _text_stream(1, "<stdout>", "strict")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text_stream(2, "<stderr>", "backslashreplace")  # type: ignore[misc]
     sys.path[:] = [*_places(environment), *warmth.path]
-    sys.path_importer_cache.clear()
     tempfile.tempdir = None
     multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     multiprocessing.current_process().authkey = os.urandom(32)
     warnings.onceregistry.clear()  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         pass  # what was shown once may be shown again
-    _refresh_libraries(environment)
+    libraries.refresh(environment)
+
+
+def _replace_environment(environment: dict[str, str]) -> None:
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update({name: value for name, value in environment.items() if os.environ.get(name) != value})
 
 
 def _text_stream(file: int, name: str, errors: str) -> io.TextIOWrapper:
@@ -160,18 +171,6 @@ def _text_stream(file: int, name: str, errors: str) -> io.TextIOWrapper:
     raw = io.FileIO(file, "w", closefd=False)
     raw.name = name
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=True)
-
-
-def _refresh_libraries(environment: Mapping[str, str]) -> None:
-    """Random numbers from the system; as many threads as this job may have."""
-    import numpy
-    import torch
-
-    numpy.random.seed()
-    torch.default_generator.seed()
-    threads = environment.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if threads.isdecimal() and int(threads) > 0:
-        torch.set_num_threads(int(threads))
 
 
 def _run(command: Script | Module) -> int:
@@ -295,9 +294,5 @@ def _hides_loaded(directory: str) -> bool:
 
 
 def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        _libc().prctl(option, value, 0, 0, 0)
-
-
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
+    if _LIBC is not None:
+        _LIBC.prctl(option, value, 0, 0, 0)

@@ -1,0 +1,38 @@
+"""Numpy and torch in a copy of the warm process: as if they had just been imported there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def refresh(environment: Mapping[str, str]) -> None:
+    """Random numbers from the system, and as many threads as this job may have."""
+    import numpy
+    import torch
+
+    numpy.random.seed()
+    torch.default_generator.seed()
+    threads = _number(environment, "OMP_NUM_THREADS")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    for_numpy = _number(environment, "OPENBLAS_NUM_THREADS") or threads or os.cpu_count() or 1
+    if for_numpy > 1:  # the warm process holds it to one
+        _set_openblas_threads(Path(numpy.__file__).parent, for_numpy)
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name, "").partition(",")[0]
+    return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def _set_openblas_threads(numpy: Path, threads: int) -> None:
+    """By the library in numpy's wheel; numpy itself has no word for it, and other builds stay at one thread."""
+    for library in (numpy.parent / "numpy.libs").glob("libscipy_openblas*"):
+        loaded = ctypes.CDLL(str(library))
+        for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads"):
+            if hasattr(loaded, name):
+                getattr(loaded, name)(threads)
+                return

@@ -1,0 +1,68 @@
+"""From bytes in a pipe to lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from determined.engines.base import Line
+from determined.engines.lines import LONGEST, Stream
+
+
+def lines_of(*blocks: bytes) -> list[Line]:
+    """What is read when the blocks are written one after the other, and then the pipe ends."""
+    reading, writing = os.pipe()
+    stream = Stream("key", "stdout", reading)
+    found: list[Line] = []
+    try:
+        for block in blocks:
+            os.write(writing, block)
+            found += stream.read()
+        os.close(writing)
+        return found + stream.read_all()
+    finally:
+        stream.close()
+
+
+def texts(*blocks: bytes) -> list[str]:
+    return [line.text for line in lines_of(*blocks)]
+
+
+def test_lines_and_the_unfinished_last_one() -> None:
+    assert texts(b"a\nb\n\nc") == ["a", "b", "", "c"]
+
+
+def test_a_carriage_return_ends_a_line() -> None:
+    assert texts(b"\r 10%\r 20%\r\ndone\n") == [" 10%", " 20%", "done"]
+    assert texts(b"a\r", b"\nb\n") == ["a", "b"]
+    assert texts(b"a\r\n\r\nb\r\n") == ["a", "", "b"]
+
+
+def test_ranks_and_levels() -> None:
+    line, other = lines_of(b"[rank=3] WARNING: [12] name: text\nWARNING: that\n")
+    assert (line.rank, line.level, line.text) == (3, "WARNING", "WARNING: [12] name: text")
+    assert (other.rank, other.level, other.text) == (0, None, "WARNING: that")
+    assert (line.key, line.stream) == ("key", "stdout")
+
+
+def test_bytes_that_are_no_text_are_kept_as_escapes() -> None:
+    assert texts(b"\xff\xfeab\n", "ü".encode() + b"\n") == ["\\xff\\xfeab", "ü"]
+
+
+def test_a_long_line_comes_in_pieces() -> None:
+    found = texts(b"x" * (3 * LONGEST), b"y\nshort\n")
+    assert all(len(text) <= LONGEST for text in found)
+    assert "".join(found) == "x" * (3 * LONGEST) + "y" + "short"
+    assert found[-1] == "short"
+
+
+@given(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b" "]), max_size=30), st.data())
+def test_it_does_not_matter_how_the_bytes_arrive(parts: Sequence[bytes], data: st.DataObject) -> None:
+    whole = b"".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
+    pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    expected = [text for text in texts(whole) if text]
+    assert [text for text in texts(*filter(None, pieces)) if text] == expected
