@@ -69,6 +69,7 @@ class Power:
     low: float
     high: float
     count: int | None
+    bounds_are_values: bool = False  # the bounds were written down as values, not as exponents
 
     def value(self, exponent: float) -> float:
         return float(self.base**exponent)
@@ -108,7 +109,7 @@ def leaf(value: Any, where: str) -> Leaf:
         low, high = _bounds(value, where, names=("min", "max"))
         if low <= 0:
             raise InvalidConfigurationException(message=f"{where}.min: expected a number above 0, got {low!r}")
-        return Power(10.0, math.log10(low), math.log10(high), _count(value, where))
+        return Power(10.0, math.log10(low), math.log10(high), _count(value, where), bounds_are_values=True)
     raise InvalidConfigurationException(message=f"{where}.type: expected {', '.join(KINDS)}, got {kind!r}")
 
 

@@ -20,8 +20,8 @@ from determined.errors import InvalidConfigurationException
 from determined.optional import require
 from determined.searchers.sources import Draw, Outcome, with_identity
 
-# They wrap another sampler, or ask for a space of their own.
-_NOT_BY_NAME = {"base", "basega", "grid", "partialfixed"}
+# They wrap another sampler, or want a grid, which the searcher of that name does.
+_NOT_BY_NAME = {"base", "basega", "bruteforce", "grid", "partialfixed"}
 
 
 class OptunaSource:
@@ -42,10 +42,11 @@ class OptunaSource:
         self._record: list[list[Any]] = []
         self._asked: dict[int, Any] = {}
         with _quiet(self._optuna):
-            self._study = self._optuna.create_study(
-                sampler=_build_sampler(self._optuna, self._sampler, self._options, self._seed),
-                direction=self._direction,
-            )
+            sampler = _build_sampler(self._optuna, self._sampler, self._options, self._seed)
+            self._study = self._optuna.create_study(sampler=sampler, direction=self._direction)
+        # Most samplers overlook trials that were stopped, which under halving are nearly all of them. To those the last
+        # value is told as if it were the final one.
+        self._ranks_stopped_trials = isinstance(sampler, self._optuna.samplers.TPESampler)
 
     def draw(self, number: int) -> Draw:
         with _quiet(self._optuna):
@@ -60,7 +61,7 @@ class OptunaSource:
         with _quiet(self._optuna):
             if outcome.failed or outcome.value is None:
                 self._study.tell(trial, state=states.FAIL)
-            elif outcome.reached_the_end:
+            elif outcome.reached_the_end or not self._ranks_stopped_trials:
                 self._study.tell(trial, outcome.value)
             else:
                 trial.report(outcome.value, step=int(outcome.time or 0))
@@ -111,9 +112,12 @@ def _build_sampler(optuna: ModuleType, name: str, options: dict[str, Any], seed:
         raise InvalidConfigurationException(
             message=f"searcher.sampler: expected one of {', '.join(sorted(samplers))}, got {name!r}"
         )
-    takes_seed = "seed" in inspect.signature(kind).parameters
+    parameters = inspect.signature(kind).parameters
+    ours: dict[str, Any] = {"seed": seed & 0xFFFFFFFF} if "seed" in parameters else {}
+    if "warn_independent_sampling" in parameters and parameters["warn_independent_sampling"].default is True:
+        ours["warn_independent_sampling"] = False  # at every trial, about hyperparameters that are left to chance
     try:
-        return kind(**({"seed": seed & 0xFFFFFFFF} if takes_seed else {}), **options)
+        return kind(**{**ours, **options})
     except (TypeError, ValueError) as error:
         raise InvalidConfigurationException(
             message=f"searcher.sampler_options: {kind.__name__} of Optuna does not take them: {error}"

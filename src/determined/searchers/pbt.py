@@ -18,6 +18,11 @@ from determined.searchers.rung import WORST
 from determined.searchers.sources import with_identity
 
 
+def replaced_each_round(population: int, truncate_fraction: float) -> int:
+    # The fraction as it was written down: 0.29 of 100 is 29, and not the 28.999... of a binary fraction.
+    return math.floor(Fraction(str(truncate_fraction)) * population)
+
+
 @dataclass
 class _Member:
     """A trial of the population. Its time counts from its own creation, in the round `birth`."""
@@ -50,7 +55,7 @@ class PbtSearcher:
     ) -> None:
         self._space, self._stream = space, RandomStream(seed)
         self._population, self._rounds, self._length = population, rounds, length
-        self._replaced = math.floor(Fraction(str(truncate_fraction)) * population)
+        self._replaced = replaced_each_round(population, truncate_fraction)
         self._resample_probability, self._perturb_factor = resample_probability, perturb_factor
         self._sign = 1 if smaller_is_better else -1
         self._created = 0
