@@ -33,9 +33,12 @@ def write_change(database: Database, experiment_id: int, change: Change) -> list
     if change.snapshot is not None:
         _write_snapshot(database, experiment_id, change.snapshot)
     ids = _write_new_trials(database, experiment_id, change.new_trials)
+    columns: dict[int, dict[str, Any]] = {}
+    for trial in change.trials:
+        columns.setdefault(trial.trial_id, {}).update(_trial_columns(trial))
     # In the same order by everybody, so that no two transactions wait for each other.
-    for trial in sorted(change.trials, key=lambda trial: trial.trial_id):
-        _write_trial(database, experiment_id, trial)
+    for trial_id in sorted(columns):
+        _write_trial(database, experiment_id, trial_id, columns[trial_id])
     for trial_id, kind in sorted(dict(change.requests).items()):
         _write_request(database, experiment_id, trial_id, kind)
     if change.experiment is not None:
@@ -117,29 +120,30 @@ def _write_new_trials(database: Database, experiment_id: int, trials: Sequence[N
     return [known[number][0] for number in numbers]
 
 
-def _write_trial(database: Database, experiment_id: int, change: TrialChange) -> None:
-    found = database.read_locked(
-        "SELECT allocation FROM trials WHERE id = ? AND experiment_id = ?", [change.trial_id, experiment_id]
-    )
-    if not found:
-        raise StoreError(f"experiment {experiment_id} has no trial with the id {change.trial_id}")
+def _trial_columns(change: TrialChange) -> dict[str, Any]:
     columns = _given(
         state=change.state,
         allocation=change.allocation,
         runs=change.runs,
         restarts=change.restarts,
         reason=None if change.reason is None else text(change.reason),
-        ended=change.ended,
         source=change.warm_start,
     )
     if change.goal is not UNCHANGED:
         columns["goal"] = change.goal
-    if change.state is not None and change.state not in _OVER:
-        columns["ended"] = None
-    if change.allocation is not None and change.allocation != found[0][0]:
+    return columns | _end(change.state, change.ended)
+
+
+def _write_trial(database: Database, experiment_id: int, trial_id: int, columns: dict[str, Any]) -> None:
+    found = database.read_locked(
+        "SELECT allocation FROM trials WHERE id = ? AND experiment_id = ?", [trial_id, experiment_id]
+    )
+    if not found:
+        raise StoreError(f"experiment {experiment_id} has no trial with the id {trial_id}")
+    if columns.get("allocation", found[0][0]) != found[0][0]:
         columns |= {"phase": "", "progress": None, "early_exit": None, "stop_acknowledged": 0}
-        columns["last_request"] = _last_request(database, change.trial_id)
-    _update(database, "trials", change.trial_id, columns)
+        columns["last_request"] = _last_request(database, trial_id)
+    _update(database, "trials", trial_id, columns)
 
 
 def _write_request(database: Database, experiment_id: int, trial_id: int, kind: RequestKind) -> None:
@@ -156,16 +160,13 @@ def _write_experiment(database: Database, experiment_id: int, change: Experiment
         state=change.state,
         progress=change.progress,
         reason=None if change.reason is None else text(change.reason),
-        ended=change.ended,
         name=None if change.name is None else text(change.name),
         archived=None if change.archived is None else int(change.archived),
         last_request=change.last_request,
     )
-    if change.state is not None and change.state not in _OVER:
-        columns["ended"] = None
     if change.max_trials is not None:
         columns["config"] = _config_with_max_trials(database, experiment_id, change.max_trials)
-    _update(database, "experiments", experiment_id, columns)
+    _update(database, "experiments", experiment_id, columns | _end(change.state, change.ended))
 
 
 def _config_with_max_trials(database: Database, experiment_id: int, max_trials: int) -> str:
@@ -177,6 +178,12 @@ def _config_with_max_trials(database: Database, experiment_id: int, max_trials: 
 def _last_request(database: Database, trial_id: int) -> int:
     ((last,),) = database.execute("SELECT max(id) FROM requests WHERE trial_id = ?", [trial_id])
     return last or 0
+
+
+def _end(state: str | None, ended: float | None) -> dict[str, Any]:
+    if state is not None and state not in _OVER:
+        return {"ended": None}
+    return _given(ended=ended)
 
 
 def _given(**columns: Any) -> dict[str, Any]:

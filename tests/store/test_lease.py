@@ -1,0 +1,283 @@
+"""One runner at a time: real processes that want the same experiment, are killed, stopped, and wake up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from determined.errors import ExperimentHeld, LeaseLost
+from determined.store.base import Store
+from determined.store.experiment_records import Change, ExperimentChange, NewEntry
+from determined.store.process import Process, this_process
+from tests.store.experiments import held_experiment, new_experiment, new_trial
+from tests.store.rows import GONE
+
+HOLDER = """
+import sys, threading
+from determined.errors import ExperimentHeld, LeaseLost
+from determined.store.experiment_records import Change, ExperimentChange
+from determined.store.open import open_store
+from determined.store.process import this_process
+place, experiment_id = sys.argv[1], int(sys.argv[2])
+store = open_store(place)
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    lease = store.experiments.acquire(experiment_id, this_process())
+except ExperimentHeld as error:
+    print("held:", error, flush=True)
+    sys.exit(3)
+print("token", lease.token, flush=True)
+asked, end = threading.Event(), []
+def listen():
+    end.append(sys.stdin.readline())
+    asked.set()
+threading.Thread(target=listen, daemon=True).start()
+try:
+    while not asked.wait(0.05):
+        store.experiments.heartbeat(lease)
+    if end == ["release\\n"]:
+        store.experiments.release(lease)
+    store.experiments.commit(lease, Change(experiment=ExperimentChange(reason="written by a late one")))
+    print("wrote", flush=True)
+except LeaseLost as error:
+    print("lost:", error, flush=True)
+"""
+
+
+TWENTY = """
+import os, sys, time
+from determined.errors import ExperimentHeld
+from determined.store.open import open_store
+from determined.store.process import this_process
+place, experiment_id = sys.argv[1], int(sys.argv[2])
+open_store(place).close()  # the driver is imported here, once
+def say(text):
+    os.write(1, f"{text}\\n".encode())  # a line as one piece
+parent, (go, started) = os.getpid(), os.pipe()
+for _ in range(20):
+    if os.fork() == 0:
+        os.close(started)
+        store = open_store(place)
+        say("ready")
+        os.read(go, 1)
+        try:
+            lease = store.experiments.acquire(experiment_id, this_process())
+        except ExperimentHeld as error:
+            say(error)
+            os._exit(0)
+        say(f"process {os.getpid()} has it")
+        while os.getppid() == parent:
+            store.experiments.heartbeat(lease)
+            time.sleep(0.05)
+        os._exit(0)
+sys.stdin.readline()
+os.close(started)
+sys.stdin.readline()
+"""
+
+
+class Runner:
+    """A process that acquires an experiment when it is told to, and keeps it alive."""
+
+    def __init__(self, place: str, experiment_id: int, program: str = HOLDER) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, place, str(experiment_id)],
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def tell(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+
+    def acquire(self) -> str:
+        assert self.hear() == "ready"
+        self.tell("go")
+        return self.hear()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+
+@pytest.fixture
+def runners() -> Iterator[list[Runner]]:
+    started: list[Runner] = []
+    yield started
+    for runner in started:
+        runner.process.kill()
+        runner.process.communicate(timeout=30)
+
+
+def test_of_twenty_that_start_at_once_one_works(store: Store, place: str, runners: list[Runner]) -> None:
+    experiment_id = store.experiments.create(new_experiment())
+    twenty = Runner(place, experiment_id, TWENTY)
+    runners.append(twenty)
+    assert [twenty.hear() for _ in range(20)] == ["ready"] * 20
+    twenty.tell("go")
+    answers = [twenty.hear() for _ in range(20)]
+    holder = store.experiments.get(experiment_id).holder
+    assert holder is not None
+    assert holder.token == 1
+    answers.remove(f"process {holder.process.pid} has it")
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder.since))
+    named = f"process {holder.process.pid} on host {this_process().host} since {since}"
+    assert answers == [f"experiment {experiment_id} is being run by {named}"] * 19
+
+
+def test_a_killed_holder_is_followed_at_once(store: Store, place: str, runners: list[Runner]) -> None:
+    experiment_id = store.experiments.create(new_experiment())
+    runners.append(Runner(place, experiment_id))
+    assert runners[0].acquire() == "token 1"
+    with pytest.raises(ExperimentHeld):
+        store.experiments.acquire(experiment_id, this_process())
+    runners[0].signal(signal.SIGKILL)
+    runners[0].process.wait(30)
+    before = time.monotonic()
+    assert store.experiments.acquire(experiment_id, this_process()).token == 2
+    assert time.monotonic() - before < 5  # and not the 20 seconds of a holder that is silent
+
+
+def test_a_stopped_holder_is_followed_and_can_write_nothing_when_it_wakes(
+    store: Store, place: str, runners: list[Runner]
+) -> None:
+    experiment_id = store.experiments.create(new_experiment())
+    runners.append(Runner(place, experiment_id))
+    assert runners[0].acquire() == "token 1"
+    while True:  # it may stop in the middle of a transaction, in which nobody could follow it on SQLite
+        runners[0].signal(signal.SIGSTOP)
+        if can_be_written(store, experiment_id):
+            break
+        runners[0].signal(signal.SIGCONT)
+    before = time.monotonic()
+    lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=0.5)
+    assert lease.token == 2
+    assert time.monotonic() - before >= 0.5
+    runners[0].signal(signal.SIGCONT)
+    assert runners[0].hear().startswith(f"lost: experiment {experiment_id} was taken over by another process")
+    found = store.experiments.get(experiment_id)
+    assert found.reason is None
+    assert found.holder is not None
+    assert found.holder.process == this_process()
+
+
+def can_be_written(store: Store, experiment_id: int) -> bool:
+    database = store._database  # type: ignore[attr-defined]
+    if place_is_sqlite(store):
+        database.execute("PRAGMA busy_timeout = 100")
+    else:
+        database.execute("SET lock_timeout = 100")
+    try:
+        with database.transaction():
+            database.read_locked("SELECT token FROM leases WHERE experiment_id = ?", [experiment_id])
+    except Exception:  # noqa: BLE001  (each database has its own)
+        return False
+    return True
+
+
+def place_is_sqlite(store: Store) -> bool:
+    return "://" not in store.place
+
+
+def test_a_holder_that_ends_well_is_followed_at_once(store: Store, place: str, runners: list[Runner]) -> None:
+    experiment_id = store.experiments.create(new_experiment())
+    runners.append(Runner(place, experiment_id))
+    assert runners[0].acquire() == "token 1"
+    runners[0].tell("release")
+    assert runners[0].hear() == "wrote"  # nobody has taken it over
+    assert store.experiments.get(experiment_id).holder is None
+    assert store.experiments.acquire(experiment_id, this_process()).token == 2
+
+
+def test_a_silent_holder_on_another_machine_is_followed_after_a_while(store: Store) -> None:
+    held = held_experiment(store, GONE)
+    before = time.monotonic()
+    lease = store.experiments.acquire(held.experiment_id, this_process(), watch_seconds=0.3)
+    assert time.monotonic() - before >= 0.3
+    assert lease.token == held.token + 1
+    for forbidden in (
+        lambda: store.experiments.heartbeat(held),
+        lambda: store.experiments.commit(held, Change(experiment=ExperimentChange("ERROR"))),
+    ):
+        with pytest.raises(LeaseLost, match=f"experiment {held.experiment_id} was taken over"):
+            forbidden()
+    store.experiments.release(held)  # which is not his any more
+    found = store.experiments.get(held.experiment_id)
+    assert found.state == "ACTIVE"
+    assert found.holder is not None
+    assert (found.holder.process, found.holder.token) == (this_process(), lease.token)
+
+
+def test_a_process_that_asks_again_gets_a_newer_lease(store: Store) -> None:
+    """Its first answer was lost on the way, or its own lease is: it would wait for itself."""
+    first = held_experiment(store, this_process())
+    second = store.experiments.acquire(first.experiment_id, this_process())
+    assert second.token == first.token + 1
+    with pytest.raises(LeaseLost):
+        store.experiments.heartbeat(first)
+
+
+def test_a_dead_process_with_the_number_of_a_living_one(store: Store) -> None:
+    mine = this_process()
+    held = held_experiment(store, Process(mine.host, mine.pid, "before the machine was restarted"))
+    assert store.experiments.acquire(held.experiment_id, mine).token == 2
+
+
+def test_what_a_lost_lease_wrote_is_nothing_at_all(store: Store) -> None:
+    held = held_experiment(store, this_process())
+    store.experiments.acquire(held.experiment_id, this_process())
+    change = Change(
+        journal=(NewEntry(1, {}, []),),
+        snapshot={},
+        new_trials=(new_trial(0),),
+        experiment=ExperimentChange("COMPLETED"),
+    )
+    with pytest.raises(LeaseLost):
+        store.experiments.commit(held, change)
+    assert store.experiments.journal(held.experiment_id) == []
+    assert store.experiments.snapshot(held.experiment_id) is None
+    assert store.experiments.trials(held.experiment_id) == []
+    assert store.experiments.get(held.experiment_id).state == "ACTIVE"
+
+
+def test_no_clock_is_believed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day back, a day forward: the token and the heartbeat go on."""
+    held = held_experiment(store, GONE)
+    for seconds in (-86400.0, 86400.0):
+        monkeypatch.setattr("determined.store.lease.time.time", lambda seconds=seconds: 1e9 + seconds)
+        held = store.experiments.acquire(held.experiment_id, GONE)
+        store.experiments.heartbeat(held)
+        with pytest.raises(ExperimentHeld):
+            acquire_while_it_beats(store, held.experiment_id)
+    assert held.token == 3
+
+
+def acquire_while_it_beats(store: Store, experiment_id: int) -> None:
+    """The heartbeat comes between two looks of the one who waits."""
+    database = store._database  # type: ignore[attr-defined]
+    read = database.execute
+
+    def execute(statement: str, values: object = ()) -> object:
+        found = read(statement, values)
+        if statement.startswith("SELECT l.token"):
+            read("UPDATE leases SET heartbeat = heartbeat + 1")
+        return found
+
+    database.execute = execute
+    try:
+        store.experiments.acquire(experiment_id, this_process())
+    finally:
+        del database.execute
