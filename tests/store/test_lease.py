@@ -14,7 +14,9 @@ import pytest
 from determined.errors import ExperimentHeld, LeaseLost
 from determined.store.base import Store
 from determined.store.experiment_records import Change, ExperimentChange, NewEntry
+from determined.store.open import open_store
 from determined.store.process import Process, this_process
+from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import held_experiment, new_experiment, new_trial
 from tests.store.rows import GONE
 
@@ -190,6 +192,41 @@ def can_be_written(store: Store, experiment_id: int) -> bool:
 
 def place_is_sqlite(store: Store) -> bool:
     return "://" not in store.place
+
+
+STUCK = """
+import sys
+from determined.store import postgres
+from determined.store.open import open_store
+from determined.store.process import this_process
+from determined.store.writer import Writer
+postgres._LONGEST_PAUSE_IN_TRANSACTION = "300ms"
+place, experiment_id = sys.argv[1], int(sys.argv[2])
+print("ready", flush=True)
+writer = Writer(lambda: open_store(place), patience=30)
+lease = writer.ask(lambda store: store.experiments.acquire(experiment_id, this_process()))
+sys.stdin.readline()
+def stop_in_the_middle(store):
+    with store._database.transaction():
+        store._database.read_locked("SELECT token FROM leases")
+        print("locked", flush=True)
+        sys.stdin.readline()
+        store._database.execute("UPDATE leases SET token = 99")
+writer.ask(stop_in_the_middle)
+"""
+
+
+def test_one_that_is_stopped_in_a_transaction_keeps_no_lock(postgres: PostgresServer, runners: list[Runner]) -> None:
+    place = postgres.new_database()
+    store = open_store(place)
+    experiment_id = store.experiments.create(new_experiment())
+    runners.append(Runner(place, experiment_id, STUCK))
+    assert runners[0].acquire() == "locked"
+    assert store.experiments.acquire(experiment_id, this_process(), watch_seconds=0).token == 2
+    runners[0].tell("go on")
+    assert runners[0].hear() == "locked"  # it is tried again, from the beginning
+    assert store.experiments.get(experiment_id).holder is not None
+    store.close()
 
 
 def test_a_holder_that_ends_well_is_followed_at_once(store: Store, place: str, runners: list[Runner]) -> None:

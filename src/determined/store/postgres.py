@@ -24,6 +24,8 @@ _DEFAULTS: dict[str, Any] = {
 }
 _LOCK = 0x6465_7465_726D  # the number by which exclusive transactions find each other
 _SCHEMA = "determined"
+# A process that is stopped in the middle of a transaction keeps its locks no longer than this; it is tried again.
+_LONGEST_PAUSE_IN_TRANSACTION = "15s"
 
 # A copy of this process (a forked child) must never end the session that is its parent's.
 _open: set[Any] = set()
@@ -107,6 +109,7 @@ class PostgresDatabase:
                     connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
                     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}")
             connection.execute(f"SET search_path TO {_SCHEMA}")
+            connection.execute(f"SET idle_in_transaction_session_timeout TO '{_LONGEST_PAUSE_IN_TRANSACTION}'")
         except BaseException:
             connection.close()
             raise
@@ -130,6 +133,9 @@ class PostgresDatabase:
             self._disconnect()
             raise unavailable(self.place, self._masked(error)) from None
         except self._psycopg.Error as error:
+            if self._connection is not None and self._connection.closed:
+                self._disconnect()
+                raise unavailable(self.place, self._masked(error)) from None
             raise broken(self.place, self._masked(error)) from None
 
     def _masked(self, error: Exception) -> str:
