@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import random
 import shutil
 import time
 import uuid
@@ -15,6 +16,7 @@ from typing import Any
 from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.config.complete import complete, three_words
 from determined.config.experiment import LoadedExperiment
 from determined.config.masking import mask_secrets
 from determined.engines.base import Engine
@@ -47,7 +49,12 @@ def create_experiment(
     engine: Engine | None = None,
 ) -> Created:
     """What cannot run is refused here: slots, storage, warm start, entrypoint."""
-    config = loaded.config.plain()
+    config = complete(
+        loaded.config,
+        now=time.time(),
+        words=three_words(random.Random()),
+        checkpoints=str(paths.data_dir() / "checkpoints"),
+    ).plain()
     settings = settings_of(config)
     _check_slots(settings, slots, engine)
     storage = _storage(config)

@@ -1,0 +1,5 @@
+"""`python -m determined.cli` is `det`."""
+
+from determined.cli.main import main
+
+main()

@@ -1,0 +1,60 @@
+"""A search whose runner is killed again and again ends as the one that never was (R16)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.searches import Search, kill_after
+
+LINEAR = Path(__file__).parent / "models" / "linear"
+CONFIG: dict[str, Any] = {
+    "name": "sixteen",
+    "entrypoint": "model_def:LinearTrial",
+    "hyperparameters": {
+        "global_batch_size": 16,
+        "lr": {"type": "log", "base": 10, "minval": -4, "maxval": -1},
+    },
+    "searcher": {
+        "name": "adaptive_asha",
+        "metric": "validation_loss",
+        "max_length": {"batches": 64},
+        "max_trials": 16,
+    },
+    "min_checkpoint_period": {"batches": 8},
+    "min_validation_period": {"batches": 16},
+    "scheduling_unit": 4,
+    "reproducibility": {"experiment_seed": 11},
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    search = Search(tmp_path_factory.mktemp("undisturbed"), LINEAR, CONFIG)
+    experiment = search.create()
+    search.activate(experiment)
+    record = search.record(experiment)
+    assert record["state"] == "COMPLETED"
+    assert len(record["trials"]) == 16
+    return record
+
+
+def test_ten_kills_change_nothing(tmp_path: Path, undisturbed: dict[str, Any]) -> None:
+    search = Search(tmp_path / "killed", LINEAR, CONFIG)
+    experiment = search.create()
+    moments = random.Random(5)
+    kills = 0
+    while kills < 10:
+        runner = search.start(experiment)
+        # Warming up takes about two seconds, in which little happens.
+        if not kill_after(runner, moments.uniform(0.5, 5.0)):
+            break
+        kills += 1
+        search.wait_for_silence()
+    if kills == 10:
+        search.activate(experiment)
+    assert kills >= 3
+    assert search.record(experiment) == undisturbed

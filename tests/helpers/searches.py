@@ -1,0 +1,158 @@
+"""Experiments run by `det` as a person would, for tests to disturb and to look at.
+
+search = Search(tmp_path, model_dir, config)
+experiment = search.create()
+search.activate(experiment)              # to its end
+assert search.record(experiment) == ...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from determined.config.dump import dump_yaml
+from determined.store.base import Store
+from determined.store.open import open_store
+
+DET = [sys.executable, "-m", "determined.cli"]
+
+
+@dataclass
+class Search:
+    """A configuration and its model directory, with a data directory of their own."""
+
+    home: Path
+    model_dir: Path
+    config: dict[str, Any]
+    slots: int = 2
+    store: str | None = None  # DET_STORE
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def env(self) -> dict[str, str]:
+        own = {"XDG_DATA_HOME": str(self.home), "OMP_NUM_THREADS": "1", **self.environment}
+        return {**os.environ, **own, **({} if self.store is None else {"DET_STORE": self.store})}
+
+    def det(self, *arguments: str, check: bool = True, timeout: float = 150) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([*DET, *arguments], env=self.env(), capture_output=True, text=True, timeout=timeout)
+        assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def create(self, *options: str) -> int:
+        """Make the experiment without running it."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        config = self.home / "config.yaml"
+        config.write_text(dump_yaml(self.config))
+        done = self.det("experiment", "create", str(config), str(self.model_dir), "--paused", "--json", *options)
+        return int(json.loads(done.stdout)["id"])
+
+    def start(self, experiment_id: int) -> subprocess.Popen[str]:
+        """Run it in the background, in a process group of its own; what it says is added to `said`."""
+        with self.said.open("a") as output:
+            return subprocess.Popen(
+                [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots)],
+                env=self.env(),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+
+    @property
+    def said(self) -> Path:
+        return self.home / "said.txt"
+
+    def activate(self, experiment_id: int, *, expect: int = 0, timeout: float = 150) -> str:
+        """Run it to its end."""
+        process = self.start(experiment_id)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        assert code == expect, self.said.read_text()
+        return self.said.read_text()
+
+    @contextmanager
+    def opened(self) -> Iterator[Store]:
+        store = open_store(self.store or self.home / "determined" / "store.sqlite")
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def wait_for(self, condition: Any, seconds: float = 60) -> None:
+        """Until the store satisfies it."""
+        deadline = time.monotonic() + seconds
+        with self.opened() as store:
+            while not condition(store):
+                assert time.monotonic() < deadline, "it did not happen in time"
+                time.sleep(0.02)
+
+    def record(self, experiment_id: int) -> dict[str, Any]:
+        """All that must not depend on luck: decisions, states, metrics of every trial, and which one is best."""
+        with self.opened() as store:
+            experiment = store.experiments.get(experiment_id)
+            trials = {
+                trial.number: {
+                    "hparams": trial.hparams,
+                    "seed": trial.seed,
+                    "state": trial.state,
+                    "bracket": trial.bracket,
+                    "best": trial.best,
+                    "metrics": [
+                        (metric.group, metric.steps_completed, json.dumps(metric.metrics, sort_keys=True))
+                        for metric in sorted(
+                            store.metrics(trial.id), key=lambda metric: (metric.group, metric.steps_completed or 0)
+                        )
+                    ],
+                    "decisions": [],
+                }
+                for trial in store.experiments.trials(experiment_id)
+            }
+            for entry in store.experiments.journal(experiment_id):
+                for action in entry.actions:
+                    known = {name: value for name, value in action.items() if name in ("action", "goal", "finished")}
+                    trials[action["number"]]["decisions"].append(known)
+        return {"state": experiment.state, "best": experiment.best, "trials": trials}
+
+    def processes(self) -> list[psutil.Process]:
+        """Those that work for this data directory, runners and trials alike."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("XDG_DATA_HOME") == str(self.home) and process.pid != os.getpid():
+                    found.append(process)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+    def wait_for_silence(self, seconds: float = 5) -> None:
+        """No process may outlive a killed runner for longer."""
+        deadline = time.monotonic() + seconds
+        while left := self.processes():
+            assert time.monotonic() < deadline, f"still alive: {[process.cmdline() for process in left]}"
+            time.sleep(0.05)
+
+
+def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:
+    """SIGKILL to the runner alone; False if it had ended by itself."""
+    try:
+        process.wait(seconds)
+        return False
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return True
