@@ -30,7 +30,7 @@ class ValueRange:
 
 @dataclass(frozen=True)
 class Preview:
-    """`plan`: (time, about how many trials end there). `units`: what they take; `share`: of taking all trials to the end.
+    """`plan`: (time, about how many trials end there). `units`: what they take; `share`: of all trials run to the end.
 
     `at_once` 0: no bound but the slots. `time_metric`, `units` and `share` are None where trials run to their own end.
     """
