@@ -47,10 +47,18 @@ def copy_model_dir(source: Path, include: Sequence[Path], target: Path, leave_ou
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(mode=0o700, parents=True)
     try:
-        return _copy([(source, Path()), *_included(source, include)], target, {os.path.realpath(p) for p in leave_out})
+        return _copy([(source, Path()), *_included(source, include)], target, leave_out)
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
+
+
+def measure_model_dir(source: Path, include: Sequence[Path], leave_out: Iterable[Path]) -> CodeCopy:
+    """What `copy_model_dir` would take."""
+    _check_is_directory(source)
+    left_out: list[str] = []
+    sizes = [size for _, _, size, _ in _taken([(source, Path()), *_included(source, include)], leave_out, left_out)]
+    return CodeCopy(len(sizes), sum(sizes), tuple(left_out))
 
 
 def make_work_dir(code: Path, directory: Path) -> Path:
@@ -86,9 +94,29 @@ def _included(source: Path, include: Sequence[Path]) -> Iterator[tuple[Path, Pat
         yield path, Path(name)
 
 
-def _copy(roots: Iterable[tuple[Path, Path]], target: Path, forbidden: set[str]) -> CodeCopy:
-    files = size = 0
+def _copy(roots: Iterable[tuple[Path, Path]], target: Path, leave_out: Iterable[Path]) -> CodeCopy:
     left_out: list[str] = []
+    sizes = []
+    for path, relative, size, executable in _taken(roots, leave_out, left_out):
+        destination = target / relative
+        destination.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(path, destination)
+        except PermissionError as error:
+            raise InvalidExperimentException(
+                f"{path} cannot be read ({error.strerror}): change its mode, or name it in .detignore"
+            ) from None
+        destination.chmod(0o700 if executable else 0o600)
+        sizes.append(size)
+    return CodeCopy(len(sizes), sum(sizes), tuple(left_out))
+
+
+def _taken(
+    roots: Iterable[tuple[Path, Path]], leave_out: Iterable[Path], left_out: list[str]
+) -> Iterator[tuple[Path, Path, int, bool]]:
+    """Each file with its place in the copy, its size, and whether it can be run; too much of them is refused."""
+    forbidden = {os.path.realpath(path) for path in leave_out}
+    files = size = 0
     for root, below in roots:
         for path, relative in _entries(root, below, forbidden, left_out):
             status = path.stat()
@@ -98,16 +126,7 @@ def _copy(roots: Iterable[tuple[Path, Path]], target: Path, forbidden: set[str])
                     f"the model directory {root} holds more than {MOST_FILES:,} files or {MOST_BYTES // 2**30} GiB "
                     f"(at {relative}): name data in a file .detignore at its top, one pattern a line"
                 )
-            destination = target / relative
-            destination.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                shutil.copyfile(path, destination)
-            except PermissionError as error:
-                raise InvalidExperimentException(
-                    f"{path} cannot be read ({error.strerror}): change its mode, or name it in .detignore"
-                ) from None
-            destination.chmod(0o700 if status.st_mode & 0o100 else 0o600)
-    return CodeCopy(files, size, tuple(left_out))
+            yield path, relative, status.st_size, bool(status.st_mode & 0o100)
 
 
 def _entries(root: Path, below: Path, forbidden: set[str], left_out: list[str]) -> Iterator[tuple[Path, Path]]:

@@ -1,0 +1,76 @@
+"""What an experiment would do and leave behind, before anything of it is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from determined import paths
+from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.config.experiment import ExperimentConfig
+from determined.engines.slots import find_slots
+from determined.errors import InvalidExperimentException
+from determined.experiment.code_dir import CodeCopy, measure_model_dir
+from determined.searchers.preview import Preview, preview
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The search, and what it takes of this machine. The size of a checkpoint is known when the first one is there."""
+
+    search: Preview
+    slots: int
+    slots_per_trial: int
+    at_once: int
+    checkpoints_kept: int  # at most, when the experiment has ended
+    storage: str
+    code: CodeCopy
+    code_bytes: int  # for all trials together
+    free_bytes: int | None  # where checkpoints go; None for a storage elsewhere
+
+
+def plan_experiment(
+    config: ExperimentConfig, model_dir: Path, *, include: Sequence[Path] = (), slots: int | None = None
+) -> Plan:
+    plain = config.plain()
+    block = plain.get("checkpoint_storage") or {}
+    named = {"directory", "shared_fs", "s3", "gcs", "azure"}
+    storage = build_from_config(block) if block.get("type") in named else build_from_argument(None)
+    present = find_slots(slots, os.environ).count
+    per_trial = max(1, (plain.get("resources") or {}).get("slots_per_trial", 1))
+    if per_trial > present:
+        raise InvalidExperimentException(
+            f"resources.slots_per_trial: a trial wants {per_trial} slots, this machine has {present}; "
+            "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
+        )
+    most = (plain.get("resources") or {}).get("max_slots") or present
+    search = preview(config.searcher, config.hyperparameters, slots=present)
+    room = min(present, most) // per_trial
+    roots = storage.local_roots()
+    code = measure_model_dir(model_dir, include, [*roots, *paths.store_files(), paths.data_dir() / "experiments"])
+    return Plan(
+        search=search,
+        slots=present,
+        slots_per_trial=per_trial,
+        at_once=min(room, search.at_once) if search.at_once else room,
+        checkpoints_kept=_kept(block, search.trials),
+        storage=storage.name,
+        code=code,
+        code_bytes=code.size * (search.trials + 1),
+        free_bytes=_free(roots[0]) if roots else None,
+    )
+
+
+def _kept(block: dict[str, Any], trials: int) -> int:
+    of_a_trial = block.get("save_trial_best", 1) + block.get("save_trial_latest", 1)
+    return max(1, int(of_a_trial)) * trials + int(block.get("save_experiment_best", 0))
+
+
+def _free(directory: Path) -> int:
+    while not directory.exists():
+        directory = directory.parent
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
