@@ -66,7 +66,7 @@ def run_here(
         if form == "json":
             print_json(summary_plain(summary))
         else:
-            click.echo("\n".join(summary_lines(summary, None if last is None else last.seconds)))
+            click.echo("\n".join(["", *summary_lines(summary, None if last is None else last.seconds)]))
     if ended.state == "COMPLETED":
         return 0
     return 1 if ended.signal is None else 128 + ended.signal

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from determined.experiment.progress import RungView, TrialView, View
 
 _FEWEST_ROWS = 3
-_ROWS_AROUND = 12  # what stands above and below the trials
+_LINES_AROUND = 7  # above and below the trials, beside one for each bracket
 
 
 class LiveView:
@@ -27,7 +27,7 @@ class LiveView:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
-        self._live = Live(console=self._console, refresh_per_second=4, transient=True)
+        self._live = Live(Text("Starting ..."), console=self._console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -39,24 +39,28 @@ class LiveView:
         self._live.stop()
 
     def __call__(self, view: View) -> None:
-        self._live.update(picture(view, max(_FEWEST_ROWS, self._console.size.height - _ROWS_AROUND)))
+        self._live.update(picture(view, self._console.size.height))
 
     def line(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
 
-def picture(view: View, rows: int) -> Group:
+def picture(view: View, height: int) -> Group:
     """The experiment in a few lines, its rungs, and the trials that matter most."""
-    parts: list[RenderableType] = [
-        _headline(view),
-        ProgressBar(total=1.0, completed=min(1.0, max(0.0, view.progress)), width=60),
-    ]
+    brackets = len({rung.bracket for rung in view.rungs})
+    parts: list[RenderableType] = [_headline(view), _bar(view.progress)]
     if view.best is not None and view.best.best is not None:
         parts.append(_best(view.best, view))
-    if view.rungs:
+    if brackets:
         parts.append(_rungs(view.rungs))
-    parts.append(_trials(view, rows))
+    parts.append(_trials(view, max(_FEWEST_ROWS, height - _LINES_AROUND - brackets)))
     return Group(*parts, Text("Ctrl-C pauses: everything is saved first", style="dim"))
+
+
+def _bar(progress: float) -> Table:
+    line = Table.grid(padding=(0, 1))
+    line.add_row(ProgressBar(total=1.0, completed=min(1.0, max(0.0, progress)), width=60), f"{100 * progress:.0f}%")
+    return line
 
 
 def _headline(view: View) -> Text:
@@ -83,11 +87,14 @@ def _best(best: TrialView, view: View) -> Text:
 
 
 def _rungs(rungs: tuple[RungView, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("Bracket", "Rung at", "Reached", "On the way"):
-        table.add_column(name, justify="right", header_style="bold")
-    for rung in rungs:
-        table.add_row(str(rung.bracket), number(rung.time), str(rung.reached), str(rung.at_work))
+    """One line for each bracket: after which time how many trials came as far, and how many are on their way."""
+    table = Table.grid(padding=(0, 3, 0, 0))
+    for bracket in sorted({rung.bracket for rung in rungs}):
+        own = [rung for rung in rungs if rung.bracket == bracket]
+        cells = [
+            f"{number(rung.time)}: {rung.reached}" + (f" (+{rung.at_work})" if rung.at_work else "") for rung in own
+        ]
+        table.add_row(Text(f"bracket {bracket}, trials at", style="dim"), *cells)
     return table
 
 

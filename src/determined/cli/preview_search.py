@@ -7,16 +7,34 @@ from pathlib import Path
 import click
 
 from determined.cli.groups import Command
-from determined.cli.output import Form, with_json
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.text import visible_lines
 
 
 @click.command("preview-search", cls=Command)
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
 @click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
+@click.option("--slots", type=click.IntRange(min=1), help="For so many slots; without it those of this machine.")
 @with_json
-def preview_search(config_file: Path, overrides: tuple[str, ...], form: Form) -> None:
+def preview_search(config_file: Path, overrides: tuple[str, ...], slots: int | None, form: Form) -> None:
     """Preview a search without starting it.
 
+    How many trials end after which training time, if every rung lets the same share through.
+
     \b
-    Example: det preview-search adaptive.yaml
+    Example: det preview-search adaptive.yaml --config searcher.max_trials=100
     """
+    from determined.cli.previewing import preview_of, preview_plain, preview_text
+    from determined.config.dump import dump_yaml
+    from determined.config.experiment import load_experiment
+
+    loaded = load_experiment(config_file, overrides=overrides)
+    config = loaded.config
+    for note in loaded.notes:
+        click.echo(visible_lines(note), err=True)
+    preview = preview_of(config, slots)
+    if form == "json":
+        print_json(preview_plain(config, preview))
+        return
+    searcher = {"searcher": config.plain()["searcher"]}
+    click.echo(visible_lines(f"{dump_yaml(searcher)}\n{preview_text(config, preview)}"))

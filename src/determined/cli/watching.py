@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.render import cell, duration, number
@@ -20,14 +21,18 @@ class Lines:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._state = ""
-        self._trials: dict[int, TrialView] = {}
+        self._trials: dict[int, TrialView] | None = None
         self._best: tuple[int, float] | None = None
 
     def __call__(self, view: View) -> None:
         said = []
-        if view.state != self._state and self._state:
-            said.append(f"experiment {view.experiment_id}: {view.state}")
-        self._state = view.state
+        if self._trials is None:
+            # What happened before somebody began to watch is no news.
+            self._trials = {
+                trial.id: trial if _is_over(trial) else replace(trial, state="QUEUED") for trial in view.trials
+            }
+            over = sum(map(_is_over, view.trials))
+            said += [f"{over} of {len(view.trials)} trials are over already"] if over else []
         for trial in view.trials:
             said += _news(self._trials.get(trial.id), trial, view)
         self._trials = {trial.id: trial for trial in view.trials}
@@ -35,6 +40,9 @@ class Lines:
         if best is not None and best.best is not None and (best.id, best.best) != self._best:
             self._best = (best.id, best.best)
             said.append(f"best so far: trial {best.id}, {view.metric_name} {number(best.best)}")
+        if view.state != self._state and self._state:
+            said.append(f"experiment {view.experiment_id}: {view.state}")
+        self._state = view.state
         for line in said:
             self._write(visible(f"[{duration(view.seconds)}, {100 * view.progress:.0f}%] {line}"))
 
@@ -56,20 +64,23 @@ def flat(hparams: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 
 def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
+    """Between two views a short trial may have begun, passed a rung and ended."""
     said = []
     was = before.state if before else "QUEUED"
-    if before is not None and trial.rung > before.rung:
-        said.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
-    if before is not None and trial.restarts > before.restarts:
+    if trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
+        verb = "goes on" if before and (was == "PAUSED" or before.steps) else "started"
+        said.append(f"trial {trial.id} {verb}: {hparams_text(trial.hparams)}")
+    if trial.restarts > (before.restarts if before else 0):
         said.append(f"trial {trial.id} failed and is started again (restart {trial.restarts})")
-    if trial.state == was:
-        return said
-    if trial.state == "RUNNING":
-        again = "goes on" if before is not None and was == "PAUSED" else "started"
-        said.append(f"trial {trial.id} {again}: {hparams_text(trial.hparams)}")
-    elif trial.state not in ("QUEUED", "STOPPING"):
+    if trial.rung > (before.rung if before else 0) and trial.state in AT_WORK:
+        said.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
+    if trial.state not in (was, "QUEUED", *AT_WORK):
         said.append(f"trial {trial.id} {trial.state} after {trial.steps} batches{_metric(trial, view)}")
     return said
+
+
+def _is_over(trial: TrialView) -> bool:
+    return trial.state not in ("QUEUED", "PAUSED", *AT_WORK)
 
 
 def _metric(trial: TrialView, view: View) -> str:

@@ -1,0 +1,249 @@
+"""`det experiment create` and the commands that steer what it runs, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from determined.store.base import Store
+from tests.cli.running import DET, Terminal, det, det_json, det_ok, run_det
+
+PROGRAM = """
+import time
+import determined as det
+from determined import core
+
+hparams = det.get_cluster_info().trial.hparams
+with core.init() as context:
+    print("hello from the trial", flush=True)
+    for batch in range(1, 17):
+        time.sleep(hparams["seconds"])
+        if batch % 4 == 0:
+            loss = (hparams["lr"] - 0.3) ** 2 + 1 / batch
+            context.train.report_validation_metrics(batch, {"loss": loss, "batches": batch})
+            with context.checkpoint.store_path({"steps_completed": batch}) as (path, _):
+                (path / "weights").write_text(str(batch))
+        if context.preempt.should_preempt():
+            break
+"""
+CONFIG = """
+name: tiny
+entrypoint: python3 train.py
+hyperparameters:
+  lr: {type: double, minval: 0.0, maxval: 1.0}
+  seconds: 0.0
+searcher: {name: adaptive_asha, metric: loss, time_metric: batches, max_time: 16, max_trials: 4}
+reproducibility: {experiment_seed: 1}
+"""
+FOR_EVER = ["--config", "hyperparameters.seconds=0.05", "--config", "searcher.max_trials=500", "--slots", "2"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of a user: a configuration, and a directory with a program."""
+    directory = tmp_path / "project"
+    (directory / "model").mkdir(parents=True)
+    (directory / "model" / "train.py").write_text(PROGRAM)
+    (directory / "config.yaml").write_text(CONFIG)
+    monkeypatch.chdir(directory)
+    return directory
+
+
+def test_a_search_without_a_terminal(project: Path) -> None:
+    done = run_det("experiment", "create", "config.yaml", "model", "--follow", "--slots", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Created experiment 1"
+    assert any(line.endswith("[rank=0] hello from the trial") for line in lines)
+    started = [line for line in lines if re.search(r"trial \d started: lr=0\.\d+ seconds=0", line)]
+    assert len(started) == 4
+    assert "\x1b" not in done.stdout
+    best = min(det_json("e", "lt", "1"), key=lambda row: row["best"])
+    assert f"Best trial: {best['id']}, loss {best['best']:.6g} (COMPLETED)" in lines
+    (checkpoint,) = det_json("e", "lc", "1", "--best", "1")
+    place = next(line.strip() for line in lines if line.endswith(f"/{checkpoint['uuid']}"))
+    assert (Path(place) / "weights").read_text() == str(checkpoint["batches"])
+    assert f"  det experiment logs 1 --trial {best['id']}" in lines
+    assert det_ok("e", "wait", "1") == "Experiment 1: COMPLETED\n"
+    assert det_json("e", "config", "1")["searcher"]["max_trials"] == 4
+
+    for command, word in (("pause", "ended"), ("cancel", "ended"), ("kill", "ended"), ("activate", "ended")):
+        refused = det("e", command, "1")
+        assert refused.exit_code == 1
+        assert word in refused.stderr
+
+
+def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None:
+    """On a terminal: a live picture. Paused by Ctrl-C, continued, and canceled by somebody else."""
+    with Terminal("e", "create", "config.yaml", "model", *FOR_EVER) as terminal:
+        terminal.read_until(b"best so far")
+        terminal.write(b"\x03")
+        rest = terminal.read_to_the_end()
+        assert terminal.wait() == 130
+    assert b"slots 2/2" in terminal.seen
+    assert b"of 500 trials done" in terminal.seen
+    assert b"det experiment activate 1" in rest
+    assert store.experiments.get(1).state == "PAUSED"
+    assert det("e", "wait", "1").exit_code == 1
+    assert "it is paused already" in det_ok("e", "pause", "1")
+
+    with subprocess.Popen(
+        [*DET, "e", "activate", "1", "--json", "--slots", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as runner:
+        assert runner.stderr is not None
+        for line in runner.stderr:
+            if "started" in line or "goes on" in line:
+                break
+        held = det("e", "activate", "1")
+        assert held.exit_code == 1
+        assert f"is being run by process {runner.pid} on host" in held.stderr
+        assert det_json("e", "ls")[0]["runner"]["pid"] == runner.pid
+        waiting = subprocess.Popen([*DET, "e", "wait", "1", "--polling-interval", "0.2"], stdout=subprocess.PIPE)
+        assert "asked its runner to cancel it" in det_ok("e", "cancel", "1")
+        printed, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 1
+    summary = json.loads(printed)
+    assert (summary["id"], summary["state"]) == (1, "CANCELED")
+    assert summary["best_checkpoint"]["uuid"]
+    assert waiting.communicate(timeout=60)[0] == b"Experiment 1: CANCELED\n"
+    assert waiting.returncode == 1
+
+
+def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Store) -> None:
+    """As `det e create ... | head -1`: the search goes on; SIGTERM pauses it. A paused one can be killed."""
+    with subprocess.Popen(
+        [*DET, "e", "create", "config.yaml", "model", *FOR_EVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as runner:
+        assert runner.stdout is not None
+        assert runner.stderr is not None
+        assert runner.stdout.readline() == b"Created experiment 1\n"
+        runner.stdout.close()
+        while len([trial for trial in store.experiments.trials(1) if trial.ended]) < 4:
+            assert runner.poll() is None
+            time.sleep(0.05)
+        os.kill(runner.pid, signal.SIGTERM)
+        assert runner.wait(timeout=60) == 143
+        assert runner.stderr.read() == b""
+    assert store.experiments.get(1).state == "PAUSED"
+    assert "it is canceled" in det_ok("e", "kill", "1")
+    assert store.experiments.get(1).state == "CANCELED"
+
+
+def test_one_batch_to_see_that_it_works(project: Path, store: Store) -> None:
+    """`--test`: of a script as well. It stays in the store, out of the list."""
+    (project / "model" / "train.py").write_text(PROGRAM.replace("batch % 4 == 0", "True"))
+    done = run_det("e", "create", "config.yaml", "model", "--test")
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = store.experiments.get(1)
+    assert (row.state, row.archived) == ("COMPLETED", True)
+    (trial,) = store.experiments.trials(1)
+    assert (trial.state, trial.steps_completed) == ("COMPLETED", 1)
+    assert det_json("e", "ls") == []
+    assert [one["id"] for one in det_json("e", "ls", "--all")] == [1]
+
+
+def test_a_failing_program(project: Path) -> None:
+    (project / "model" / "train.py").write_text("raise ValueError('no data \\x1b[2J here')")
+    done = run_det(
+        "e", "create", "config.yaml", "model", "--config", "max_restarts=0", "--config", "searcher.max_trials=1"
+    )
+    assert done.returncode == 1
+    assert "Experiment 1 (tiny): ERROR" in done.stdout
+    assert "ValueError: no data \\x1b[2J here" in done.stdout
+    assert "det experiment logs 1 --trial 1 --tail 30" in done.stdout
+    assert "ValueError" in det_ok("e", "logs", "1", "--tail", "1")
+
+
+def test_created_paused(project: Path, store: Store) -> None:
+    printed = det_ok(
+        "e", "create", "config.yaml", "model", "--paused", "--config", "name=a, b", "--config", "labels=x,y"
+    )
+    assert printed.splitlines() == [
+        "Created experiment 1",
+        "It is paused; run it with: det experiment activate 1",
+    ]
+    row = store.experiments.get(1)
+    assert (row.state, row.name, row.labels) == ("PAUSED", "a, b", ["x", "y"])
+    plain = det_json("e", "create", "config.yaml", "model", "--paused")
+    assert (plain["id"], plain["state"], plain["trial_count"]) == (2, "PAUSED", 0)
+    assert det("e", "wait", "2").exit_code == 1
+
+
+def test_options_of_old_command_lines_are_explained(project: Path) -> None:
+    result = det(
+        "e", "create", "config.yaml", "model", "--paused", "--local", "--template", "t", "--project_id", "3", "-p", "80"
+    )
+    assert result.exit_code == 0
+    assert [line.partition(" is accepted and not used: ")[0] for line in result.stderr.splitlines()] == [
+        "--template",
+        "--project_id",
+        "-p/--publish",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.yaml", "model"], "missing.yaml: No such file"),
+        (["config.yaml", "nowhere"], "nowhere does not exist"),
+        (["config.yaml", "config.yaml"], "config.yaml is a file"),
+        (["config.yaml", "model", "--config", "searcher.max_trials=0"], "searcher.max_trials: "),
+        (["config.yaml", "model", "--config", "sercher.name=grid"], "sercher"),
+        (["config.yaml", "model", "--config", "nonsense"], "nonsense"),
+        (["config.yaml", "model", "--config", "resources.slots_per_trial=64", "--slots", "2"], "slots_per_trial"),
+        (["config.yaml", "model", "--config", "entrypoint=python3 other.py"], "other.py"),
+        (["config.yaml", "model", "--include", "nothing"], "nothing"),
+    ],
+)
+def test_what_cannot_run_is_refused_and_nothing_is_created(project: Path, arguments: list[str], words: str) -> None:
+    result = det("e", "create", *arguments, "--paused")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("Failed to create an experiment and run it: ")
+    assert words in result.stderr
+    assert det_json("e", "ls", "--all") == []
+
+
+def test_all_mistakes_at_once(project: Path) -> None:
+    (project / "config.yaml").write_text(CONFIG.replace("max_trials: 4", "max_trials: 0") + "max_restart: 3\n")
+    for words in (["e", "create", "config.yaml", "model"], ["preview-search", "config.yaml"]):
+        result = det(*words)
+        assert result.exit_code == 1
+        assert "searcher.max_trials: " in result.stderr
+        assert "max_restarts" in result.stderr  # the nearest right name
+
+
+def test_choices_that_exclude_each_other(project: Path) -> None:
+    for pair in (["--follow", "--paused"], ["-f", "--test"], ["--paused", "-t"]):
+        assert det("e", "create", "config.yaml", "model", *pair).exit_code == 2
+
+
+def test_preview_search(project: Path) -> None:
+    printed = det_ok("preview-search", "config.yaml", "--config", "searcher.max_trials=16", "--slots", "8")
+    assert "name: adaptive_asha" in printed
+    table = printed.partition("\n\n")[2].split("\n\n")[0].splitlines()
+    assert [line.split(" | ") for line in table] == [
+        [" Trials", "Training Time"],
+        ["--------+---------------"],
+        ["      9", "1 batches"],
+        ["      5", "4 batches"],
+        ["      2", "16 batches"],
+    ]
+    assert "In all 61 batches, 23.8% of training all trials to the end." in printed
+    plain = det_json("preview-search", "config.yaml", "--config", "searcher.max_trials=16")
+    assert plain["plan"] == [{"time": 1, "trials": 9}, {"time": 4, "trials": 5}, {"time": 16, "trials": 2}]
+    assert plain["brackets"][0] == {"trials": 12, "at_once": 8, "rungs": [1, 4, 16]}
+    single = "{name: single, metric: loss, max_length: {epochs: 2}}"
+    (project / "config.yaml").write_text(re.sub(r"searcher: .*", f"searcher: {single}", CONFIG))
+    assert "      1 | 2 epochs" in det_ok("preview-search", "config.yaml")

@@ -1,0 +1,57 @@
+"""What stands below an experiment when it is over."""
+
+from __future__ import annotations
+
+from determined.cli.summary import summarize, summary_lines, summary_plain
+from determined.store.base import Store
+from tests.cli.filling import add_trials, end, end_trial, lead, new_experiment
+
+
+def test_the_best_trial_its_checkpoint_and_what_to_type(store: Store, search: int) -> None:
+    summary = summarize(store, search)
+    trial = store.experiments.trials(search)[0]
+    lines = summary_lines(summary, 84.0)
+    assert lines[0].startswith(f"Experiment {search} (search): COMPLETED, 3 trials in 1m 24s (")
+    assert "1 STOPPED_EARLY" in lines[0]
+    text = "\n".join(lines)
+    assert f"Best trial: {trial.id}, loss 0.25 (COMPLETED)\n  lr          0.1\n  net.layers  3\n" in text
+    assert f"/checkpoints/checkpoint-{trial.id}-16" in text
+    assert "Failed:\n  trial 3: exit code 1: no such file" in text
+    assert f"det experiment logs {search} --trial 3 --tail 30" in text
+    assert f"det experiment list-checkpoints {search} --best 3" in text
+
+    plain = summary_plain(summary)
+    assert plain["best_trial"]["id"] == trial.id
+    assert plain["best_checkpoint"]["uuid"] == f"checkpoint-{trial.id}-16"
+    assert plain["trial_states"] == {"COMPLETED": 1, "STOPPED_EARLY": 1, "ERROR": 1}
+
+
+def test_the_checkpoint_named_is_one_that_exists(store: Store, search: int) -> None:
+    best = summarize(store, search).checkpoint
+    assert best is not None
+    store.set_checkpoint_deleted(best.uuid)
+    other = summarize(store, search).checkpoint
+    assert other is not None
+    assert other.steps_completed == 4
+
+
+def test_nothing_came_of_it(store: Store) -> None:
+    experiment_id = new_experiment(store)
+    lease = lead(store, experiment_id)
+    trials = add_trials(store, lease, [{}] * 7)
+    for trial_id in trials:
+        end_trial(store, lease, trial_id, "ERROR", reason=f"ValueError: {trial_id}")
+    end(store, lease, "ERROR", reason="all trials failed")
+    lines = summary_lines(summarize(store, experiment_id), None)
+    assert lines[1] == "  all trials failed"
+    assert "  and 2 more" in lines
+    assert not any(line.startswith("Best") for line in lines)
+    assert summary_plain(summarize(store, experiment_id))["best_trial"] is None
+
+
+def test_a_paused_one_says_how_to_go_on(store: Store) -> None:
+    experiment_id = new_experiment(store, paused=True)
+    assert any(
+        f"det experiment activate {experiment_id}" in line
+        for line in summary_lines(summarize(store, experiment_id), 1.0)
+    )

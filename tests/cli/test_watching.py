@@ -1,0 +1,150 @@
+"""How a running search is told: lines in a file, a picture on a terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from determined.cli.live import LiveView, picture
+from determined.cli.watching import Lines, hparams_text
+from determined.experiment.progress import RungView, TrialView, View
+from tests.cli.conftest import WEIRD
+
+
+def trial(number: int, state: str = "RUNNING", **changed: Any) -> TrialView:
+    view = TrialView(
+        id=number + 10,
+        number=number,
+        state=state,
+        hparams={"lr": 0.1 * number, "net": {"layers": [8, 8]}},
+        bracket=0,
+        rung=0,
+        goal=4,
+        progress=None,
+        steps=0,
+        metric=None,
+        best=None,
+        restarts=0,
+    )
+    return replace(view, **changed)
+
+
+def view(*trials: TrialView, **changed: Any) -> View:
+    ranked = sorted((one.best, one.number) for one in trials if one.best is not None)
+    best = next((one for one in trials if ranked and one.number == ranked[0][1]), None)
+    made = View(
+        experiment_id=3,
+        name="search",
+        state="ACTIVE",
+        progress=0.25,
+        slots=2,
+        used=2,
+        trials=trials,
+        planned=16,
+        rungs=(RungView(0, 4.0, 5, 2), RungView(1, 16.0, 1, 0)),
+        best=best,
+        metric_name="loss",
+        smaller_is_better=True,
+        seconds=80.0,
+        trials_per_hour=120.0,
+        seconds_left=200.0,
+    )
+    return replace(made, **changed)
+
+
+def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None:
+    written: list[str] = []
+    lines = Lines(written.append)
+
+    def said(now: View) -> list[str]:
+        written.clear()
+        lines(now)
+        return [line.partition("] ")[2] for line in written]
+
+    assert said(view(trial(0), trial(1, "QUEUED"))) == ["trial 10 started: lr=0 net.layers=[8, 8]"]
+    assert written[0].startswith("[1m 20s, 25%] ")
+    assert said(view(trial(0, steps=3), trial(1, "QUEUED"))) == []
+    assert said(view(trial(0, rung=1, steps=4, metric=0.5, best=0.5), trial(1))) == [
+        "trial 10 passed rung 1: loss 0.5",
+        "trial 11 started: lr=0.1 net.layers=[8, 8]",
+        "best so far: trial 10, loss 0.5",
+    ]
+    going = trial(0, rung=1, steps=4, metric=0.5, best=0.5)
+    assert said(view(going, trial(1, restarts=1))) == ["trial 11 failed and is started again (restart 1)"]
+    assert said(view(going, trial(1, "STOPPING", restarts=1))) == []
+    ended = trial(1, "STOPPED_EARLY", restarts=1, steps=4, metric=float("nan"))
+    assert said(view(going, ended)) == ["trial 11 STOPPED_EARLY after 4 batches: loss NaN"]
+    assert said(view(replace(going, state="PAUSED"), ended, state="PAUSED")) == [
+        "trial 10 PAUSED after 4 batches: loss 0.5",
+        "experiment 3: PAUSED",
+    ]
+    assert said(view(going, ended, trial(2, "COMPLETED", steps=9, rung=2), state="PAUSED")) == [
+        "trial 10 goes on: lr=0 net.layers=[8, 8]",
+        "trial 12 started: lr=0.2 net.layers=[8, 8]",
+        "trial 12 COMPLETED after 9 batches",
+    ]
+
+
+def test_what_was_over_before_is_no_news() -> None:
+    written: list[str] = []
+    over, half = trial(0, "COMPLETED", steps=9), trial(1, "RUNNING", steps=4, rung=1, restarts=1)
+    Lines(written.append)(view(over, half, trial(2, "QUEUED")))
+    assert [line.partition("] ")[2] for line in written] == [
+        "1 of 3 trials are over already",
+        "trial 11 goes on: lr=0.1 net.layers=[8, 8]",
+    ]
+
+
+def test_lines_are_harmless() -> None:
+    written: list[str] = []
+    Lines(written.append)(view(trial(0, hparams={WEIRD: WEIRD}, metric=1.0, best=1.0), metric_name=WEIRD))
+    assert len(written) == 2
+    assert not set("".join(written)) & {"\n", "\x1b", "\x07", "\u202e"}
+
+
+def test_hyperparameters_in_a_line() -> None:
+    assert hparams_text({"a": {"b": {"c": 1}, "d": None}, "e": {}, "f": True}) == "a.b.c=1 a.d= e={} f=True"
+
+
+def drawn(now: View, height: int = 20, width: int = 120) -> list[str]:
+    screen = io.StringIO()
+    Console(file=screen, width=width, force_terminal=False, highlight=False).print(picture(now, height))
+    return screen.getvalue().splitlines()
+
+
+def test_the_picture_has_rungs_best_slots_rate_and_time_left() -> None:
+    trials = [trial(n, "STOPPED_EARLY", best=1.0 + n, metric=1.0 + n) for n in range(12)]
+    lines = drawn(view(trial(20, rung=1, steps=7, metric=0.125, best=0.125), *trials), height=13)
+    text = "\n".join(lines)
+    assert (
+        "Experiment 3 search  ACTIVE  12 of 16 trials done, 120 an hour  slots 2/2  1m 20s, about 3m 20s left" in text
+    )
+    assert "best so far: trial 30, loss 0.125" in text
+    assert "bracket 0, trials at   4: 5 (+2)" in text
+    assert "bracket 1, trials at   16: 1" in text
+    assert " 25%" in lines[1]
+    assert len(lines) <= 13
+    shown = [line.split()[0] for line in lines if "STOPPED_EARLY" in line or "RUNNING" in line]
+    assert shown == ["30", "10", "11", "12"]  # those at work, then the best, and no more than there is room for
+
+
+def test_the_picture_is_harmless_and_fits() -> None:
+    strange = trial(0, hparams={WEIRD: WEIRD * 20}, best=1.0, metric=1.0)
+    lines = drawn(view(strange, name=WEIRD, metric_name="[red]loss[/red]"), width=80)
+    assert not set("".join(lines)) & {"\x1b", "\x07", "\u202e"}
+    assert "[red]loss[/red]" in "".join(lines)
+    assert len(lines) < 12
+
+
+def test_lines_scroll_by_above_the_live_picture() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, width=100, height=30, force_terminal=True, highlight=False)
+    with LiveView(console) as live:
+        live(view(trial(0)))
+        live.line("a line of [bold]a log[/bold]")
+        live(view(trial(0, steps=5)))
+    assert "a line of [bold]a log[/bold]" in screen.getvalue()
+    assert "Ctrl-C pauses" in screen.getvalue()
