@@ -180,6 +180,21 @@ def test_created_paused(project: Path, store: Store) -> None:
     assert det("e", "wait", "2").exit_code == 1
 
 
+def test_a_dry_run_shows_the_plan_and_creates_nothing(project: Path, data_home: Path) -> None:
+    printed = det_ok("e", "create", "config.yaml", "model", "--dry-run", "--slots", "3")
+    assert "Experiment tiny: python3 train.py" in printed
+    assert "Search: adaptive_asha over 4 trials, compared by loss (smaller is better)" in printed
+    assert "Slots: 3, 1 for each trial, so 3 trials at once" in printed
+    assert re.search(r"Checkpoints: at most \d+ are kept in \S+, where .* are free", printed)
+    assert "Code: 1 file of " in printed
+    assert "16 batches" in printed
+    plain = det_json("e", "create", "config.yaml", "model", "--dry-run", "--slots", "3")
+    assert plain["search"]["trials"] == 4
+    assert (plain["slots"], plain["trials_at_once"], plain["code_files"]) == (3, 3, 1)
+    assert not list(data_home.rglob("train.py"))
+    assert det_json("e", "ls", "--all") == []
+
+
 def test_options_of_old_command_lines_are_explained(project: Path) -> None:
     result = det(
         "e", "create", "config.yaml", "model", "--paused", "--local", "--template", "t", "--project_id", "3", "-p", "80"
@@ -207,6 +222,8 @@ def test_options_of_old_command_lines_are_explained(project: Path) -> None:
     ],
 )
 def test_what_cannot_run_is_refused_and_nothing_is_created(project: Path, arguments: list[str], words: str) -> None:
+    dry = det("e", "create", *arguments, "--dry-run")
+    assert (dry.exit_code, dry.stdout) == (1, "") or "other.py" in arguments[-1]  # a plan does not look at the code
     result = det("e", "create", *arguments, "--paused")
     assert result.exit_code == 1
     assert result.stdout == ""

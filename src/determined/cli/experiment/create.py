@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log.")
 @click.option("--paused", is_flag=True, help="Only create it; `activate` runs it later.")
 @click.option("-t", "--test", "--test-mode", "test", is_flag=True, help="Run one batch of one trial, then archive it.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--local", is_flag=True, help="Accepted: experiments always run on this machine.")
 @click.option("--template", metavar="NAME", help="Accepted for old command lines: there are no templates.")
 @click.option("--project_id", metavar="N", help="Accepted for old command lines: name a project in the configuration.")
@@ -44,6 +45,7 @@ def create(
     follow: bool,
     paused: bool,
     test: bool,
+    dry_run: bool,
     local: bool,
     template: str | None,
     project_id: str | None,
@@ -70,10 +72,25 @@ def create(
         click.echo(visible_lines(remark), err=True)
     if test:
         loaded = load_experiment(one_batch_of(loaded.config.plain()))
-    if paused:
+    if dry_run:
+        _show_plan(loaded, model_dir, include, slots, form)
+    elif paused:
         _create_only(loaded, model_dir, include, slots, form)
     else:
         sys.exit(_create_and_run(loaded, model_dir, include, slots, form, follow=follow, test=test))
+
+
+def _show_plan(
+    loaded: LoadedExperiment, model_dir: Path, include: Sequence[Path], slots: int | None, form: Form
+) -> None:
+    from determined.cli.experiment.planning import plan_plain, plan_text
+    from determined.experiment.plan import plan_experiment
+
+    plan = plan_experiment(loaded.config, model_dir, include=include, slots=slots)
+    if form == "json":
+        print_json(plan_plain(loaded.config, plan))
+    else:
+        click.echo(visible_lines(plan_text(loaded.config, plan)))
 
 
 def _create_only(

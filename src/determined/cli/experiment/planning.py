@@ -1,0 +1,58 @@
+"""`--dry-run`: what an experiment would do and need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.previewing import preview_plain, preview_text
+from determined.cli.render import size
+
+if TYPE_CHECKING:
+    from determined.config.experiment import ExperimentConfig
+    from determined.experiment.plan import Plan
+
+_MOST_NAMES = 10
+
+
+def plan_text(config: ExperimentConfig, plan: Plan) -> str:
+    settings = config.plain()
+    searcher = settings["searcher"]
+    better = "smaller" if searcher.get("smaller_is_better", True) else "larger"
+    free = "" if plan.free_bytes is None else f", where {size(plan.free_bytes)} are free"
+    facts = [
+        f"Experiment {settings.get('name') or '(a name is made up)'}: {settings['entrypoint']}",
+        f"Search: {searcher['name']} over {_count(plan.search.trials, 'trial')}, compared by {searcher['metric']} "
+        f"({better} is better)",
+        f"Slots: {plan.slots}, {plan.slots_per_trial} for each trial, so {_count(plan.at_once, 'trial')} at once",
+        f"Checkpoints: at most {plan.checkpoints_kept} are kept in {plan.storage}{free}; "
+        "how large one is shows when the first is there",
+        f"Code: {_count(plan.code.files, 'file')} of {size(plan.code.size)}, {size(plan.code_bytes)} for all trials"
+        + _left_out(plan.code.left_out),
+    ]
+    return "\n".join(facts) + f"\n\n{preview_text(config, plan.search)}\n\nNothing was created."
+
+
+def plan_plain(config: ExperimentConfig, plan: Plan) -> dict[str, Any]:
+    return {
+        "search": preview_plain(config, plan.search),
+        "slots": plan.slots,
+        "slots_per_trial": plan.slots_per_trial,
+        "trials_at_once": plan.at_once,
+        "checkpoints_kept": plan.checkpoints_kept,
+        "storage": plan.storage,
+        "free_bytes": plan.free_bytes,
+        "code_files": plan.code.files,
+        "code_bytes": plan.code_bytes,
+        "code_left_out": list(plan.code.left_out),
+    }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _left_out(names: tuple[str, ...]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"; left out: {', '.join(names[:_MOST_NAMES])}{more}"
