@@ -16,7 +16,7 @@ from determined.config.lines import line_of, lines_of
 from determined.config.load import parse_yaml, read_source
 from determined.config.masked_text import mask_yaml
 from determined.config.masking import mask_secrets
-from determined.config.mistakes import from_validation
+from determined.config.mistakes import MOST_MISTAKES, from_validation
 from determined.config.overrides import apply_overrides
 from determined.config.plain import copy_plain, without_nulls
 from determined.config.plausible import doubts
@@ -99,7 +99,9 @@ def _with_lines(mistakes: list[Mistake], text: str | None, set_here: list[str]) 
         given_here = any(mistake.path == path or mistake.path.startswith(path + ".") for path in set_here)
         line = None if given_here else line_of(mistake.path, lines)
         first.setdefault(mistake.path, replace(mistake, line=line))
-    return sorted(first.values(), key=lambda mistake: (mistake.line is None, mistake.line or 0))
+    found = sorted(first.values(), key=lambda mistake: (mistake.line is None, mistake.line or 0))
+    more = [Mistake("", None, "there are more mistakes")] if len(found) > MOST_MISTAKES else []
+    return found[:MOST_MISTAKES] + more
 
 
 def _note(changes: list[str], config: dict[str, Any]) -> list[str]:

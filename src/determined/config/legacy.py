@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from determined.config.legacy_searchers import lengths_as_times, retired_methods
+from determined.config.mistakes import got
 from determined.errors import Mistake
 
 
@@ -46,6 +47,9 @@ class _Notes:
     def refuse(self, path: str, message: str) -> None:
         self.mistakes.append(Mistake(path, None, message))
 
+    def expected(self, path: str, expected: str, value: Any) -> None:
+        self.refuse(path, f"expected {expected}, got {got(tuple(path.split('.')), value)}")
+
 
 def _steps(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     """Up to 0.12 training was counted in steps of so many batches."""
@@ -54,7 +58,7 @@ def _steps(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     if per_step is None:
         per_step = _BATCHES_PER_STEP
     elif not _is_count(per_step) or per_step < 1:
-        notes.refuse("batches_per_step", f"expected a whole number from 1 on, got {per_step!r}")
+        notes.expected("batches_per_step", "a whole number from 1 on", per_step)
         per_step = _BATCHES_PER_STEP
     elif "scheduling_unit" not in config:
         config["scheduling_unit"] = per_step
@@ -79,7 +83,7 @@ def _searcher_steps(searcher: dict[str, Any], per_step: int, notes: _Notes) -> d
         if new is None:
             migrated[name] = value
         elif not _is_count(value) or value < 1:
-            notes.refuse(f"searcher.{name}", f"expected a whole number of steps from 1 on, got {value!r}")
+            notes.expected(f"searcher.{name}", "a whole number of steps from 1 on", value)
             migrated.setdefault(new, {"batches": per_step})  # so that its absence is not a second mistake
         elif new in searcher or new in migrated:
             notes.refuse(f"searcher.{name}", f"says the same as searcher.{new}: keep that one")
@@ -105,7 +109,7 @@ def _records_per_epoch(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
         return config
     value = config["records_per_epoch"]
     if not _is_count(value):
-        notes.refuse("records_per_epoch", f"expected a whole number from 0 on, got {value!r}")
+        notes.expected("records_per_epoch", "a whole number from 0 on", value)
     else:
         notes.changes.append(f"records_per_epoch: {value} is left out: the real length of the data is used")
     return {name: inner for name, inner in config.items() if name != "records_per_epoch"}

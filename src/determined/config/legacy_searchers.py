@@ -7,6 +7,7 @@ from typing import Any
 
 from determined.config import kinds
 from determined.config.length import Length, read_length
+from determined.config.mistakes import got
 from determined.errors import Mistake
 
 # The searcher of today, what became of what, and what could not be read.
@@ -52,12 +53,7 @@ def _by_budget(searcher: dict[str, Any], name: str) -> Result:
     if "train_stragglers" in searcher:
         changes.append("searcher.train_stragglers is left out: no trial waits for another")
         if not isinstance(searcher["train_stragglers"], bool):
-            shown = searcher["train_stragglers"]
-            return (
-                migrated,
-                changes,
-                [Mistake("searcher.train_stragglers", None, f"expected true or false, got {shown!r}")],
-            )
+            return migrated, changes, [_expected("train_stragglers", "true or false", searcher["train_stragglers"])]
     if "max_trials" in searcher:
         return migrated, changes, []
     budget, whole = read_length(searcher.get("budget")), read_length(searcher.get("max_length"))
@@ -77,32 +73,18 @@ def _budget_mistakes(searcher: dict[str, Any], budget: Length | None, whole: Len
     if "budget" not in searcher:
         return [Mistake("searcher.budget", None, "missing: how long all trials train together, or max_trials instead")]
     if budget is None or budget.value > 2**53:
-        return [
-            Mistake(
-                "searcher.budget",
-                None,
-                f"expected a length such as {{batches: 10000}}, got {searcher['budget']!r}"[:200],
-            )
-        ]
+        return [_expected("budget", "a length such as {batches: 10000}", searcher["budget"])]
     if whole is None or whole.value < 1:
-        return (
-            []
-            if "max_length" in searcher
-            else [Mistake("searcher.max_length", None, "missing: how long a trial trains")]
-        )
+        return []  # the model says so
     if budget.unit != whole.unit:
-        return [
-            Mistake(
-                "searcher.budget", None, f"expected the unit of max_length, which is {whole.unit}, got {budget.unit}"
-            )
-        ]
+        return [_expected("budget", f"the unit of max_length, which is {whole.unit}", budget.unit)]
     if budget.value <= whole.value:
-        return [
-            Mistake(
-                "searcher.budget", None, f"expected more than max_length, which is {whole.value}, got {budget.value}"
-            )
-        ]
+        return [_expected("budget", f"more than max_length, which is {whole.value}", budget.value)]
     return []
+
+
+def _expected(field: str, expected: str, value: Any) -> Mistake:
+    return Mistake(f"searcher.{field}", None, f"expected {expected}, got {got(('searcher', field), value)}")
 
 
 def _brackets(searcher: dict[str, Any], length: int, name: str) -> list[int] | None:

@@ -14,9 +14,8 @@ from determined.errors import InvalidConfigurationException
 
 Span = tuple[int, int]
 
-# A field that was commented out is no data any more, and may still hold a key.
-_IN_COMMENT = re.compile(
-    r"(#.*?(?:key|token|secret|password|passwd|credentials?|connection_string)[\"']?\s*[:=]\s*)\S.*", re.IGNORECASE
+_SECRET_FIELD = re.compile(
+    r"(?:key|token|secret|password|passwd|credentials?|connection_string)[\"']?\s*[:=]\s*(?=\S)", re.IGNORECASE
 )
 
 
@@ -24,12 +23,19 @@ def mask_yaml(text: str) -> str:
     """For everything that is shown or kept of a configuration file that load.py has found to be good."""
     data = parse_yaml("the configuration", text)
     masked_data = mask_secrets(data)
-    masked = _IN_COMMENT.sub(rf"\1{MASK}", _with_spans_masked(text))
+    masked = "".join(map(_with_comment_masked, _with_spans_masked(text).splitlines(keepends=True)))
     try:
         unharmed = mask_secrets(parse_yaml("the configuration", masked)) == masked_data
     except InvalidConfigurationException:
         unharmed = False
     return masked if unharmed else dump_yaml(masked_data)
+
+
+def _with_comment_masked(line: str) -> str:
+    """A field that was commented out is no data any more, and may still hold a key."""
+    comment = line.find("#")
+    field = _SECRET_FIELD.search(line, comment) if comment >= 0 else None
+    return line if field is None else line[: field.end()] + MASK + line[len(line.rstrip()) :]
 
 
 def _with_spans_masked(text: str) -> str:
@@ -45,7 +51,7 @@ def _with_spans_masked(text: str) -> str:
 
 def _secret_spans(node: Any, name: str) -> Iterator[tuple[Span, str]]:
     """Where a secret stands, and what is shown there."""
-    from ruamel.yaml.nodes import MappingNode, SequenceNode
+    from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if isinstance(node, MappingNode):
         for key, value in node.value:
@@ -56,7 +62,7 @@ def _secret_spans(node: Any, name: str) -> Iterator[tuple[Span, str]]:
     elif isinstance(node, SequenceNode):
         for item in node.value:
             yield from _secret_spans(item, name)
-    elif _is_text(node) and mask_secrets(node.value, name) != node.value:
+    elif isinstance(node, ScalarNode) and _is_text(node) and mask_secrets(node.value, name) != node.value:
         yield _span(node), mask_secrets(node.value, name)
 
 

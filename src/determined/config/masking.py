@@ -10,8 +10,9 @@ MASK = "********"
 _SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials?|connection_string)$", re.IGNORECASE
 )
-_ASSIGNMENT = re.compile(r"((?:\w|-)*(?:key|token|secret|password|passwd)=)[^\s&]+", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(\w+://[^/\s:@]*:)[^/\s@]+(@)")
+# No pattern begins with a repetition: on a long word that would take the square of its length.
+_ASSIGNMENT = re.compile(r"((?:key|token|secret|password|passwd)=)[^\s&]+", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(\w://[^/\s:@]*:)[^/\s@]+(@)")
 
 
 def mask_secrets(value: Any, name: str = "") -> Any:

@@ -14,6 +14,8 @@ from determined.config.masking import MASK, mask_secrets
 from determined.config.plain import Path, dotted
 from determined.errors import Mistake
 
+# Nobody reads more of them, and finding what was meant takes its time.
+MOST_MISTAKES = 100
 _LONGEST_VALUE = 80
 # Blocks whose values are not shown whatever their names.
 _SECRET_BLOCKS = {"secrets", "registry_auth", "environment_variables"}
@@ -50,7 +52,8 @@ _NEEDED = {
 
 def from_validation(error: ValidationError, model: type[Block], prefix: Path = ()) -> list[Mistake]:
     """All mistakes that a model found in some data; `prefix` is where these data stand."""
-    return [_translate(detail, model, prefix) for detail in error.errors(include_url=False)]
+    details = error.errors(include_url=False)
+    return [_translate(detail, model, prefix) for detail in details[:MOST_MISTAKES]]
 
 
 def got(path: Path, value: Any) -> str:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from determined.config.catalog import list_fields
+from determined.config.catalog import catalog, list_fields
 from determined.config.experiment_model import ExperimentConfig
 from determined.config.load import parse_value
 from determined.errors import InvalidExperimentConfig, Mistake
@@ -48,14 +48,21 @@ def _apply(config: dict[str, Any], override: str) -> str:
 
 def _value(path: str, names: list[str], text: str) -> Any:
     """YAML after a bracket; a list between commas where the field is one; else a single value, or the text itself."""
+    is_list = path in list_fields(ExperimentConfig) or (names[0] == "hyperparameters" and names[-1] == "vals")
     if text[:1] in ("[", "{"):
-        try:
-            return parse_value(path, text)
-        except InvalidExperimentConfig as error:
-            raise _bad(path, f"--config: {error.mistakes[0].message}") from None
-    if path in list_fields(ExperimentConfig) or (names[0] == "hyperparameters" and names[-1] == "vals"):
+        value = _bracketed(path, text)
+        is_list_of_blocks = is_list and tuple(names) in catalog(ExperimentConfig)
+        return [value] if is_list_of_blocks and isinstance(value, dict) else value
+    if is_list:
         return [_single(part.strip()) for part in text.split(",")] if text else []
     return _single(text)
+
+
+def _bracketed(path: str, text: str) -> Any:
+    try:
+        return parse_value(path, text)
+    except InvalidExperimentConfig as error:
+        raise _bad(path, f"--config: {error.mistakes[0].message}") from None
 
 
 def _single(text: str) -> Any:

@@ -13,11 +13,12 @@ Path = tuple[str | int, ...]
 # The bounds of load.py, for what did not come from a text.
 _DEEPEST = 64
 _MOST_VALUES = 200_000
+_LONGEST_NAME = 100
 
 
 def dotted(path: Path) -> str:
-    """`searcher.bracket_rungs.0`."""
-    return ".".join(map(str, path))
+    """`searcher.bracket_rungs.0`; names that nobody would write are cut short."""
+    return ".".join(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..." for name in map(str, path))
 
 
 def copy_plain(data: Any) -> tuple[Any, list[Mistake]]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from determined.config.mistakes import got
 from determined.config.plain import dotted
 from determined.config.space import is_range, leaves
 from determined.errors import Mistake
@@ -17,6 +18,7 @@ from determined.errors import Mistake
 Config = dict[str, Any]
 Problem = tuple[str, str, str]
 
+_LONG = 80
 _BARE_CLASS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*")
 _BARE_SCRIPT = re.compile(r"[\w/]+\.py(?:\s.*)?", re.DOTALL)
 
@@ -33,9 +35,11 @@ def _entrypoint(config: Config) -> Iterator[Problem]:
     text = entrypoint.strip()
     if _BARE_CLASS.fullmatch(text):
         module, _, name = text.rpartition(".")
-        yield "entrypoint", f"expected module:TrialClass, got {text!r}", f"for example {module or 'model_def'}:{name}"
+        example = f"{module or 'model_def'}:{name}" if len(text) < _LONG else "model_def:MyTrial"
+        yield "entrypoint", f"expected module:TrialClass, got {got((), text)}", f"for example {example}"
     elif _BARE_SCRIPT.fullmatch(text):
-        yield "entrypoint", f"expected a command, got {text[:80]!r}", f"for example python3 {text[:80]}"
+        script = text.split(maxsplit=1)[0][:_LONG]
+        yield "entrypoint", f"expected a command, got {got((), text)}", f"for example python3 {script}"
 
 
 def _grid_has_counts(config: Config) -> Iterator[Problem]:
@@ -73,7 +77,11 @@ def _storage_below_host_path(config: Config) -> Iterator[Problem]:
     root = os.path.normpath(host)
     place = os.path.normpath(os.path.join(root, inner))
     if place != root and not place.startswith(root.rstrip("/") + "/"):
-        yield "checkpoint_storage.storage_path", f"expected a path below host_path {host!r}, got {inner!r}", ""
+        yield (
+            "checkpoint_storage.storage_path",
+            f"expected a path below host_path {got((), host)}, got {got((), inner)}",
+            "",
+        )
 
 
 def _keys_together(config: Config) -> Iterator[Problem]:
@@ -117,7 +125,7 @@ def _policy_names(config: Config) -> Iterator[Problem]:
     for index, policy in enumerate(policies if isinstance(policies, list) else []):
         name = policy.get("name") if isinstance(policy, dict) else None
         if isinstance(name, str) and name in seen:
-            yield f"log_policies.{index}.name", f"{name!r} is the name of an earlier policy", ""
+            yield f"log_policies.{index}.name", f"{got((), name)} is the name of an earlier policy", ""
         elif isinstance(name, str):
             seen.add(name)
 
@@ -128,7 +136,7 @@ def _mount_points(config: Config) -> Iterator[Problem]:
     for index, mount in enumerate(mounts if isinstance(mounts, list) else []):
         place = mount.get("container_path") if isinstance(mount, dict) else None
         if isinstance(place, str) and place in seen:
-            yield f"bind_mounts.{index}.container_path", f"{place!r} is taken by an earlier mount", ""
+            yield f"bind_mounts.{index}.container_path", f"{got((), place)} is taken by an earlier mount", ""
         elif isinstance(place, str):
             seen.add(place)
 

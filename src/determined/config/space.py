@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from determined.config import kinds
 from determined.config.block import Block
 from determined.config.kinds import PositiveCount
-from determined.config.mistakes import from_validation, unknown_kind
+from determined.config.mistakes import MOST_MISTAKES, from_validation, unknown_kind
 from determined.config.plain import Path, dotted
 from determined.errors import Mistake
 
@@ -119,7 +119,7 @@ def is_range(leaf: dict[str, Any]) -> bool:
 def _group(group: dict[str, Any], path: Path, mistakes: list[Mistake]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in group.items():
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or len(mistakes) >= MOST_MISTAKES:
             checked[name] = value
         elif value.get("type") is None:
             inner = {key: content for key, content in value.items() if key != "type"}

@@ -1,0 +1,160 @@
+"""Whatever is given as a configuration: it loads, or its mistakes are told; never anything else, and soon."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from determined.config.catalog import catalog
+from determined.config.dump import dump_yaml
+from determined.config.experiment import ExperimentConfig, LoadedExperiment, load_experiment
+from determined.config.load import parse_yaml
+from determined.config.masked_text import mask_yaml
+from determined.config.masking import mask_secrets
+from determined.config.plain import copy_plain
+from determined.errors import InvalidConfigurationException, InvalidExperimentConfig
+
+NAMES = sorted({name for names in catalog(ExperimentConfig).values() for name in names})
+OLD_NAMES = ["batches_per_step", "records_per_epoch", "max_steps", "target_trial_steps", "step_budget", "budget", "gpu"]
+WORDS = [
+    *("single", "random", "grid", "async_halving", "adaptive_asha", "pbt", "optuna", "adaptive", "sync_halving"),
+    *("const", "int", "double", "log", "loguniform", "categorical", "s3", "shared_fs", "directory", "best", "O1"),
+    *("a:B", "/data", "x", "", "NAME=1", "aggressive"),
+]
+SINGLES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 2000),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(WORDS),
+    st.text(max_size=8),
+)
+KEYS = st.one_of(
+    st.sampled_from(
+        [*NAMES, *OLD_NAMES, "type", "minval", "maxval", "base", "vals", "val", "count", "batches", "epochs"]
+    ),
+    st.text(max_size=6),
+)
+VALUES = st.recursive(
+    SINGLES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=10,
+)
+LEAVES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["const", "int", "double", "log", "loguniform", "categorical", "x"])},
+    optional=dict.fromkeys(("minval", "maxval", "min", "max", "base", "count", "val"), SINGLES) | {"vals": VALUES},
+)
+SEARCHERS = st.fixed_dictionaries(
+    {"name": st.sampled_from(WORDS[:9]), "metric": st.just("loss")},
+    optional={
+        name: st.one_of(st.integers(-1, 50), SINGLES, st.dictionaries(st.sampled_from(["batches", "epochs"]), SINGLES))
+        for name in [
+            *OLD_NAMES,
+            "max_length",
+            "max_time",
+            "max_trials",
+            "num_rungs",
+            "divisor",
+            "bracket_rungs",
+            "mode",
+        ]
+    },
+)
+TOP = [name for name in ExperimentConfig.model_fields if name not in ("searcher", "entrypoint", "hyperparameters")]
+CONFIGS = st.builds(
+    lambda searcher, space, rest: {"entrypoint": "a:B", "searcher": searcher, "hyperparameters": space, **rest},
+    st.one_of(SEARCHERS, VALUES),
+    st.one_of(VALUES, st.dictionaries(st.text(max_size=3), LEAVES, max_size=3)),
+    st.dictionaries(st.sampled_from([*TOP, "batches_per_step"]), VALUES, max_size=2),
+)
+
+
+def told(source: Any, **options: Any) -> InvalidExperimentConfig | LoadedExperiment:
+    try:
+        return load_experiment(source, **options)
+    except InvalidExperimentConfig as error:
+        return error
+
+
+def loads_or_tells(source: Any, **options: Any) -> None:
+    result = told(source, **options)
+    if isinstance(result, InvalidExperimentConfig):
+        assert result.mistakes
+        assert str(result).encode()
+        assert "Input should" not in str(result), "these are not our words"
+        return
+    plain = result.config.plain()
+    assert load_experiment(json.loads(json.dumps(plain, allow_nan=False))).config == result.config
+    assert load_experiment(result.original).config == result.config
+
+
+@settings(max_examples=100, deadline=None)
+@given(CONFIGS)
+def test_a_configuration_of_nonsense(config: dict[str, Any]) -> None:
+    loads_or_tells(config)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(VALUES, st.dictionaries(st.one_of(SINGLES, KEYS), VALUES)))
+def test_any_value(value: Any) -> None:
+    if not isinstance(value, str):
+        loads_or_tells(value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.text(), st.text("ab:-[]{}&*!|>'\"#%@`,? \n\t0\\"), st.binary().map(lambda data: data.decode("latin-1"))
+    )
+)
+def test_any_text(text: str) -> None:
+    loads_or_tells(f"{text}\n")
+    loads_or_tells("entrypoint: a:B\nsearcher: {name: single, metric: x}\n", overrides=[text, f"name={text}"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.one_of(KEYS, st.sampled_from(["secrets", "api_key"])), VALUES, max_size=4))
+def test_yaml_that_we_write_reads_as_itself(data: dict[str, Any]) -> None:
+    data, mistakes = copy_plain(data)
+    if mistakes:
+        return
+    text = dump_yaml(data)
+    assert parse_yaml("x", text) == data
+    masked = mask_secrets(data)
+    assert mask_secrets(parse_yaml("x", mask_yaml(text))) == masked
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text())
+def test_masking_any_text_fails_only_on_bad_yaml(text: str) -> None:
+    try:
+        parse_yaml("x", f"{text}\n")
+    except InvalidConfigurationException:
+        return
+    mask_yaml(f"{text}\n")
+
+
+def test_large_inputs_are_told_soon() -> None:
+    began = time.monotonic()
+    for source in (
+        {"entrypoint": "a:B", **{f"unknown_{number}": 1 for number in range(20_000)}},
+        {"hyperparameters": {f"p{number}": {"type": "int"} for number in range(20_000)}},
+        {"k" * 1_000_000: 1},
+        {"entrypoint": "A" * 1_000_000},
+        {"entrypoint": "a." * 500_000},
+        {"resources": {"shm_size": "1" * 1_000_000}},
+        {"environment": {"environment_variables": ["=" * 1_000_000]}},
+        {"labels": [0] * 100_000},
+        {"data": [[]] * 300_000},
+    ):
+        error = told(source)
+        assert isinstance(error, InvalidExperimentConfig)
+        assert len(error.mistakes) <= 101
+        assert len(str(error)) < 100_000
+    mask_yaml("#" * 500_000 + "\na: 1\n")
+    assert time.monotonic() - began < 30
