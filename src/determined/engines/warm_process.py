@@ -37,6 +37,7 @@ class WarmProcess:
     def __init__(self, directory: str) -> None:
         ours, theirs = socket.socketpair()
         self._connection = ours
+        self._used = False
         self._received: deque[dict[str, Any]] = deque()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
         program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
@@ -73,6 +74,7 @@ class WarmProcess:
             "environment": environment,
             "directory": directory,
         }
+        self._used = True
         self._send(message, output)
         while True:
             answer = self._receive()
@@ -96,6 +98,8 @@ class WarmProcess:
     def close(self) -> None:
         """Let it end all jobs and itself."""
         self._connection.close()
+        if not self._used:  # it may still be importing, and has nothing to end
+            self._process.kill()
         try:
             self._process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
