@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from determined.store.base import Store
+from determined.store.open import open_store
 from determined.store.records import BegunAttempt
-from tests.store.experiments import begin_managed, with_trials
+from tests.store.experiments import allocate, begin_managed, managed_start, with_trials
 from tests.store.rows import begin, metric
 
 ABSENT = object()
@@ -72,6 +74,31 @@ def test_a_run_by_hand_has_its_length_and_no_best(store: Store) -> None:
     store.write([validation(attempt, 7, 0.5)])
     trial = store.experiments.trial(attempt.trial_id)
     assert (trial.best, trial.steps_completed) == (None, 7)
+
+
+def test_an_attempt_that_begins_while_another_one_reports(store: Store, place: str) -> None:
+    """It waits for those reports, and archives them like all that lie behind it."""
+    lease, (trial_id,) = with_trials(store, 1)
+    first = begin_managed(store, lease, trial_id)
+    asked = managed_start(trial_id, allocate(store, lease, trial_id), steps=1)
+    other = open_store(place)
+    beginning = threading.Thread(target=other.begin_attempt, args=[asked])
+    database: Any = store._database  # type: ignore[attr-defined]
+    insert = database.insert
+
+    def interrupted(into: str, rows: Any, on_conflict: str) -> None:
+        insert(into, rows, on_conflict)
+        if not beginning.ident:
+            beginning.start()
+            beginning.join(0.3)
+
+    database.insert = interrupted
+    store.write([validation(first, 1, 0.5), validation(first, 2, 0.25)])
+    beginning.join(30)
+    other.close()
+    trial = store.experiments.trial(trial_id)
+    assert (trial.best, trial.steps_completed) == (0.5, 1)
+    assert [row.steps_completed for row in store.experiments.validations(trial_id)] == [1]
 
 
 VALUES = st.floats(-2, 2, width=16) | st.integers(-2, 2) | st.sampled_from(NO_NUMBERS)

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from determined.errors import ExperimentHeld, LeaseLost
 from determined.store.base import Store
 from determined.store.experiment_records import Change, ExperimentChange, NewEntry
+from determined.store.experiments import Experiments
 from determined.store.open import open_store
 from determined.store.process import Process, this_process
 from tests.helpers.postgres import PostgresServer
@@ -290,31 +292,115 @@ def test_what_a_lost_lease_wrote_is_nothing_at_all(store: Store) -> None:
     assert store.experiments.get(held.experiment_id).state == "ACTIVE"
 
 
-def test_no_clock_is_believed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+class Meanwhile:
+    """What other processes do between two looks of the one who wants to acquire: after the first, the second, ..."""
+
+    def __init__(self, store: Store, *deeds: Callable[[], object]) -> None:
+        self._database: Any = store._database  # type: ignore[attr-defined]
+        self._deeds = list(deeds)
+
+    def __enter__(self) -> None:
+        execute = self._database.execute
+
+        def look(statement: str, values: Sequence[Any] = ()) -> Any:
+            found = execute(statement, values)
+            if statement.startswith("SELECT l.token") and self._deeds:
+                self._deeds.pop(0)()
+            return found
+
+        self._database.execute = look
+
+    def __exit__(self, *_: object) -> None:
+        del self._database.execute
+        assert not self._deeds
+
+
+@pytest.fixture
+def others(place: str, store: Store) -> Iterator[Experiments]:
+    """The same experiments as other processes see them."""
+    opened = open_store(place)
+    yield opened.experiments
+    opened.close()
+
+
+def nothing() -> None:
+    pass
+
+
+def test_another_one_was_faster(store: Store, others: Experiments) -> None:
+    experiment_id = store.experiments.create(new_experiment())
+    before = time.monotonic()
+    with Meanwhile(store, lambda: others.acquire(experiment_id, GONE)):
+        lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=0.3)
+    assert lease.token == 2
+    assert time.monotonic() - before >= 0.3  # it was free when we looked, and is now watched like any other
+
+
+def test_a_heartbeat_at_the_last_moment(store: Store, others: Experiments) -> None:
+    held = held_experiment(store, GONE)
+    with Meanwhile(store, lambda: others.heartbeat(held)), pytest.raises(ExperimentHeld, match="another-host"):
+        store.experiments.acquire(held.experiment_id, this_process(), watch_seconds=0)
+    others.heartbeat(held)
+
+
+def test_one_that_took_over_and_died_is_not_taken_for_alive(store: Store, others: Experiments) -> None:
+    held = held_experiment(store, GONE)
+    dead = Process(this_process().host, this_process().pid, "another start")
+    with Meanwhile(store, lambda: others.acquire(held.experiment_id, dead, watch_seconds=0)):
+        assert store.experiments.acquire(held.experiment_id, this_process()).token == 3
+
+
+def test_a_commit_is_a_heartbeat(store: Store, others: Experiments) -> None:
+    held = held_experiment(store, GONE)
+    with Meanwhile(store, lambda: others.commit(held, Change())), pytest.raises(ExperimentHeld):
+        store.experiments.acquire(held.experiment_id, this_process())
+
+
+class Clock:
+    """Time that passes when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def time(self) -> float:
+        return 1e9
+
+
+def test_each_holder_is_watched_for_the_whole_time(
+    store: Store, others: Experiments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The silent one gives it back at last, and somebody else gets it: that one must not pay for the first."""
+    held = held_experiment(store, GONE)
+    clock = Clock()
+    monkeypatch.setattr("determined.store.lease.time", clock)
+
+    def release_late() -> None:
+        clock.sleep(19.0)
+        others.release(held)
+
+    with Meanwhile(store, nothing, release_late, lambda: others.acquire(held.experiment_id, GONE)):
+        lease = store.experiments.acquire(held.experiment_id, this_process(), watch_seconds=20.0)
+    assert lease.token == 3
+    assert 39.0 < clock.now < 40.0
+
+
+def test_no_clock_is_believed(store: Store, others: Experiments, monkeypatch: pytest.MonkeyPatch) -> None:
     """A day back, a day forward: the token and the heartbeat go on."""
     held = held_experiment(store, GONE)
     for seconds in (-86400.0, 86400.0):
-        monkeypatch.setattr("determined.store.lease.time.time", lambda seconds=seconds: 1e9 + seconds)
-        held = store.experiments.acquire(held.experiment_id, GONE)
-        store.experiments.heartbeat(held)
-        with pytest.raises(ExperimentHeld):
-            acquire_while_it_beats(store, held.experiment_id)
+        now = time.time() + seconds
+        with monkeypatch.context() as patch:
+            patch.setattr("determined.store.lease.time.time", lambda now=now: now)
+            held = store.experiments.acquire(held.experiment_id, GONE)
+            with (
+                Meanwhile(store, lambda held=held: others.heartbeat(held)),  # type: ignore[misc]
+                pytest.raises(ExperimentHeld),
+            ):
+                store.experiments.acquire(held.experiment_id, this_process())
     assert held.token == 3
-
-
-def acquire_while_it_beats(store: Store, experiment_id: int) -> None:
-    """The heartbeat comes between two looks of the one who waits."""
-    database = store._database  # type: ignore[attr-defined]
-    read = database.execute
-
-    def execute(statement: str, values: object = ()) -> object:
-        found = read(statement, values)
-        if statement.startswith("SELECT l.token"):
-            read("UPDATE leases SET heartbeat = heartbeat + 1")
-        return found
-
-    database.execute = execute
-    try:
-        store.experiments.acquire(experiment_id, this_process())
-    finally:
-        del database.execute

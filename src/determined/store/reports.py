@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from determined.store.best import keep_best
 from determined.store.columns import text
@@ -31,7 +30,20 @@ def write_reports(database: Database, rows: Sequence[Row]) -> None:
     reports = [row for row in rows if isinstance(row, MetricRow) and row.steps_completed is not None]
     # In the same order by everybody, so that no two transactions wait for each other.
     trials = {trial_id: _Trial(database, trial_id) for trial_id in sorted({row.trial_id for row in reports})}
-    values = [trials[row.trial_id].take(row) for row in reports]
+    groups = {group: text(group) for group in {row.group for row in reports}}
+    values = [
+        (
+            row.trial_id,
+            groups[row.group],
+            row.steps_completed,
+            row.attempt,
+            row.sequence,
+            trials[row.trial_id].take(row.attempt, row.group, row.steps_completed or 0),
+            row.body,
+            row.reported,
+        )
+        for row in reports
+    ]
     database.insert(_METRICS, values, _METRICS_CONFLICT)
     for trial in trials.values():
         trial.bring_up_to_date()
@@ -60,25 +72,15 @@ class _Trial:
         self._validated: set[int] = set()
         self._behind: dict[int, float] = {}
 
-    def take(self, row: MetricRow) -> Sequence[Any]:
-        """Its values. What an attempt reports after a newer one went back behind it is archived at once."""
-        step = row.steps_completed
-        assert step is not None
-        archived = row.attempt != self._newest_attempt and step > self._start_of_newer_attempts(row.attempt)
-        if not archived:
-            self._reached = max(self._reached, step)
-            if row.group == "validation":
-                self._validated.add(step)
-        return (
-            row.trial_id,
-            text(row.group),
-            step,
-            row.attempt,
-            row.sequence,
-            int(archived),
-            row.body,
-            row.reported,
-        )
+    def take(self, attempt: int, group: str, step: int) -> int:
+        """1 if it is archived, as is what an attempt reports after a newer one went back behind it; else 0."""
+        if attempt != self._newest_attempt and step > self._start_of_newer_attempts(attempt):
+            return 1
+        if step > self._reached:
+            self._reached = step
+        if group == "validation":
+            self._validated.add(step)
+        return 0
 
     def bring_up_to_date(self) -> None:
         if self._reached > self._steps_completed:
