@@ -140,6 +140,21 @@ def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Stor
     assert store.experiments.get(1).state == "CANCELED"
 
 
+def test_ctrl_c_twice_kills(project: Path, store: Store) -> None:
+    """A program that does not listen cannot be paused quickly."""
+    (project / "model" / "train.py").write_text(PROGRAM.replace("should_preempt()", "should_preempt() and False"))
+    with Terminal(
+        "e", "create", "config.yaml", "model", *FOR_EVER, "--config", "hyperparameters.seconds=2"
+    ) as terminal:
+        terminal.read_until(b"RUNNING")
+        terminal.write(b"\x03")
+        terminal.read_until(b"PAUSING")
+        terminal.write(b"\x03")
+        terminal.read_to_the_end()
+        assert terminal.wait() == 130
+    assert store.experiments.get(1).state == "CANCELED"
+
+
 def test_one_batch_to_see_that_it_works(project: Path, store: Store) -> None:
     """`--test`: of a script as well. It stays in the store, out of the list."""
     (project / "model" / "train.py").write_text(PROGRAM.replace("batch % 4 == 0", "True"))
@@ -178,10 +193,15 @@ def test_created_paused(project: Path, store: Store) -> None:
     plain = det_json("e", "create", "config.yaml", "model", "--paused")
     assert (plain["id"], plain["state"], plain["trial_count"]) == (2, "PAUSED", 0)
     assert det("e", "wait", "2").exit_code == 1
+    (project / "model" / "gone").symlink_to("nowhere")
+    told = det("e", "create", "config.yaml", "model", "--paused").stderr
+    assert told.startswith("Not copied from the model directory: gone (")
 
 
 def test_a_dry_run_shows_the_plan_and_creates_nothing(project: Path, data_home: Path) -> None:
+    (project / "model" / "gone").symlink_to("nowhere")
     printed = det_ok("e", "create", "config.yaml", "model", "--dry-run", "--slots", "3")
+    assert "; left out: gone (" in printed
     assert "Experiment tiny: python3 train.py" in printed
     assert "Search: adaptive_asha over 4 trials, compared by loss (smaller is better)" in printed
     assert "Slots: 3, 1 for each trial, so 3 trials at once" in printed

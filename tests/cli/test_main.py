@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -142,6 +143,23 @@ def test_a_reader_that_has_seen_enough(store: object, search: int) -> None:
         assert done.stderr == ""
         assert done.returncode in (0, 1)
     os.close(writing)
+
+
+def test_commands_that_read_load_nothing_heavy(search: int) -> None:
+    program = (
+        "import sys\nfrom determined.cli.main import main\n"
+        "try:\n    main()\nfinally:\n"
+        "    heavy = {'torch', 'numpy', 'pydantic', 'rich', 'psutil', 'ruamel'} & set(sys.modules)\n"
+        "    assert not heavy, heavy\n"
+    )
+    for words in (
+        ["e"],
+        ["e", "describe", str(search), "--metrics"],
+        ["e", "logs", str(search)],
+        ["e", "create", "-h"],
+    ):
+        done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
 
 
 def test_names_that_the_terminals_encoding_has_not(weird: int) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from determined.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from determined.store.base import Store
+
+T = TypeVar("T")
+
+_SECONDS_BETWEEN_TRIES = 0.5
 
 
 @contextmanager
@@ -19,3 +26,17 @@ def opened_store() -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+def patiently(read: Callable[[], T]) -> T:
+    """For commands that watch for hours: a store that is away for a while, as a server that restarts, is waited for."""
+    from determined.store.open import patience
+
+    deadline = time.monotonic() + patience()
+    while True:
+        try:
+            return read()
+        except StoreUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -95,6 +95,12 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def some(names: Sequence[str], most: int = 10) -> str:
+    """The first few of many names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def _line(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
     padded = []
     for content, width, right in zip(cells, widths, numbers, strict=True):

@@ -12,13 +12,16 @@ import click
 from determined.cli.experiment.trying import archive, one_batch_of
 from determined.cli.foreground import run_here
 from determined.cli.groups import Command, explain_unused
+from determined.cli.holders import how_to_go_on
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
-from determined.cli.text import visible_lines
+from determined.cli.render import some
+from determined.cli.text import visible, visible_lines
 
 if TYPE_CHECKING:
     from determined.config.experiment import LoadedExperiment
+    from determined.experiment.code_dir import CodeCopy
 
 
 @click.command(cls=Command)
@@ -105,6 +108,7 @@ def _create_only(
         print_json(experiment_plain(row))
         return
     click.echo(f"Created experiment {row.id}")
+    _tell_what_is_missing(created.code)
     click.echo(f"It is paused; run it with: det experiment activate {row.id}")
 
 
@@ -125,9 +129,18 @@ def _create_and_run(
         with opened_store() as store:
             created = create_experiment(loaded, model_dir, store, include=include, engine=engine)
         click.echo(f"Created experiment {created.experiment_id}", err=form == "json")
+        _tell_what_is_missing(created.code)
         try:
             return run_here(created.experiment_id, engine=engine, follow=follow, form=form)
+        except KeyboardInterrupt:  # before the runner listened to it
+            click.echo(how_to_go_on(created.experiment_id), err=True)
+            raise
         finally:
             if test:
                 with opened_store() as store:
                     archive(store, created.experiment_id)
+
+
+def _tell_what_is_missing(code: CodeCopy) -> None:
+    if code.left_out:
+        click.echo(visible(f"Not copied from the model directory: {some(code.left_out)}"), err=True)

@@ -15,9 +15,10 @@ from determined.cli.experiment.wait import ENDED
 from determined.cli.groups import Command
 from determined.cli.holders import is_abandoned
 from determined.cli.log_lines import format_line
-from determined.cli.opened import opened_store
+from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json_line, with_json
 from determined.cli.plain import log_plain
+from determined.cli.render import some
 from determined.errors import DeterminedError
 from determined.store.records import LOG_LEVELS
 
@@ -96,7 +97,7 @@ class Reader:
         self._after: dict[Source, int] = {}
         trials = [trial.id for trial in store.experiments.trials(experiment_id)]
         if trial_id is not None and trial_id not in trials:
-            shown = ", ".join(map(str, trials[:10])) + (" ..." if len(trials) > 10 else "")
+            shown = some([str(trial) for trial in trials])
             raise DeterminedError(
                 f"trial {trial_id} is not one of experiment {experiment_id}, whose trials are: {shown or 'none yet'}"
             )
@@ -110,14 +111,15 @@ class Reader:
         return iter(deque(lines, maxlen=count))
 
     def may_grow(self) -> bool:
-        row = self._store.experiments.get(self._experiment_id)
+        row = patiently(lambda: self._store.experiments.get(self._experiment_id))
         return row.state not in (*ENDED, "PAUSED") and not is_abandoned(row)
 
     def _sources(self) -> list[Source]:
         if self._only is not None:
             trials = [self._only]
         else:
-            trials = [trial.id for trial in self._store.experiments.trials(self._experiment_id)]
+            known = patiently(lambda: self._store.experiments.trials(self._experiment_id))
+            trials = [trial.id for trial in known]
             trials = trials if self._everything else trials[:1]
         return [(trial_id, rank) for trial_id in trials for rank in self._ranks]
 
@@ -127,7 +129,8 @@ class Reader:
 
     def _read(self, source: Source, *, limit: int | None = None, tail: int | None = None) -> list[Found]:
         trial_id, rank = source
-        lines = self._store.logs(trial_id, self._after.get(source, 0), limit, rank=rank, level=self._level, tail=tail)
+        after = self._after.get(source, 0)
+        lines = patiently(lambda: self._store.logs(trial_id, after, limit, rank=rank, level=self._level, tail=tail))
         if lines:
             self._after[source] = lines[-1].id
         return [(trial_id, line) for line in lines]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.previewing import preview_plain, preview_text
-from determined.cli.render import size
+from determined.cli.render import size, some
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig
     from determined.experiment.plan import Plan
-
-_MOST_NAMES = 10
 
 
 def plan_text(config: ExperimentConfig, plan: Plan) -> str:
@@ -27,7 +25,7 @@ def plan_text(config: ExperimentConfig, plan: Plan) -> str:
         f"Checkpoints: at most {plan.checkpoints_kept} are kept in {plan.storage}{free}; "
         "how large one is shows when the first is there",
         f"Code: {_count(plan.code.files, 'file')} of {size(plan.code.size)}, {size(plan.code_bytes)} for all trials"
-        + _left_out(plan.code.left_out),
+        + (f"; left out: {some(plan.code.left_out)}" if plan.code.left_out else ""),
     ]
     return "\n".join(facts) + f"\n\n{preview_text(config, plan.search)}\n\nNothing was created."
 
@@ -49,10 +47,3 @@ def plan_plain(config: ExperimentConfig, plan: Plan) -> dict[str, Any]:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _left_out(names: tuple[str, ...]) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"; left out: {', '.join(names[:_MOST_NAMES])}{more}"

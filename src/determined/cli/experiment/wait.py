@@ -9,7 +9,7 @@ import click
 
 from determined.cli.groups import Command
 from determined.cli.holders import how_to_go_on, is_abandoned
-from determined.cli.opened import opened_store
+from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
@@ -38,7 +38,7 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
     """
     abandoned = False
     with opened_store() as store:
-        while (row := store.experiments.get(experiment_id)).state not in ENDED:
+        while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in ENDED:
             if row.state == "PAUSED":
                 raise DeterminedError(f"it is paused; go on with: det experiment activate {experiment_id}")
             # At the second look: between its creation and its runner's first step nobody holds it for a moment.
