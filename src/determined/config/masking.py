@@ -25,7 +25,7 @@ def mask_secrets(value: Any, name: str = "") -> Any:
         return [mask_secrets(inner, name) for inner in value]
     if not isinstance(value, str):
         return value
-    if _SECRET_NAME.search(name):
+    if name == "secrets" or _SECRET_NAME.search(name):
         return MASK
     return _PASSWORD_IN_URL.sub(rf"\1{MASK}\2", _ASSIGNMENT.sub(rf"\1{MASK}", value))
 

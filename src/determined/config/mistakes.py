@@ -52,8 +52,8 @@ _NEEDED = {
 
 def from_validation(error: ValidationError, model: type[Block], prefix: Path = ()) -> list[Mistake]:
     """All mistakes that a model found in some data; `prefix` is where these data stand."""
-    details = error.errors(include_url=False)
-    return [_translate(detail, model, prefix) for detail in details[:MOST_MISTAKES]]
+    details = error.errors(include_url=False)  # one more than are shown, to know that there are more
+    return [_translate(detail, model, prefix) for detail in details[: MOST_MISTAKES + 1]]
 
 
 def got(path: Path, value: Any) -> str:

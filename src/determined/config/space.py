@@ -119,7 +119,7 @@ def is_range(leaf: dict[str, Any]) -> bool:
 def _group(group: dict[str, Any], path: Path, mistakes: list[Mistake]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     for name, value in group.items():
-        if not isinstance(value, dict) or len(mistakes) >= MOST_MISTAKES:
+        if not isinstance(value, dict) or len(mistakes) > MOST_MISTAKES:
             checked[name] = value
         elif value.get("type") is None:
             inner = {key: content for key, content in value.items() if key != "type"}
