@@ -98,12 +98,12 @@ def trouble(create: Create, seed: int, *, length: float = 64.0, late_refusals: b
     level, kind = metric_of(create), chance.random()
     speed = random.random() ** 4 * 10 + 0.01
     if kind < 0.1:
-        return Behaviour(lambda time: math.nan, speed, ends_at=2 * length)
+        return Behaviour(lambda time: math.nan, speed, ends_at=length + 1)
     if kind < 0.3:
         reason = chance.choice(REASONS)
         at = 0.0 if reason == "invalid_hp" and not late_refusals else chance.choice([0.0, 3.0, 9.0, 40.0])
         return Behaviour(lambda time: level + 1 / time, speed, ends_at=at, ends_as=reason)
-    return Behaviour(lambda time: level + 1 / time, speed, ends_at=2 * length, validates_every=chance.choice([5, 8]))
+    return Behaviour(lambda time: level + 1 / time, speed, ends_at=length + 1, validates_every=chance.choice([11, 16]))
 
 
 def copied(searcher: Searcher, fresh: Callable[[], Searcher]) -> Searcher:

@@ -43,7 +43,9 @@ def test_real_numbers_and_powers() -> None:
 
 
 def test_natural_order_the_last_name_varies_fastest() -> None:
-    points = list(Grid({"b": {"type": "categorical", "vals": ["x", "y"]}, "a": {"type": "categorical", "vals": [1, 2]}}))
+    points = list(
+        Grid({"b": {"type": "categorical", "vals": ["x", "y"]}, "a": {"type": "categorical", "vals": [1, 2]}})
+    )
     assert [(point["a"], point["b"]) for point in points] == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
 
 

@@ -118,8 +118,8 @@ class PromotionSearcher(Halving):
             if (bracket, rung) in self._closed:
                 continue
             above = rungs[rung + 1]
-            if not above.expects_results and len(above) == 0 and self._promote_best(bracket, rung):
-                return
+            if not above.expects_results and len(above) == 0:
+                self._promote_best(bracket, rung)
             for index in range(len(place)):
                 trial = self._trials.get(place.number_at(index))
                 if trial is not None and trial.status == "paused" and trial.rung == rung:
@@ -127,14 +127,13 @@ class PromotionSearcher(Halving):
                     yield Stop(trial.number)
             self._closed.add((bracket, rung))
 
-    def _promote_best(self, bracket: int, rung: int) -> bool:
+    def _promote_best(self, bracket: int, rung: int) -> None:
         """With few trials no share is whole; then the best one goes on, so that somebody reaches the top."""
         for index in range(len(self._rungs[bracket][rung])):
             trial = self._waiting_at(bracket, rung, index)
             if trial is not None:
                 self._promote(trial)
-                return True
-        return False
+                return
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "promoted": list(self._promoted)}
