@@ -50,6 +50,28 @@ class TestLocalEngine(EngineContract):
         warm_process().send_signal(signal.SIGINT)
         assert bench.finish(key, seen).output == ["ready", "unharmed"]
 
+    def test_a_kill_for_want_of_memory_is_told_from_others(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The kernel's counter is played: to run out of memory for real would hurt the neighbours."""
+        kills = [3]
+        monkeypatch.setattr("determined.engines.local.count_memory_kills", lambda: kills[0])
+        bench.write("program.py", "import os, signal\nopen('go').read()\nos.kill(os.getpid(), signal.SIGKILL)")
+        os.mkfifo(bench.directory / "go")
+
+        def run(entrypoint: str, more: int) -> bool:
+            key = bench.start(entrypoint)
+            kills[0] += more
+            (bench.directory / "go").write_text("x")
+            return bench.finish(key).exited.out_of_memory
+
+        assert run("python3 program.py", 1)
+        assert not run("python3 program.py", 0)
+        assert run("sh -c 'python3 program.py'; exit $?", 1)  # a worker was killed, and the launcher says so
+        assert not run("cat go", 1)  # whatever it was that was killed
+
+    def test_jobs_go_before_the_engine_when_memory_is_short(self, bench: Bench) -> None:
+        done = bench.script("print(open('/proc/self/oom_score_adj').read())")
+        assert int(done.output[0]) > int(Path(f"/proc/{warm_process().pid}/oom_score_adj").read_text())
+
     def test_a_copy_imports_nothing_heavy(self, bench: Bench) -> None:
         done = bench.script(
             """

@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import selectors
-import shutil
 import signal
-import socket
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from determined.engines import processes
 from determined.engines.base import Event, Exited, Job, Rang
-from determined.engines.command import Command, Harness, Module, Program, Script, Shell, as_argv
 from determined.engines.doorbell import Doorbell
+from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
 from determined.engines.memory import count_memory_kills
+from determined.engines.runnable import runnable, with_startup_hook
 from determined.engines.slots import find_slots
 from determined.engines.warm_process import WarmLost, WarmProcess
 from determined.errors import EngineError
 
 _KILLED = 128 + signal.SIGKILL
-_HOOK = "startup-hook.sh"
-_AFTER_THE_HOOK = f'set -e; . ./{_HOOK}; set +e; exec "$@"'
-
-# What a run around us has set for itself, and may not be set anew for a job.
-_OF_ANOTHER_RUN = re.compile(
-    r"DET_(TASK|TRIAL|EXPERIMENT|ALLOCATION|STEPS|LATEST|HPARAMS|SLOT_IDS|CONTAINER|RESOURCES|GPU|CHIEF|SEARCHER"
-    r"|TIME_METRIC|DOORBELL|RUNNER|SESSION|MASTER|INTER_NODE)\w*"
-    r"|USE_(TORCH_DISTRIBUTED|HOROVOD|DEEPSPEED)|TORCHELASTIC_\w+|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)"
-    r"|ROLE_NAME|MASTER_(ADDR|PORT)"
-)
 
 
 @dataclass
@@ -92,8 +77,8 @@ class LocalEngine:
         if not job.directory.is_dir():
             raise EngineError(f"{job.key} cannot be started: there is no directory {str(job.directory)!r}")
         ids = self._free[: job.slots]
-        environment = self._environment(job, ids)
-        command = _with_hook(_runnable(job.command, job.slots), job.directory)
+        environment = job_environment(job, ids, self._slots, self._doorbell.path, os.environ)
+        command = with_startup_hook(runnable(job.command, job.slots), job.directory)
         output, output_writing = os.pipe()
         errors, errors_writing = os.pipe()
         self._doorbell.expect(job.key)
@@ -228,42 +213,6 @@ class LocalEngine:
             _kill(processes.in_session(running.pid))
             self._release(key)
             self._happened.append(Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))
-
-    def _environment(self, job: Job, ids: list[int]) -> dict[str, str]:
-        outer = {name: value for name, value in os.environ.items() if not _OF_ANOTHER_RUN.fullmatch(name)}
-        given = {**outer, **job.environment}
-        gpus = [self._slots.gpus[number] for number in ids] if self._slots.gpus else []
-        return {
-            **given,
-            **self._slots.environment(ids, given),
-            "PATH": os.pathsep.join(filter(None, [os.path.dirname(sys.executable), given.get("PATH", os.defpath)])),
-            "DET_ALLOCATION_ID": job.key,
-            "DET_DOORBELL": self._doorbell.path,
-            "DET_AGENT_ID": socket.gethostname(),
-            "DET_SLOT_IDS": json.dumps(ids if gpus else []),
-            "DET_GPU_UUIDS": json.dumps([gpu.uuid for gpu in gpus]),
-            "DET_CONTAINER_ADDRS": json.dumps(["127.0.0.1"]),
-            "DET_CONTAINER_RANK": "0",
-            "DET_CONTAINER_SLOT_COUNTS": json.dumps([max(1, job.slots)]),
-        }
-
-
-def _runnable(command: Command, slots: int) -> Script | Module | Program:
-    """The command as something to start: a trial class by the module that trains it, on all of its slots."""
-    if isinstance(command, Harness):
-        if slots > 1:
-            return Module(("determined.launch.torch_distributed", "--trial", command.trial))
-        return Module(("determined.exec.harness", command.trial))
-    if isinstance(command, Shell):
-        return Program(tuple(as_argv(command)))
-    return command
-
-
-def _with_hook(command: Script | Module | Program, directory: Path) -> Script | Module | Program:
-    """What the program's directory wants to be done before it, in the shell that becomes the program."""
-    if not (directory / _HOOK).is_file():
-        return command
-    return Program((shutil.which("bash") or "sh", "-c", _AFTER_THE_HOOK, _HOOK, *as_argv(command)))
 
 
 def _show_stacks(pid: int) -> None:

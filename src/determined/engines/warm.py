@@ -14,7 +14,9 @@ import atexit
 import contextlib
 import gc
 import importlib
+import importlib.util
 import os
+import resource
 import select
 import shutil
 import signal
@@ -22,6 +24,7 @@ import socket
 import sys
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from determined.engines import messages
@@ -40,6 +43,7 @@ _IMPORTED = (
     "determined.store.sqlite",
     "pathspec",
 )
+_FOR_A_SERVER = ("psycopg",)  # where the store is one
 _SECONDS_TO_DIE = 2.0  # a process that was killed, and does not go, waits for a device
 
 
@@ -64,7 +68,8 @@ def _warm_up() -> Warmth:
     added = environment.get("PYTHONPATH", "").split(os.pathsep)
     path = [place for place in sys.path if place not in {*added, *map(os.path.abspath, filter(None, added))}]
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's library would start threads when it is loaded
-    for name in _IMPORTED:
+    server = _FOR_A_SERVER if "://" in environment.get("DET_STORE", "") else ()
+    for name in (*_IMPORTED, *filter(importlib.util.find_spec, server)):
         importlib.import_module(name)
     atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)  # looks for a package, every time
     for cleaning in list(weakref.finalize._registry):  # type: ignore[attr-defined]
@@ -88,7 +93,7 @@ class Warm:
         self._waking.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
-        self._parent = os.pidfd_open(parent) if hasattr(os, "pidfd_open") else None
+        self._parent = _watch(parent)
 
     def serve(self) -> None:
         poll = select.poll()
@@ -148,15 +153,14 @@ class Warm:
 
     def _collect(self) -> None:
         """Collect who has ended; what a job has left behind is killed before its end is told."""
-        while (pid := _ended_child()) is not None:
-            if pid in self._jobs:
-                with contextlib.suppress(OSError):
-                    os.killpg(pid, signal.SIGKILL)  # while the dead leader still keeps the number for us
-            _, status, used = os.wait4(pid, 0)
+        for pid, status, used in _ended_children():
             if pid in self._jobs:
                 cpu = used.ru_utime + used.ru_stime
                 self._ended.append({"exited": self._jobs.pop(pid), "status": status, "cpu": cpu})
                 self._patience = time.monotonic() + _SECONDS_TO_DIE
+                if sys.platform != "linux":  # where orphans do not come to us
+                    with contextlib.suppress(OSError):
+                        os.killpg(pid, signal.SIGKILL)
         if not self._ended:
             return
         left = [pid for pid in children(os.getpid()) if pid not in self._jobs]
@@ -180,18 +184,28 @@ class Warm:
         while (left := children(os.getpid())) and time.monotonic() < deadline:
             for pid in left:
                 _kill_tree(pid)
-            while _ended_child() is not None:
-                os.wait4(-1, os.WNOHANG)
+            list(_ended_children())
             select.select([], [], [], 0.01)
 
 
-def _ended_child() -> int | None:
-    """A child that has ended and is not collected yet."""
+def _ended_children() -> Iterator[tuple[int, int, resource.struct_rusage]]:
+    """Collect the children that have ended: number, status, and what they used."""
+    while True:
+        try:
+            pid, status, used = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status, used
+
+
+def _watch(parent: int) -> int | None:
+    """A file that becomes readable when the process ends, where the system has such files."""
     try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
+        return os.pidfd_open(parent)
+    except (AttributeError, OSError):
         return None
-    return found.si_pid if found is not None else None
 
 
 def _kill_tree(pid: int) -> None:

@@ -8,6 +8,8 @@ with variables that are read when Python or torch starts, the process becomes a 
 from __future__ import annotations
 
 import atexit
+import builtins
+import contextlib
 import ctypes
 import errno
 import faulthandler
@@ -34,6 +36,10 @@ from determined.engines.command import Module, Program, Script, as_argv
 
 # Read when the interpreter, its memory or a library starts: setting them later has no effect.
 _READ_AT_START = (
+    "LANG",
+    "LC_",
+    "NPY_",
+    "TQDM_",
     "PYTHON",
     "LD_",
     "GLIBC_",
@@ -47,6 +53,8 @@ _READ_AT_START = (
     "ATEN_",
 )
 _SET_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "OMP_NUM_THREADS")
+
+_FIRST_TO_GO = "500"  # when memory is short, a job shall be ended, and not the runner
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
@@ -122,6 +130,8 @@ def _separate(order: Order, warmth: Warmth) -> None:
     if os.getppid() != warmth.pid:  # it died before it could be told
         os._exit(1)
     collect_orphans()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write(_FIRST_TO_GO)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     for file, target in zip(order.output, (1, 2), strict=True):
@@ -201,7 +211,7 @@ def _run(command: Script | Module) -> int:
 def _load(command: Script | Module) -> tuple[CodeType, types.ModuleType]:
     """The code of the program, and the `__main__` that it runs in."""
     main = types.ModuleType("__main__")
-    main.__dict__["__builtins__"] = __builtins__
+    main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, _first_place(command))

@@ -1,0 +1,44 @@
+"""The environment of a job: that of the engine's process, what the job asks for, and what its slots are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping
+
+from determined.engines.base import Job
+from determined.engines.slots import Slots
+
+# What a run around us has set for itself, and what may not be set anew for a job.
+_OF_ANOTHER_RUN = re.compile(
+    r"DET_(TASK|TRIAL|EXPERIMENT|ALLOCATION|STEPS|LATEST|HPARAMS|SLOT_IDS|CONTAINER|RESOURCES|GPU|CHIEF|SEARCHER"
+    r"|TIME_METRIC|DOORBELL|RUNNER|SESSION|MASTER|INTER_NODE)\w*"
+    r"|USE_(TORCH_DISTRIBUTED|HOROVOD|DEEPSPEED)|TORCHELASTIC_\w+|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)"
+    r"|ROLE_NAME|MASTER_(ADDR|PORT)"
+)
+
+
+def job_environment(
+    job: Job, ids: list[int], slots: Slots, doorbell: str, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """All variables of a job on these slots."""
+    outer = {name: value for name, value in environment.items() if not _OF_ANOTHER_RUN.fullmatch(name)}
+    given = {**outer, **job.environment}
+    gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
+    return {
+        **given,
+        **slots.environment(ids, given),
+        # `python3` in a command is the interpreter that runs us.
+        "PATH": os.pathsep.join([os.path.dirname(sys.executable), given.get("PATH", os.defpath)]),
+        "DET_ALLOCATION_ID": job.key,
+        "DET_DOORBELL": doorbell,
+        "DET_AGENT_ID": socket.gethostname(),
+        "DET_SLOT_IDS": json.dumps(ids if gpus else []),  # as for a run by hand: CPUs have no numbers
+        "DET_GPU_UUIDS": json.dumps([gpu.uuid for gpu in gpus]),
+        "DET_CONTAINER_ADDRS": json.dumps(["127.0.0.1"]),
+        "DET_CONTAINER_RANK": "0",
+        "DET_CONTAINER_SLOT_COUNTS": json.dumps([max(1, job.slots)]),
+    }

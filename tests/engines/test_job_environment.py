@@ -1,0 +1,77 @@
+"""What a job is told by its environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from determined.engines.base import Job
+from determined.engines.command import Harness, Module, Program, Script, Shell
+from determined.engines.job_environment import job_environment
+from determined.engines.runnable import runnable, with_startup_hook
+from determined.engines.slots import Gpu, Slots
+from determined.info import from_env
+
+TRIAL = {"DET_TASK_TYPE": "TRIAL", "DET_TRIAL_ID": "1", "DET_EXPERIMENT_ID": "1", "DET_TRIAL_SEED": "0"}
+
+
+def job(slots: int = 1, **environment: str) -> Job:
+    return Job("1.a.0", Harness("m:C"), {**TRIAL, **environment}, Path("."), slots)
+
+
+def test_gpus() -> None:
+    slots = Slots(3, (Gpu("0", "GPU-a"), Gpu("5", "GPU-b"), Gpu("GPU-c", "GPU-c")), 1)
+    told = job_environment(job(2), [1, 2], slots, "/bell", {})
+    assert told["CUDA_VISIBLE_DEVICES"] == "5,GPU-c"
+    info = from_env(told)
+    assert info is not None
+    assert info.slot_ids == [1, 2]
+    assert info.gpu_uuids == ["GPU-b", "GPU-c"]
+    assert info.container_slot_counts == [2]
+
+
+def test_a_job_without_slots_sees_no_gpu() -> None:
+    told = job_environment(job(0), [], Slots(1, (Gpu("0"),), 1), "/bell", {})
+    assert told["CUDA_VISIBLE_DEVICES"] == ""
+    assert told["DET_CONTAINER_SLOT_COUNTS"] == "[1]"
+
+
+def test_cpus() -> None:
+    told = job_environment(job(2), [0, 1], Slots(2, (), 4), "/bell", {"PATH": "/bin"})
+    assert told["OMP_NUM_THREADS"] == "4"
+    assert told["PATH"] == f"{os.path.dirname(sys.executable)}{os.pathsep}/bin"
+    info = from_env(told)
+    assert info is not None
+    assert (info.slot_ids, info.container_slot_counts, info.allocation_id) == ([], [2], "1.a.0")
+
+
+def test_the_run_around_us_is_forgotten_and_settings_are_kept() -> None:
+    outer = {
+        "DET_LATEST_CHECKPOINT": "x",
+        "DET_SEARCHER_GOAL": "3",
+        "LOCAL_RANK": "1",
+        "MASTER_PORT": "1",
+        "DET_STORE": "/store",
+        "HOME": "/home",
+        "A": "outer",
+    }
+    told = job_environment(job(A="own"), [0], Slots(1, (), 1), "/bell", outer)
+    assert {name: told.get(name) for name in outer} == {
+        **dict.fromkeys(outer),
+        "DET_STORE": "/store",
+        "HOME": "/home",
+        "A": "own",
+    }
+
+
+def test_a_trial_class_is_trained_on_all_of_its_slots(tmp_path: Path) -> None:
+    assert runnable(Harness("m:C"), 1) == Module(("determined.exec.harness", "m:C"))
+    assert runnable(Harness("m:C"), 2) == Module(("determined.launch.torch_distributed", "--trial", "m:C"))
+    assert runnable(Script(("a.py",)), 2) == Script(("a.py",))
+    assert runnable(Shell("a | b"), 1) == Program(("sh", "-c", "a | b"))
+    assert with_startup_hook(Script(("a.py",)), tmp_path) == Script(("a.py",))
+    (tmp_path / "startup-hook.sh").touch()
+    hooked = with_startup_hook(Script(("a.py", "b c")), tmp_path)
+    assert isinstance(hooked, Program)
+    assert hooked.argv[-3:] == (sys.executable, "a.py", "b c")
