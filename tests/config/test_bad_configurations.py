@@ -204,7 +204,7 @@ BAD: list[tuple[dict[str, Any], str, Any, str | None, str]] = [
     (MINIMAL, "max_restarts", -1, None, "from 0 on"),
     (MINIMAL, "max_restarts", 10**30, None, "whole number"),
     (MINIMAL, "preemption_timeout", "1h", None, "whole number"),
-    (MINIMAL, "hang_timeout", -1, None, "0 is no limit"),
+    (MINIMAL, "hang_timeout", -1, None, "null for no limit"),
     (MINIMAL, "max_trial_seconds", 0, None, "above 0"),
     (MINIMAL, "reproducibility.experiment_seed", 2**31, None, "from 0 to 2147483647"),
     (MINIMAL, "optimizations.aggregation_frequency", 0, None, "from 1 on"),

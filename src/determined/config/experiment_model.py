@@ -46,9 +46,9 @@ def _nothing(value: Any) -> None:
 
 
 def _seconds_or_never(value: Any) -> float | None:
-    """0 is no limit."""
-    if not kinds.is_number(value) or value < 0:
-        raise kinds.refusal("a number of seconds from 0 on; 0 is no limit")
+    """Null and 0 are no limit."""
+    if value is not None and (not kinds.is_number(value) or value < 0):
+        raise kinds.refusal("a number of seconds, or null for no limit")
     return value or None
 
 
@@ -66,7 +66,7 @@ class ExperimentConfig(Block):
     """What a file says, in the words of today, with the defaults.
 
     Fields of our own: `hang_timeout`, the seconds without a report, a line in the log or work of the processor after
-    which an attempt counts as failed (0, here None: never); `max_trial_seconds`, the running time of a trial over all
+    which an attempt counts as failed (null or 0: never); `max_trial_seconds`, the running time of a trial over all
     its attempts after which it is stopped with a checkpoint; `searcher.stop_once` in releases that had lost it.
     """
 
@@ -108,4 +108,4 @@ class ExperimentConfig(Block):
 
     def plain(self) -> dict[str, Any]:
         """The effective configuration as JSON: what trials are given, and what is kept of it."""
-        return {**super().plain(), "hang_timeout": self.hang_timeout or 0}
+        return {**super().plain(), "hang_timeout": self.hang_timeout}

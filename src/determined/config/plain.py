@@ -87,10 +87,16 @@ def _is_writable(text: str) -> bool:
 
 # Below these, null is a value like any other.
 _FREE = {("data",), ("hyperparameters",), ("searcher", "sampler_options"), ("environment", "pod_spec")}
+# Here null is an answer: never.
+_NEVER = {("hang_timeout",)}
 
 
 def without_nulls(value: Any, path: Path = ()) -> Any:
     """A field that is null is not set; free data are left alone."""
     if path in _FREE or not isinstance(value, dict):
         return value
-    return {name: without_nulls(inner, (*path, name)) for name, inner in value.items() if inner is not None}
+    return {
+        name: without_nulls(inner, (*path, name))
+        for name, inner in value.items()
+        if inner is not None or (*path, name) in _NEVER
+    }
