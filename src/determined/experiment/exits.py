@@ -30,9 +30,10 @@ def judge(
     process = trial.process
     assert process is not None
     if early_exit == "INVALID_HP":
-        return Verdict("INVALID_HP", "invalid_hp", process.last_error or "the trial refused its hyperparameters")
+        reason = process.last_error or "the trial refused its hyperparameters"
+        return Verdict("INVALID_HP", "invalid_hp", reason, trial.restarts)
     if process.asked in ("cancel", "kill"):
-        return Verdict("CANCELED", "canceled", process.killed)
+        return Verdict("CANCELED", "canceled", process.killed, trial.restarts)
     if trial.ended_by is not None:
         state: TrialState = "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY"
         return Verdict(state, "completed", process.killed or _unexpected(exited), trial.restarts)

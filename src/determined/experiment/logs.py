@@ -16,6 +16,8 @@ OnLine = Callable[[int, Line], None]
 
 # The last line of a traceback: a dotted name that ends like an exception's, perhaps with a message.
 _ERROR = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning|InvalidHP|NotFound)\w*)(?::\s*(.*))?$")
+# What `core.Context` says of a trial that raised InvalidHP, whose traceback nobody sees.
+_REFUSAL = re.compile(r"the trial refused its hyperparameters and ends: (.*)$")
 _LONGEST_REASON = 500
 
 
@@ -47,9 +49,9 @@ class LogKeeper:
     def _read(self, trial: LiveTrial, text: str) -> None:
         process = trial.process
         assert process is not None
-        found = _ERROR.match(text)
-        if found:
-            process.last_error = text[:_LONGEST_REASON]
+        refusal = _REFUSAL.search(text)
+        if refusal or _ERROR.match(text):
+            process.last_error = (f"InvalidHP: {refusal[1]}" if refusal else text)[:_LONGEST_REASON]
         for policy in self._settings.log_policies:
             if policy.pattern.search(text) and policy.cancel_retries:
                 process.no_retries = f"a line of its log matches the log policy {policy.name!r}"

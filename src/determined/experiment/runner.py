@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -279,8 +280,10 @@ class Runner:
         return _number(metrics.get(name, steps if name == "batches" else None))
 
     def better(self, best: float | None, value: float | None) -> float | None:
-        if value is None or value != value or best is None:
-            return best if value is None or value != value else value
+        if value is None or not math.isfinite(value):
+            return best
+        if best is None:
+            return value
         return min(best, value) if self.settings.smaller_is_better else max(best, value)
 
     def complain_once(self, trial: LiveTrial, wrong: bool, words: str) -> None:

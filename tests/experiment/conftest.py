@@ -1,0 +1,34 @@
+"""Searches whose processes end with the test, also with one that fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.helpers.searches import Search
+
+MakeSearch = Callable[..., Search]
+MODELS = Path(__file__).parent / "models"
+
+
+@pytest.fixture
+def make_search(tmp_path: Path) -> Iterator[MakeSearch]:
+    """make_search("linear", config, slots=1): each with a data directory of its own."""
+    made: list[Search] = []
+
+    def make(model: str, config: dict[str, Any], **fields: Any) -> Search:
+        search = Search(tmp_path / f"search-{len(made)}", MODELS / model, config, **fields)
+        search.home.mkdir()
+        made.append(search)
+        return search
+
+    yield make
+    for search in made:
+        for process in search.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
