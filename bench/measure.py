@@ -58,6 +58,7 @@ class Effort:
     store_rows: int = 1_000_000
     checkpoints: int = 11
     checkpoint_megabytes: int = 384
+    search_trials: int = 10_000
 
 
 FULL = Effort()
@@ -75,6 +76,7 @@ SMOKE = Effort(
     store_rows=4_000,
     checkpoints=2,
     checkpoint_megabytes=3,
+    search_trials=100,
 )
 
 

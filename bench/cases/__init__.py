@@ -7,6 +7,7 @@ from collections.abc import Callable
 from bench.cases import (
     checkpointing,
     commanding,
+    deciding,
     instructions,
     listing,
     loading,
@@ -36,6 +37,7 @@ CASES: dict[str, Callable[[Effort], list[Row]]] = {
     "store": storing.storing,
     "listing": listing.listing,
     "search": searching.searching,
+    "searcher": deciding.deciding,
     "cli": commanding.commanding,
     "import": starting.importing,
     "first-batch": starting.first_batch,

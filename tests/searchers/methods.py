@@ -93,7 +93,7 @@ REASONS: tuple[ExitReason, ...] = ("errored", "canceled", "completed", "invalid_
 
 
 def trouble(create: Create, seed: int, *, length: float = 64.0, late_refusals: bool = False) -> Behaviour:
-    """A trial that may fail, refuse, end early or report no numbers; which follows from its seed, its speed does not."""
+    """A trial that may fail, refuse, end early or report no numbers. All but its speed follows from its seed."""
     chance = random.Random(create.seed + seed)
     level, kind = metric_of(create), chance.random()
     speed = random.random() ** 4 * 10 + 0.01

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+
 from determined.errors import InvalidConfigurationException
 from determined.searchers.base import Create, Extended
 from determined.searchers.build import build

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from determined.config.hyperparameters import leaves
 from determined.errors import InvalidConfigurationException, MissingExtraError
 from determined.searchers.base import Create, Exited, Validated

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+
 from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException
 from determined.searchers.base import Action, Continue, Create, Exited, Extended, Pause, Searcher, Stop, Validated
@@ -28,7 +29,8 @@ def test_a_round_is_a_barrier_and_the_worst_go_on_from_the_best() -> None:
     searcher = population()
     first = searcher.start()
     assert [type(action) for action in first] == [Create] * 6
-    assert first[0].goal == 16.0 and first[0].rungs == (16, 32, 48, 64)  # type: ignore[union-attr]
+    assert isinstance(first[0], Create)
+    assert (first[0].goal, first[0].rungs) == (16.0, (16, 32, 48, 64))
     assert report(searcher, 0, 0.1, 8) == []
     for number in range(5):
         assert report(searcher, number, 0.1 * number) == [Pause(number)]

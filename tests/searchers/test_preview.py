@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from determined.searchers.brackets import Bracket, adaptive_brackets, next_bracket, thresholds, whole_logarithm
 from determined.searchers.preview import Preview, ValueRange, preview
 from tests.searchers.methods import GRID, SPACE, config

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
 from determined.searchers.sources import RandomSource
-from hypothesis import given
-from hypothesis import strategies as st
 
 SPACE = {
     "dropout": {"type": "double", "minval": 0.2, "maxval": 0.8},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from determined.errors import InvalidConfigurationException
 from determined.searchers.base import Action, Continue, Create, Exited, Extended, Searcher, Stop, Validated
 from determined.searchers.simulate import Behaviour, simulate
