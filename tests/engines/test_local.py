@@ -88,6 +88,19 @@ class TestLocalEngine(EngineContract):
         )
         assert int(done.output[0]) < 20, done.errors
 
+    def test_a_lost_warm_process_is_told_and_replaced(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        bench.write("torch.py", "raise ImportError('modules where the runner happens to be are not for it')")
+        monkeypatch.chdir(bench.directory)
+        key = bench.start("sleep 1000 & echo $!; wait")
+        line = bench.until(lambda event: isinstance(event, Line))
+        assert isinstance(line, Line)
+        warm_process().kill()
+        done = bench.finish(key)
+        assert done.exited == Exited(key, 137, "SIGKILL", False, 0.0, lost=True)
+        wait_for(lambda: not alive([int(line.text)]))
+        assert bench.engine.free_slots() == 2
+        assert bench.run("echo again").output == ["again"]
+
 
 SHELL_AND_DAEMON = """
 import os, subprocess, sys, time
@@ -139,23 +152,6 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
         if fork is not None:
             fork.kill()
         runner.stdout.close()
-
-
-def test_a_lost_warm_process_is_told_and_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('modules where the runner happens to be are not for it')")
-    monkeypatch.chdir(tmp_path)
-    with LocalEngine(2) as engine:
-        bench = Bench(engine, tmp_path)
-        key = bench.start("sleep 1000 & echo $!; wait")
-        line = bench.until(lambda event: isinstance(event, Line))
-        assert isinstance(line, Line)
-        warm_process().kill()
-        seen: list[Event] = []
-        done = bench.finish(key, seen)
-        assert done.exited == Exited(key, 137, "SIGKILL", False, 0.0, lost=True)
-        wait_for(lambda: not alive([int(line.text)]))
-        assert engine.free_slots() == 2
-        assert bench.run("echo again").output == ["again"]
 
 
 def test_a_warm_process_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

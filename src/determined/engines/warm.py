@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 
 from determined.engines import messages
 from determined.engines.command import Module, Program, Script
+from determined.engines.huge_pages import use_huge_pages
 from determined.engines.processes import children, tree
 from determined.engines.warm_job import Order, Warmth, collect_orphans, die_with_parent, live
 
@@ -76,6 +77,7 @@ def _warm_up() -> Warmth:
         cleaning.atexit = False  # what libraries made here goes with the memory; a copy need not take it apart
     gc.collect()
     gc.freeze()  # a collection would write to every object, and so copy all pages
+    use_huge_pages()
     return Warmth(os.getpid(), environment, path)
 
 
