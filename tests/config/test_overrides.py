@@ -107,3 +107,9 @@ def test_all_bad_overrides_at_once_and_no_secrets() -> None:
         load_experiment(FILE, overrides=["a", ".=s3cr3t", "name.token=s3cr3t"])
     assert len(caught.value.mistakes) == 3
     assert "s3cr3t" not in str(caught.value)
+
+
+def test_mistakes_of_the_file_and_of_overrides_together() -> None:
+    with pytest.raises(InvalidExperimentConfig) as caught:
+        load_experiment({**FILE, "data": {"x": float("inf")}}, overrides=["max_restarts=-1"])
+    assert [mistake.path for mistake in caught.value.mistakes] == ["data.x", "max_restarts"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Tag
+from pydantic import BeforeValidator, Discriminator, PlainValidator, Tag
 
 from determined.config import kinds
 from determined.config.block import Block
@@ -90,6 +90,6 @@ class BindMount(Block):
     """A directory of the machine, as a container would see it."""
 
     host_path: AbsolutePath
-    container_path: Annotated[str, kinds.checked_by(_mount_point)]
+    container_path: Annotated[str, PlainValidator(_mount_point)]
     read_only: Flag = False
     propagation: Text = "rprivate"

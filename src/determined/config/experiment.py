@@ -47,18 +47,18 @@ def load_experiment(
     source: str | os.PathLike[str] | dict[str, Any], *, overrides: Sequence[str] = ()
 ) -> LoadedExperiment:
     """Read, migrate and check; `InvalidExperimentConfig` holds all mistakes at once."""
-    raw, text = _read(source)
-    raw, mistakes = copy_plain(raw)
+    data, text = _read(source)
+    raw, mistakes = copy_plain(data)
     if not isinstance(raw, dict):
         raise InvalidExperimentConfig([Mistake("", None, f"expected a map, got a {type(source).__name__}")])
     set_here: list[str] = []
     if overrides:
         raw, set_here = apply_overrides(raw, overrides)
         raw, more = copy_plain(raw)
-        mistakes = more
+        mistakes += more
     migration = migrate(without_nulls(raw))
     config, found = _checked(migration.config)
-    mistakes = [*mistakes, *migration.mistakes, *found]
+    mistakes += [*migration.mistakes, *found]
     if config is None or mistakes:
         raise InvalidExperimentConfig(_with_lines(mistakes, text, set_here))
     return LoadedExperiment(

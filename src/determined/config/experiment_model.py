@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from determined.config import kinds
 from determined.config.block import Block
@@ -75,7 +75,7 @@ class ExperimentConfig(Block):
     labels: Labels = ()
     workspace: Text = ""
     project: Text = ""
-    entrypoint: Annotated[str | tuple[str, ...], kinds.checked_by(_entrypoint)]
+    entrypoint: Annotated[str | tuple[str, ...], PlainValidator(_entrypoint)]
     data: dict[str, Any] = {}
     hyperparameters: dict[str, Any] = {}
     searcher: SearcherConfig
@@ -88,7 +88,7 @@ class ExperimentConfig(Block):
     scheduling_unit: PositiveCount = 100
     max_restarts: Count = 5
     preemption_timeout: Count = 3600
-    hang_timeout: Annotated[float | None, kinds.checked_by(_seconds_or_never)] = 1800
+    hang_timeout: Annotated[float | None, PlainValidator(_seconds_or_never)] = 1800
     max_trial_seconds: Annotated[float, kinds.number(above=0)] | None = None
     log_policies: LogPolicies = BUILT_IN
     debug: Flag = False
@@ -104,7 +104,7 @@ class ExperimentConfig(Block):
     security: Security | None = None
     tensorboard_storage: dict[str, Any] | None = None
     data_layer: dict[str, Any] | None = None
-    internal: Annotated[None, kinds.checked_by(_nothing)] = None
+    internal: Annotated[None, PlainValidator(_nothing)] = None
 
     def plain(self) -> dict[str, Any]:
         """The effective configuration as JSON: what trials are given, and what is kept of it."""

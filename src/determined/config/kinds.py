@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -129,11 +128,6 @@ def length(minimum: int, *, bare: bool = False) -> PlainValidator:
             raise refusal(expected + (", or a whole number without a unit" if bare else ""))
         return found
 
-    return PlainValidator(check)
-
-
-def checked_by(check: Callable[[Any], Any]) -> PlainValidator:
-    """Any other check that raises a `refusal`."""
     return PlainValidator(check)
 
 

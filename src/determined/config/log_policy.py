@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
+from pydantic import PlainValidator
+
 from determined.config import kinds
 from determined.config.block import Block
 from determined.config.kinds import FilledText
@@ -26,7 +28,7 @@ class LogPolicy(Block):
     """A line that matches `pattern` gives the trial the label `name`; without a pattern the policy is off."""
 
     name: FilledText
-    pattern: Annotated[str, kinds.checked_by(_pattern)] | None = None
+    pattern: Annotated[str, PlainValidator(_pattern)] | None = None
     action: Annotated[Action, kinds.choice("cancel_retries", "exclude_node")] | None = None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
+from pydantic import PlainValidator
+
 from determined.config import kinds
 from determined.config.block import Block
 from determined.config.kinds import Count, FilledText, Flag, PositiveCount, Text
@@ -33,8 +35,8 @@ def _device(value: Any) -> str | dict[str, Any]:
     raise kinds.refusal("a device such as /dev/fuse:/dev/fuse:rwm")
 
 
-Size = Annotated[int | str, kinds.checked_by(_size)]
-Device = Annotated[str | dict[str, Any], kinds.checked_by(_device)]
+Size = Annotated[int | str, PlainValidator(_size)]
+Device = Annotated[str | dict[str, Any], PlainValidator(_device)]
 
 
 class Resources(Block):

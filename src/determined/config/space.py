@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import PlainValidator, ValidationError
 
 from determined.config import kinds
 from determined.config.block import Block
@@ -74,7 +74,7 @@ class Categorical(Block):
     """One of some values."""
 
     type: Literal["categorical"]
-    vals: Annotated[list[Any], kinds.checked_by(_values)]
+    vals: Annotated[list[Any], PlainValidator(_values)]
 
 
 _KINDS: dict[str, type[Block]] = {

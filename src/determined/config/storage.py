@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, PlainValidator, Tag
 
 from determined.config import kinds
 from determined.config.block import TAG, Block, tag_by
@@ -22,7 +22,7 @@ def _prefix(value: Any) -> str:
     return value
 
 
-Prefix = Annotated[str, kinds.checked_by(_prefix)]
+Prefix = Annotated[str, PlainValidator(_prefix)]
 
 
 class _Kept(Block):
