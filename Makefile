@@ -16,17 +16,18 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m compileall -q src
 	touch $@
 
-# The main job: train the first example and show what came of it.
+# The main job: an adaptive search over the first example on two slots, and what came of it.
 demo: $(STAMP)
-	$(BIN)/python examples/mnist_pytorch/train.py --epochs 8
+	$(BIN)/det experiment create examples/mnist_pytorch/demo.yaml examples/mnist_pytorch --slots 2
 
 # Everything CI asks for: format, lint, types, tests.
 test: check
 	$(BIN)/python -m pytest -n $(WORKERS) tests
 
-# Kill training programs in every phase, 120 times, and lose ranks in 30 ways: half an hour on two cores.
+# Kill training programs in every phase, 120 times, lose ranks in 30 ways, kill the runners of searches 100 times: an hour on two cores.
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak --cycles 120
+	$(BIN)/python -m tests.soak.searches --kills 100
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
