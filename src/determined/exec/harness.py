@@ -6,6 +6,7 @@ import argparse
 import faulthandler
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     config = _find_config(parser, parsed.config)
     logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO, format=LOG_FORMAT)
+    if hasattr(signal, "SIGUSR1"):  # how the engine asks a process that seems to hang where it is
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
     if config.get("debug"):
         faulthandler.dump_traceback_later(_SECONDS_BETWEEN_STACK_DUMPS, repeat=True)
     sys.path.insert(0, os.getcwd())

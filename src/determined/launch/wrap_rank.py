@@ -104,6 +104,7 @@ def _write(target: int, text: bytes) -> None:
 
 def _become_worker() -> None:
     os.setpgid(0, 0)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it asks for stacks: who shows none shall not die of it
     _die_with_parent(signal.SIGKILL)
 
 
