@@ -16,6 +16,7 @@ Place = tuple[str, ...]
 
 _SURE, _LIKELY, _PERHAPS = 0.85, 0.75, 0.6
 _FEW = 12
+_SHORTEST = 3
 
 
 @cache
@@ -28,7 +29,7 @@ def meant(model: type[Block], place: Place, name: str) -> str:
     """A hint for a field that the block at `place` does not have."""
     known = catalog(model)
     here = known.get(place, ())
-    if near := get_close_matches(name, here, n=1, cutoff=_LIKELY):
+    if near := get_close_matches(name, here, n=1, cutoff=_LIKELY) or _longer(name, here):
         return f"did you mean {near[0]}?"
     if owners := _alternatives_with(known, place, name):
         return f"it belongs to {', '.join(owners)}"
@@ -40,6 +41,11 @@ def meant(model: type[Block], place: Place, name: str) -> str:
     if near := get_close_matches(name, list(everywhere.values()), n=1, cutoff=_SURE):
         return f"did you mean {next(path for path, field in everywhere.items() if field == near[0])}?"
     return f"known here: {', '.join(here)}" if 0 < len(here) <= _FEW else ""
+
+
+def _longer(name: str, names: tuple[str, ...]) -> list[str]:
+    """The fields that a short form may stand for: `env`."""
+    return [known for known in names if len(name) >= _SHORTEST and known.startswith(name)]
 
 
 def list_fields(model: type[Block]) -> frozenset[str]:

@@ -33,15 +33,19 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
     """0.13 to 0.37 gave the length of a training with its unit; now the unit names the metric that counts it."""
     name = searcher.get("name")
     given = read_length(searcher.get("length_per_round" if name == "pbt" else "max_length"))
-    if given is None or given.value < 1:
+    if name == "pbt" and given is not None and "time_metric" not in searcher:
+        return {**searcher, "time_metric": given.unit or "batches"}, [], []
+    if (
+        name not in _TIMED
+        or not searcher.keys().isdisjoint({"max_time", "time_metric"})
+        or "max_length" not in searcher
+    ):
         return searcher, [], []
-    metric = given.unit or "batches"
-    if name == "pbt" and "time_metric" not in searcher:
-        return {**searcher, "time_metric": metric}, [], []
-    if name not in _TIMED or "max_time" in searcher or "time_metric" in searcher:
-        return searcher, [], []
-    change = f"searcher.max_length: {_shown(given)} is time_metric: {metric} and max_time: {given.value}"
-    return {**searcher, "time_metric": metric, "max_time": given.value}, [change], []
+    if given is None:  # the model refuses it; that the others are missing is not a second mistake
+        return {**searcher, "time_metric": "batches", "max_time": 1}, [], []
+    metric, time = given.unit or "batches", max(1, given.value)
+    change = f"searcher.max_length: {_shown(given)} is time_metric: {metric} and max_time: {time}"
+    return {**searcher, "time_metric": metric, "max_time": time}, [change], []
 
 
 def _by_budget(searcher: dict[str, Any], name: str) -> Result:
