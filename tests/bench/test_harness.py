@@ -70,6 +70,13 @@ def test_no_report_of_several_writers_is_lost(tmp_path: Path) -> None:
     assert listing["us"] > 0
 
 
+def test_experiments_are_listed_with_their_trials(tmp_path: Path) -> None:
+    _, kept = run(tmp_path, "--only", "listing")
+    listing, trials = kept["rows"]
+    assert listing["must_be"] == "<= 0.2 s"
+    assert 0 < trials["us"] < listing["us"]
+
+
 def test_a_checkpoint_stands_beside_torch_save(tmp_path: Path) -> None:
     _, kept = run(tmp_path, "--only", "checkpoint")
     plain, still, durable, after = kept["rows"]

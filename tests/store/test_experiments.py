@@ -301,7 +301,7 @@ class TestRequests:
 
 class TestLogs:
     def test_which_lines_are_shown(self, store: Store) -> None:
-        lease, (trial_id, other) = with_trials(store, 2)
+        _, (trial_id, other) = with_trials(store, 2)
         levels = ["DEBUG", "INFO", "ERROR", None, "CRITICAL", "WARNING"]
 
         def line(trial: int, number: int) -> LogRow:
@@ -324,4 +324,5 @@ class TestLogs:
         third = store.logs(trial_id)[2]
         assert (third.level, third.rank, third.stream) == ("ERROR", 2, "stdout")
         assert shown(after=third.id, limit=1) == [3]
-        assert lease.experiment_id == 1
+        with pytest.raises(StoreError, match=r"no level 'LOUD'.*WARNING"):
+            shown(level="LOUD")

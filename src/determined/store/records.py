@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from determined.errors import StoreError
 from determined.store.process import Process
 
 AttemptState = Literal["running", "completed", "stopped", "failed"]
@@ -205,4 +206,6 @@ class Request:
 
 def levels_from(level: str) -> tuple[str, ...]:
     """That one and all above it."""
+    if level not in LOG_LEVELS:
+        raise StoreError(f"there is no level {level!r} of log lines: expected one of {', '.join(LOG_LEVELS)}")
     return LOG_LEVELS[LOG_LEVELS.index(level) :]
