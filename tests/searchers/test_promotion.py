@@ -104,7 +104,7 @@ def test_rare_validations_pass_several_rungs() -> None:
     assert report(searcher, 1, 0.6, time=100)[0] == Pause(1)
     assert report(searcher, 2, 0.7, time=100)[0] == Pause(2)
     # It goes up to the third rung at once; then nobody else can come, and the best one is taken to the end.
-    assert report(searcher, 3, 0.4, time=100) == [Pause(3), Stop(1), Stop(2), Stop(0), Stop(3, finished=True)]
+    assert report(searcher, 3, 0.4, time=100) == [Stop(1), Stop(2), Stop(0), Stop(3, finished=True)]
 
 
 def test_extended_after_the_end_new_trials_meet_old_results() -> None:

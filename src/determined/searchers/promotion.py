@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from determined.searchers.base import Action, Continue, Event, ExitReason, Pause, Stop
+from determined.searchers.brackets import Bracket
 from determined.searchers.halving import Contender, Halving
+from determined.searchers.pool import Pool
 from determined.searchers.rung import WORST
+from determined.searchers.sources import TrialSource
 
 
 class PromotionSearcher(Halving):
@@ -18,15 +21,26 @@ class PromotionSearcher(Halving):
 
     _newcomers_before_equals = False
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self,
+        source: TrialSource,
+        pool: Pool,
+        brackets: Sequence[Bracket],
+        *,
+        divisor: float,
+        smaller_is_better: bool,
+    ) -> None:
+        super().__init__(source, pool, brackets, divisor=divisor, smaller_is_better=smaller_is_better)
         self._promoted: list[int] = []  # in the order of promotion
         self._closed: set[tuple[int, int]] = set()
 
     def on_event(self, event: Event) -> list[Action]:
         actions = super().on_event(event)
         actions += self._close_rungs()
-        return actions + self._refill()
+        actions += self._refill()
+        # Who is told to pause and then, by the same event, to go on or to end, need not pause.
+        needed = {action.number for action in actions if not isinstance(action, Pause)}
+        return [action for action in actions if not (isinstance(action, Pause) and action.number in needed)]
 
     def _compare(self, trial: Contender) -> list[Action]:
         if not self._reached(trial):
