@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from determined.store.base import Store
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
+from tests.cli.projects import CONFIG, PROGRAM
 from tests.helpers.records import opened
 
 WEIRD = "two\nlines \x1b[31mred\x1b]0;title\x07 \u202etxt [bold]😀[/bold] 日本"
@@ -66,3 +68,14 @@ def weird(store: Store) -> int:
     end_trial(store, lease, trial_id, "ERROR", reason=WEIRD)
     end(store, lease, "ERROR", reason=WEIRD)
     return experiment_id
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory of a user: a configuration, and a directory with a program."""
+    directory = tmp_path / "project"
+    (directory / "model").mkdir(parents=True)
+    (directory / "model" / "train.py").write_text(PROGRAM)
+    (directory / "config.yaml").write_text(CONFIG)
+    monkeypatch.chdir(directory)
+    return directory

@@ -13,47 +13,10 @@ from pathlib import Path
 import pytest
 
 from determined.store.base import Store
+from tests.cli.projects import CONFIG, PROGRAM
 from tests.cli.running import DET, Terminal, det, det_json, det_ok, run_det
 
-PROGRAM = """
-import time
-import determined as det
-from determined import core
-
-hparams = det.get_cluster_info().trial.hparams
-with core.init() as context:
-    print("hello from the trial", flush=True)
-    for batch in range(1, 17):
-        time.sleep(hparams["seconds"])
-        if batch % 4 == 0:
-            loss = (hparams["lr"] - 0.3) ** 2 + 1 / batch
-            context.train.report_validation_metrics(batch, {"loss": loss, "batches": batch})
-            with context.checkpoint.store_path({"steps_completed": batch}) as (path, _):
-                (path / "weights").write_text(str(batch))
-        if context.preempt.should_preempt():
-            break
-"""
-CONFIG = """
-name: tiny
-entrypoint: python3 train.py
-hyperparameters:
-  lr: {type: double, minval: 0.0, maxval: 1.0}
-  seconds: 0.0
-searcher: {name: adaptive_asha, metric: loss, time_metric: batches, max_time: 16, max_trials: 4}
-reproducibility: {experiment_seed: 1}
-"""
 FOR_EVER = ["--config", "hyperparameters.seconds=0.05", "--config", "searcher.max_trials=500", "--slots", "2"]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory of a user: a configuration, and a directory with a program."""
-    directory = tmp_path / "project"
-    (directory / "model").mkdir(parents=True)
-    (directory / "model" / "train.py").write_text(PROGRAM)
-    (directory / "config.yaml").write_text(CONFIG)
-    monkeypatch.chdir(directory)
-    return directory
 
 
 def test_a_search_without_a_terminal(project: Path) -> None:

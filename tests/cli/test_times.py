@@ -1,0 +1,19 @@
+"""How long `det` takes is measured; whether that is short enough depends on the machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_the_bench_case_runs(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "bench", "--smoke", "--only", "cli", "--results", str(tmp_path)]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)
+    (kept,) = tmp_path.glob("*.json")
+    rows = json.loads(kept.read_text())["rows"]
+    assert [row["must_be"] for row in rows] == ["<= 0.15 s", "<= 0.40 s"]
+    assert all(row["us"] > 0 for row in rows)
