@@ -9,6 +9,7 @@ from bench.cases import (
     commanding,
     deciding,
     instructions,
+    jobs,
     listing,
     loading,
     ranks,
@@ -39,6 +40,7 @@ CASES: dict[str, Callable[[Effort], list[Row]]] = {
     "search": searching.searching,
     "searcher": deciding.deciding,
     "cli": commanding.commanding,
+    "start": jobs.starting,
     "import": starting.importing,
     "first-batch": starting.first_batch,
 }

@@ -77,6 +77,14 @@ def test_experiments_are_listed_with_their_trials(tmp_path: Path) -> None:
     assert 0 < trials["us"] < listing["us"]
 
 
+def test_a_warm_start_stands_beside_a_fresh_one(tmp_path: Path) -> None:
+    _, kept = run(tmp_path, "--only", "start")
+    warm, fresh, warm_cpu, fresh_cpu = kept["rows"]
+    assert 0 < warm["us"] < fresh["us"]
+    assert 0 < warm_cpu["us"] < fresh_cpu["us"]
+    assert warm_cpu["must_be"] == "<= 10 ms"
+
+
 def test_a_checkpoint_stands_beside_torch_save(tmp_path: Path) -> None:
     _, kept = run(tmp_path, "--only", "checkpoint")
     plain, still, durable, after = kept["rows"]

@@ -8,7 +8,7 @@ import selectors
 import signal
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -34,7 +34,8 @@ class _Running:
     slots: list[int]
     streams: list[Stream]
     memory_kills: int
-    killed: bool = field(default=False)
+    killed: bool = False
+    cpu_seconds: float = 0.0  # of all its processes when they were killed: nobody collects them
 
 
 class LocalEngine:
@@ -110,7 +111,9 @@ class LocalEngine:
     def kill(self, key: str) -> None:
         if key not in self._jobs or self._warm is None:
             return
-        self._jobs[key].killed = True
+        running = self._jobs[key]
+        running.killed = True
+        running.cpu_seconds = processes.cpu_seconds(running.pid)
         try:
             self._warm.kill(key)
         except WarmLost:
@@ -171,7 +174,8 @@ class LocalEngine:
         code = 128 - code if code < 0 else code
         out_of_memory = code == _KILLED and not running.killed and self._killed_for_memory(running)
         self._release(key)
-        self._happened.append(Exited(key, code, name, out_of_memory, message["cpu"]))
+        used = max(message["cpu"], running.cpu_seconds)
+        self._happened.append(Exited(key, code, name, out_of_memory, used))
 
     def _release(self, key: str) -> None:
         """The job has ended: the rest of its lines, and its slots."""
