@@ -70,8 +70,8 @@ class Referee:
 
 @pytest.mark.parametrize("name", METHODS)
 @some
-@given(seed=st.integers(0, 2**31), slots=st.integers(1, 20))
-def test_every_search_ends_with_all_its_trials(name: str, seed: int, slots: int) -> None:
+@given(seed=st.integers(0, 2**31), slots=st.integers(1, 20), patient=st.booleans())
+def test_every_search_ends_with_all_its_trials(name: str, seed: int, slots: int, patient: bool) -> None:
     if name.startswith("optuna") and seed % 8:
         return  # its samplers take their time
     searcher = make(name, seed)
@@ -82,7 +82,13 @@ def test_every_search_ends_with_all_its_trials(name: str, seed: int, slots: int)
         referee.watch(event, actions)
         seen.append(searcher.progress(dict.fromkeys(referee.open, 0.5)))
 
-    simulate(searcher, lambda create: trouble(create, seed, late_refusals=True), slots=slots, watch=watch)
+    simulate(
+        searcher,
+        lambda create: trouble(create, seed, late_refusals=True),
+        slots=slots,
+        patient=patient,
+        watch=watch,
+    )
     assert all(0.0 <= value <= 1.0 for value in seen)
     if searcher.failure is None:
         assert searcher.finished
@@ -111,7 +117,13 @@ def test_a_state_saved_after_any_event_has_the_same_future(name: str, seed: int,
         twin = copied(twin, lambda: make(name, seed))
 
     searcher = make(name, seed)
-    simulate(searcher, lambda create: trouble(create, seed, late_refusals=True), slots=slots, watch=follow)
+    simulate(
+        searcher,
+        lambda create: trouble(create, seed, late_refusals=True),
+        slots=slots,
+        patient=seed % 2 == 0,
+        watch=follow,
+    )
     assert twin.state() == searcher.state()
     assert (twin.finished, twin.failure) == (searcher.finished, searcher.failure)
 

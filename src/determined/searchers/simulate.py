@@ -58,10 +58,14 @@ def simulate(
     behave: Callable[[Create], Behaviour],
     *,
     slots: int,
+    patient: bool = True,
     watch: Callable[[Event | None, list[Action]], None] = lambda event, actions: None,
 ) -> Trace:
-    """To the end of the search. `watch` sees every event with its actions, first those of the start with None."""
-    return _Simulation(searcher, behave, slots, watch).run()
+    """To the end of the search. `watch` sees every event with its actions, first those of the start with None.
+
+    Without patience, results are heard in the order in which they come, whoever else is on the way.
+    """
+    return _Simulation(searcher, behave, slots, patient, watch).run()
 
 
 class _Simulation:
@@ -72,9 +76,11 @@ class _Simulation:
         searcher: Searcher,
         behave: Callable[[Create], Behaviour],
         slots: int,
+        patient: bool,
         watch: Callable[[Event | None, list[Action]], None],
     ) -> None:
-        self.searcher, self.behave, self.slots, self.watch = searcher, behave, slots, watch
+        self.searcher, self.behave, self.watch = searcher, behave, watch
+        self.slots, self.patient = slots, patient
         self.trace = Trace()
         self.trials: dict[int, _Trial] = {}
         self.running: set[int] = set()
@@ -137,10 +143,13 @@ class _Simulation:
     def _hear_one_that_waits(self) -> bool:
         for number in sorted(self.running):
             report = self.trials[number].waits
-            if report is not None and not self.searcher.waits_for(number) & self._on_the_way():
+            if report is not None and not self._must_wait(number):
                 self._hear(number, report)
                 return True
         return False
+
+    def _must_wait(self, number: int) -> bool:
+        return self.patient and bool(self.searcher.waits_for(number) & self._on_the_way())
 
     def _on_the_way(self) -> frozenset[int]:
         return frozenset([*self.running, *self.new, *self.revived])
