@@ -307,3 +307,27 @@ def test_a_retired_searcher_with_wrong_fields_is_refused_by_them() -> None:
     with pytest.raises(InvalidExperimentConfig) as caught:
         load_experiment(base(searcher={"name": "sync_halving", "num_rungs": 2, "budget": {"batches": 9}}))
     assert {mistake.path for mistake in caught.value.mistakes} == {"searcher.max_time", "searcher.time_metric"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"max_length": {"batches": 0}}, "searcher.max_length"),
+        ({"max_length": {"batches": 10**400}}, "searcher.max_length"),
+        ({"budget": {"batches": 10**400}}, "searcher.budget"),
+        ({"train_stragglers": "yes"}, "searcher.train_stragglers"),
+    ],
+)
+def test_a_budget_that_cannot_be_computed(changes: dict[str, Any], path: str) -> None:
+    searcher = {"name": "adaptive", "max_length": {"batches": 9}, "budget": {"batches": 90}, **changes}
+    with pytest.raises(InvalidExperimentConfig) as caught:
+        load_experiment(base(searcher=searcher))
+    assert path in {mistake.path for mistake in caught.value.mistakes}
+
+
+def test_a_budget_with_extreme_rungs_is_computed_soon() -> None:
+    long = {"name": "adaptive", "max_length": {"batches": 2**62}, "budget": {"batches": 2**63 - 1}}
+    searcher = load_experiment(
+        base(searcher={**long, "divisor": 1.0000001, "max_rungs": 10**15, "mode": "conservative"})
+    ).config.plain()["searcher"]
+    assert searcher["max_trials"] >= 1

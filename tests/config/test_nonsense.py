@@ -111,6 +111,12 @@ def test_a_configuration_of_nonsense(config: dict[str, Any]) -> None:
     loads_or_tells(config)
 
 
+@settings(max_examples=100, deadline=None)
+@given(SEARCHERS, st.dictionaries(st.text(max_size=3), LEAVES, max_size=2))
+def test_any_searcher_and_space(searcher: dict[str, Any], space: dict[str, Any]) -> None:
+    loads_or_tells({"entrypoint": "a:B", "searcher": searcher, "hyperparameters": space})
+
+
 GOOD = st.lists(
     st.sampled_from([field for field in FIELDS if field[1] is MINIMAL]), max_size=8, unique_by=lambda f: f[0]
 )

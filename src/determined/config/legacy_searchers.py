@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 from determined.config import kinds
 from determined.config.length import Length, read_length
@@ -14,6 +14,8 @@ from determined.errors import Mistake
 Result = tuple[dict[str, Any], list[str], list[Mistake]]
 
 _TIMED = ("async_halving", "adaptive_asha", "optuna")
+_LONGEST = 2**63 - 1
+_MOST_RUNGS = 64
 _DEFAULTS = {"divisor": 4, "max_rungs": 5, "num_rungs": 5, "mode": "standard"}
 
 
@@ -62,7 +64,7 @@ def _by_budget(searcher: dict[str, Any], name: str) -> Result:
         return migrated, changes, []
     budget, whole = read_length(searcher.get("budget")), read_length(searcher.get("max_length"))
     mistakes = _budget_mistakes(searcher, budget, whole)
-    if mistakes or budget is None or whole is None:
+    if mistakes or budget is None or not _is_training(whole):
         return {**migrated, "max_trials": 1}, changes, mistakes  # so that max_trials is not called missing as well
     rungs = _brackets(searcher, whole.value, name)
     if rungs is None:
@@ -76,9 +78,9 @@ def _by_budget(searcher: dict[str, Any], name: str) -> Result:
 def _budget_mistakes(searcher: dict[str, Any], budget: Length | None, whole: Length | None) -> list[Mistake]:
     if "budget" not in searcher:
         return [Mistake("searcher.budget", None, "missing: how long all trials train together, or max_trials instead")]
-    if budget is None or budget.value > 2**53:
+    if budget is None or budget.value > _LONGEST:
         return [_expected("budget", "a length such as {batches: 10000}", searcher["budget"])]
-    if whole is None or whole.value < 1:
+    if not _is_training(whole):
         return []  # the model says so
     if budget.unit != whole.unit:
         return [_expected("budget", f"the unit of max_length, which is {whole.unit}", budget.unit)]
@@ -112,7 +114,7 @@ def _brackets(searcher: dict[str, Any], length: int, name: str) -> list[int] | N
 def _useful_rungs(length: int, divisor: float) -> int:
     """The first rung is at least one unit long."""
     rungs, first = 1, float(length)
-    while first / divisor >= 1:
+    while first / divisor >= 1 and rungs < _MOST_RUNGS:
         rungs, first = rungs + 1, first / divisor
     return rungs
 
@@ -121,6 +123,10 @@ def _affordable(budget: float, length: int, rungs: int, divisor: float) -> int:
     """How many trials a halving can begin: of every rung's trials one in `divisor` goes on to the next."""
     share = divisor ** (1 - rungs) * (1 + (rungs - 1) * (1 - 1 / divisor))
     return max(1, math.floor(budget / (length * share)))
+
+
+def _is_training(length: Length | None) -> TypeGuard[Length]:
+    return length is not None and 1 <= length.value <= _LONGEST
 
 
 def _is_rungs(value: Any) -> bool:
