@@ -22,9 +22,11 @@ ListOfExperiments = list[Experiment]
 
 
 class Experiments(Protocol):
-    """Every call may be repeated when its answer was lost: that changes nothing, and gives the same answer.
+    """Calls may be repeated when their answer was lost.
 
-    An id that is not there is a `StoreError` that names it.
+    To create or to commit the same thing again changes nothing, and gives the same answer; to acquire again gives a
+    newer lease; a request that is made again is another request. An id that is not there is a `StoreError` that names
+    it.
     """
 
     def create(self, new: NewExperiment) -> int:
