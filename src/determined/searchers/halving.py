@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-from determined.searchers.base import Action, Create, Event, ExitReason, Extended, Validated
+from determined.searchers.base import Action, Create, Event, Exited, ExitReason, Extended
 from determined.searchers.brackets import Bracket, next_bracket
 from determined.searchers.latest import Latest
 from determined.searchers.pool import Pool
@@ -62,18 +62,20 @@ class Halving(ABC):
         return self._refill()
 
     def on_event(self, event: Event) -> list[Action]:
-        actions: list[Action] = []
+        return self._take(event) + self._refill()
+
+    def _take(self, event: Event) -> list[Action]:
+        """What follows for the trial of the event."""
         if isinstance(event, Extended):
             self._pool.extend(event.max_trials)
         elif (trial := self._trials.get(event.number)) is None:
             return []
-        elif isinstance(event, Validated):
-            if trial.status == "running":
-                trial.latest.take(event)
-                actions = self._compare(trial)
-        else:
+        elif isinstance(event, Exited):
             self._exit(trial, event.reason)
-        return actions + self._refill()
+        elif trial.status == "running":
+            trial.latest.take(event)
+            return self._compare(trial)
+        return []
 
     @abstractmethod
     def _compare(self, trial: Contender) -> list[Action]:

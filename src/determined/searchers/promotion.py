@@ -35,12 +35,13 @@ class PromotionSearcher(Halving):
         self._closed: set[tuple[int, int]] = set()
 
     def on_event(self, event: Event) -> list[Action]:
-        actions = super().on_event(event)
-        actions += self._close_rungs()
+        actions = self._take(event) + self._close_rungs()
+        pausing = {action.number for action in actions if isinstance(action, Pause)}
+        # One that was to pause and now ends has its place until it is over.
+        self._pool.busy |= pausing & {action.number for action in actions if isinstance(action, Stop)}
         actions += self._refill()
-        # Who is told to pause and then, by the same event, to go on or to end, need not pause.
-        needed = {action.number for action in actions if not isinstance(action, Pause)}
-        return [action for action in actions if not (isinstance(action, Pause) and action.number in needed)]
+        others = {action.number for action in actions if not isinstance(action, Pause)}
+        return [action for action in actions if not (isinstance(action, Pause) and action.number in others)]
 
     def _compare(self, trial: Contender) -> list[Action]:
         if not self._reached(trial):
