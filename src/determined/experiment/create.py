@@ -89,7 +89,7 @@ def _row(
         description=config.get("description") or "",
         labels=config.get("labels") or [],
         config=mask_secrets(config),
-        original=mask_secrets(loaded.original),
+        original=loaded.shown_original,
         seed=config["reproducibility"]["experiment_seed"],
         code_dir=str(files.code),
         owner=getpass.getuser(),

@@ -52,7 +52,7 @@ def settings_of(config: dict[str, Any]) -> Settings:
         slots_per_trial=max(1, resources.get("slots_per_trial", 1)),
         max_slots=resources.get("max_slots"),
         max_restarts=config.get("max_restarts", 5),
-        preemption_timeout=config.get("preemption_timeout") or 3600,
+        preemption_timeout=config.get("preemption_timeout", 3600),
         hang_timeout=config.get("hang_timeout"),
         max_trial_seconds=config.get("max_trial_seconds"),
         log_policies=tuple(_log_policies(config.get("log_policies") or [])),
