@@ -7,9 +7,11 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from determined.engines.base import Engine, Exited, Job, Line, Rang
+from determined.errors import EngineError
 from determined.experiment import exits, restoring
 from determined.experiment.checkpoints import TrialCheckpoints
 from determined.experiment.code_dir import make_work_dir
@@ -45,6 +47,7 @@ T = TypeVar("T")
 Intent = Literal["pause", "cancel", "kill"]
 
 _TICK = 0.25
+_MOST_FAILED_STARTS = 3  # in a row
 _SECONDS_BETWEEN_LOOKS = 1.0
 _LEAST_PATIENCE, _MOST_PATIENCE = 30.0, 300.0
 _ENDED = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
@@ -91,17 +94,17 @@ class Runner:
         self._last_request = experiment.last_request
         self._looked = 0.0
         self._told_progress = -1.0
+        self._failed_starts = 0
 
     def run(self) -> ExperimentState:
         """Run until the search is over or somebody wants it to end; returns the experiment's state then."""
         self.trials = {trial.number: trial for trial in restoring.trials(self.ask, self.experiment.id)}
         extension = None if self.extended is None else self.extended.max_trials
-        self.commit(experiment=ExperimentChange(state="ACTIVE", max_trials=extension))
-        if not self.search.begun:
-            entry, actions = self.search.start()
-            self.carry_out(entry, actions)
+        decided = [] if self.search.begun else [self.search.start()]
         if self.extended is not None:
-            entry, actions = self.search.tell(self.extended)
+            decided.append(self.search.tell(self.extended))  # refused before anything is written
+        self.commit(experiment=ExperimentChange(state="ACTIVE", max_trials=extension))
+        for entry, actions in decided:
             self.carry_out(entry, actions)
         self.settle()
         while not self.over():
@@ -231,7 +234,23 @@ class Runner:
         trial.state, trial.last_step = "RUNNING", steps if own else -1
         trial.process = Process(key)
         self.by_key[key] = trial
-        self.engine.start(Job(key, self.settings.command, environment, directory, self.settings.slots_per_trial))
+        job = Job(key, self.settings.command, environment, directory, self.settings.slots_per_trial)
+        try:
+            self.engine.start(job)
+        except EngineError as error:
+            self.could_not_start(trial, error)
+        else:
+            self._failed_starts = 0
+
+    def could_not_start(self, trial: LiveTrial, error: EngineError) -> None:
+        """No fault of the trial's: it waits again, unless the engine has failed too often to go on."""
+        self._failed_starts += 1
+        if self._failed_starts >= _MOST_FAILED_STARTS:
+            raise error
+        logger.warning("trial %d could not be started, which is tried again: %s", trial.id, error)
+        assert trial.process is not None
+        del self.by_key[trial.process.key]
+        trial.process, trial.state = None, "QUEUED"
 
     # Hearing
 
@@ -253,6 +272,7 @@ class Runner:
         self._looked = now
         for trial in self.by_key.values():
             self.look(trial)
+            trial.progress = self.ask(partial(_progress_of, trial.id))
 
     def look(self, trial: LiveTrial) -> None:
         """Take in the validations that it reported since the last look."""
@@ -584,6 +604,10 @@ def _merged(changes: Iterable[TrialChange]) -> list[TrialChange]:
 
 
 _UNCHANGED = TrialChange(0).goal
+
+
+def _progress_of(trial_id: int, store: Experiments) -> float | None:
+    return store.trial(trial_id).progress
 
 
 def _number(value: Any) -> float | None:
