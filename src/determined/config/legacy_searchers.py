@@ -35,8 +35,8 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
     """0.13 to 0.37 gave the length of a training with its unit; now the unit names the metric that counts it."""
     name = searcher.get("name")
     given = read_length(searcher.get("length_per_round" if name == "pbt" else "max_length"))
-    if name == "pbt" and given is not None and "time_metric" not in searcher:
-        return {**searcher, "time_metric": given.unit or "batches"}, [], []
+    if name == "pbt" and given is not None:
+        return {"time_metric": given.unit or "batches", **_all_rounds(searcher, given), **searcher}, [], []
     if (
         name not in _TIMED
         or not searcher.keys().isdisjoint({"max_time", "time_metric"})
@@ -48,6 +48,14 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
     metric, time = given.unit or "batches", max(1, given.value)
     change = f"searcher.max_length: {_shown(given)} is time_metric: {metric} and max_time: {time}"
     return {**searcher, "time_metric": metric, "max_time": time}, [change], []
+
+
+def _all_rounds(searcher: dict[str, Any], length: Length) -> dict[str, Any]:
+    """How long a trial of a population trains that is never replaced: its program reads that as its max_length."""
+    rounds = searcher.get("num_rounds")
+    if not isinstance(rounds, int) or rounds < 1 or length.value < 1:
+        return {}  # the model says so
+    return {"max_length": Length(rounds * length.value, length.unit).plain()}
 
 
 def _by_budget(searcher: dict[str, Any], name: str) -> Result:
