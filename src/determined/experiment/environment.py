@@ -52,7 +52,9 @@ def trial_environment(
         ),
         _rendezvous_info=RendezvousInfo(["127.0.0.1"], 0, [max(1, slots)]),
     )
-    return {**user_variables(config), **to_env(info), "DET_STORE": store_place, "DET_RUNNER": str(os.getpid())}
+    placement = {"DET_RESOURCES_ID": key, "DET_RESOURCES_TYPE": "process"}
+    ours = {"DET_STORE": store_place, "DET_RUNNER": str(os.getpid())}
+    return {**user_variables(config), **to_env(info), **placement, **ours}
 
 
 def user_variables(config: dict[str, Any]) -> dict[str, str]:

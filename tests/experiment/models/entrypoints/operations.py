@@ -1,0 +1,20 @@
+"""A script of 0.18 to 0.37: the searcher says how long, one operation after another."""
+
+from __future__ import annotations
+
+import determined as det
+from determined import core
+
+info = det.get_cluster_info()
+assert info is not None
+with core.init() as context:
+    done = 0
+    for operation in context.searcher.operations():
+        while done < operation.length:
+            done += 1
+            operation.report_progress(done)
+            if context.preempt.should_preempt():
+                break
+        loss = info.trial.hparams["lr"] / done
+        context.train.report_validation_metrics(done, {"validation_loss": loss})
+        operation.report_completed(loss)
