@@ -163,6 +163,11 @@ class EngineContract:
         done = bench.script("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
         assert (done.exited.code, done.exited.signal, done.exited.out_of_memory) == (137, "SIGKILL", False)
 
+    def test_an_interrupted_program(self, bench: Bench) -> None:
+        done = bench.script("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()")
+        assert done.exited.code == 130
+        assert done.errors.endswith("KeyboardInterrupt")
+
     def test_what_an_interpreter_does_before_it_ends(self, bench: Bench) -> None:
         done = bench.script(
             """

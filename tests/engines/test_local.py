@@ -91,7 +91,7 @@ class TestLocalEngine(EngineContract):
     def test_a_lost_warm_process_is_told_and_replaced(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         bench.write("torch.py", "raise ImportError('modules where the runner happens to be are not for it')")
         monkeypatch.chdir(bench.directory)
-        key = bench.start("sleep 1000 & echo $!; wait")
+        key = bench.start("sleep 1000 & setsid sleep 1000 & echo $!; wait")
         line = bench.until(lambda event: isinstance(event, Line))
         assert isinstance(line, Line)
         warm_process().kill()
@@ -152,6 +152,22 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
         if fork is not None:
             fork.kill()
         runner.stdout.close()
+
+
+def test_when_it_is_killed_at_once_nothing_lives_on(tmp_path: Path) -> None:
+    program = "from determined.engines.local import LocalEngine; e = LocalEngine(1); print(e._doorbell.directory); "
+    runner = subprocess.Popen(
+        [sys.executable, "-uc", program + "e.events(1000)"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    assert runner.stdout is not None
+    directory = runner.stdout.readline().strip()
+    below = psutil.Process(runner.pid).children()
+    runner.kill()
+    runner.wait()
+    runner.stdout.close()
+    assert len(below) == 1
+    assert psutil.wait_procs(below, timeout=5)[1] == []
+    assert not os.path.exists(directory)
 
 
 def test_a_warm_process_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

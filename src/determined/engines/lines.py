@@ -11,7 +11,8 @@ from determined.engines.base import Line
 
 LONGEST = 16 * 1024
 
-_BLOCK = 64 * 1024  # as much as a pipe holds
+_BLOCK = 64 * 1024
+_MOST_BLOCKS = 64  # more than a pipe holds
 _RANK = re.compile(r"\[rank=(\d+)\] ")
 _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): \[\d+\] ")
 
@@ -49,18 +50,14 @@ class Stream:
     def read_all(self) -> list[Line]:
         """All that is there, down to an unfinished line: whoever wrote it has ended."""
         lines: list[Line] = []
-        while not self.ended:
-            before = len(lines)
-            lines += self.read()
-            if len(lines) == before and not self._more():
+        for _ in range(_MOST_BLOCKS):  # a stranger may hold the other end, and go on writing
+            if self.ended or not select.select([self.file], [], [], 0)[0]:
                 break
+            lines += self.read()
         return lines + self._flush()
 
     def close(self) -> None:
         os.close(self.file)
-
-    def _more(self) -> bool:
-        return not self.ended and bool(select.select([self.file], [], [], 0)[0])
 
     def _flush(self) -> list[Line]:
         pending, self._pending = self._pending, b""

@@ -213,8 +213,9 @@ class LocalEngine:
         self._selector.unregister(self._warm)
         self._warm.close()
         self._warm = None
-        for key, running in list(self._jobs.items()):
-            _kill(processes.in_session(running.pid))
+        _kill(processes.in_sessions({running.pid for running in self._jobs.values()}))
+        _kill(processes.started_with("DET_DOORBELL", self._doorbell.path))
+        for key in list(self._jobs):
             self._release(key)
             self._happened.append(Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))
 

@@ -35,11 +35,19 @@ def cpu_seconds(pid: int) -> float:
     return sum(map(_used, tree(pid)))
 
 
-def in_session(leader: int) -> list[int]:
-    """The processes of a session, whoever their parents are."""
-    if not _LINUX:
-        return []
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _field(int(name), 3) == leader]
+def in_sessions(leaders: set[int]) -> list[int]:
+    """The processes of these sessions, whoever their parents are."""
+    return [pid for pid in _everybody() if _session(pid) in leaders]
+
+
+def started_with(variable: str, value: str) -> list[int]:
+    """The processes of this user that were started with the variable in their environment."""
+    wanted, found = os.fsencode(f"{variable}={value}"), []
+    for pid in _everybody():
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if wanted in file.read().split(b"\0"):
+                found.append(pid)
+    return found
 
 
 def catches(pid: int, signal: int) -> bool:
@@ -60,9 +68,13 @@ def _used(pid: int) -> float:
     return sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
 
 
-def _field(pid: int, number: int) -> int | None:
+def _everybody() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()] if _LINUX else []
+
+
+def _session(pid: int) -> int | None:
     fields = _stat(pid)
-    return int(fields[number]) if fields else None
+    return int(fields[3]) if fields else None
 
 
 def _stat(pid: int) -> list[str]:

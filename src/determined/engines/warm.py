@@ -31,7 +31,7 @@ from determined.engines import messages
 from determined.engines.command import Module, Program, Script
 from determined.engines.huge_pages import use_huge_pages
 from determined.engines.processes import children, tree
-from determined.engines.warm_job import Order, Warmth, collect_orphans, die_with_parent, live
+from determined.engines.warm_job import Order, Warmth, collect_orphans, live, signal_when_parent_ends
 
 # What a training imports before its first batch, or soon after: found by looking at what a copy had to import.
 _IMPORTED = (
@@ -46,20 +46,37 @@ _IMPORTED = (
 )
 _FOR_A_SERVER = ("psycopg",)  # where the store is one
 _SECONDS_TO_DIE = 2.0  # a process that was killed, and does not go, waits for a device
-
-
 _KINDS: dict[str, type[Script | Module | Program]] = {"script": Script, "module": Module, "program": Program}
 
 
 def main(connection: int, parent: int, directory: str) -> NoReturn:
     """Serve the engine whose process and socket these are until it is gone; then remove its directory as well."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a person's Ctrl-C is the runner's to interpret
-    die_with_parent(yes=True)  # there is nothing to clean up as long as it only imports
     collect_orphans()
-    warmth = _warm_up()
-    die_with_parent(yes=False)
+    with _leaving_with(parent, directory):
+        warmth = _warm_up()
     os.chdir("/")
     Warm(socket.socket(fileno=connection), parent, warmth).serve()
+    _leave(directory)
+
+
+@contextlib.contextmanager
+def _leaving_with(parent: int, directory: str) -> Iterator[None]:
+    """While nobody listens to the engine, the kernel tells of its end."""
+
+    def look(*_: object) -> None:
+        if os.getppid() != parent:  # else it is only the thread that started us
+            _leave(directory)
+
+    signal.signal(signal.SIGTERM, look)
+    signal_when_parent_ends(signal.SIGTERM)
+    look()
+    yield
+    signal_when_parent_ends(0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _leave(directory: str) -> NoReturn:
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)
 

@@ -110,9 +110,9 @@ def collect_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def die_with_parent(*, yes: bool) -> None:
-    """Whether the kernel ends this process together with its parent."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL if yes else 0)
+def signal_when_parent_ends(number: int) -> None:
+    """From now on, or never again for 0: where the kernel does such a thing."""
+    _prctl(_PR_SET_PDEATHSIG, number)
 
 
 def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, str], warmth: Warmth) -> bool:
@@ -126,7 +126,7 @@ def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, 
 
 def _separate(order: Order, warmth: Warmth) -> None:
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_when_parent_ends(signal.SIGKILL)
     if os.getppid() != warmth.pid:  # it died before it could be told
         os._exit(1)
     collect_orphans()
@@ -197,7 +197,7 @@ def _run(command: Script | Module) -> int:
     except BaseException as error:  # noqa: BLE001  (shown by the hook, as by any interpreter)
         trace = _without_ours(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
-        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+        status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
