@@ -57,11 +57,11 @@ class Search:
         done = self.det("experiment", "create", str(config), str(self.model_dir), "--paused", "--json", *options)
         return int(json.loads(done.stdout)["id"])
 
-    def start(self, experiment_id: int) -> subprocess.Popen[str]:
+    def start(self, experiment_id: int, *options: str) -> subprocess.Popen[str]:
         """Run it in the background, in a process group of its own; what it says is added to `said`."""
         with self.said.open("a") as output:
             return subprocess.Popen(
-                [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots)],
+                [*DET, "experiment", "activate", str(experiment_id), "--slots", str(self.slots), *options],
                 env=self.env(),
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ from determined.core.doorbell import Doorbell
 from determined.errors import StoreError
 from determined.info import ClusterInfo
 from determined.store.base import Store
+from determined.store.experiment_records import Decision
 from determined.store.writer import Writer
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at the store, should the bell be lost
@@ -29,6 +30,7 @@ class Managed:
         key: str,
         experiment_id: int,
         trial_id: int,
+        steps_completed: int,
         metric: str | None,
         smaller_is_better: bool,
         time_metric: str | None,
@@ -36,6 +38,7 @@ class Managed:
     ) -> None:
         self.key = key
         self.trial_id = trial_id
+        self.steps_completed = steps_completed  # of the checkpoint that the runner wants it to go on from
         self.metric = metric
         self.time_metric = time_metric
         self._experiment_id = experiment_id
@@ -74,14 +77,22 @@ class Managed:
             lambda store: store.experiments.best_validation(self._experiment_id, metric, self._smaller_is_better)
         )
 
+    def check_is_ours(self, store: Store) -> None:
+        """A runner that was stopped and lost its experiment cannot end its trials: they must see it themselves."""
+        self._decision(store)
+
     def close(self) -> None:
         self._doorbell.close()
 
     def _goal_now(self, store: Store) -> float:
+        decision = self._decision(store)
+        return math.inf if decision.goal is None else decision.goal
+
+    def _decision(self, store: Store) -> Decision:
         decision = store.experiments.decision(self.trial_id)
         if decision.allocation != self.key:
             raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process has nothing to do here")
-        return math.inf if decision.goal is None else decision.goal
+        return decision
 
 
 def managed_trial(info: ClusterInfo | None, env: Mapping[str, str] = os.environ) -> Managed | None:
@@ -93,6 +104,7 @@ def managed_trial(info: ClusterInfo | None, env: Mapping[str, str] = os.environ)
         key=info.allocation_id,
         experiment_id=info.trial.experiment_id,
         trial_id=info.trial.trial_id,
+        steps_completed=info.trial._steps_completed,
         metric=searcher.get("metric"),
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
         time_metric=info.trial._time_metric,

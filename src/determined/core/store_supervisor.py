@@ -207,7 +207,8 @@ class StoreSupervisor:
         if self._attempt is None:
             with self._beginning:
                 if self._attempt is None:
-                    self._begin(None, 0)
+                    # A script does not say where it goes on from: what was reported up to there stays.
+                    self._begin(None, 0 if self._managed is None else self._managed.steps_completed)
         assert self._attempt is not None
         return self._attempt
 
@@ -239,6 +240,8 @@ class StoreSupervisor:
         self._writer.watch(self._watch)
 
     def _watch(self, store: Store) -> None:
+        if self._managed is not None:
+            self._managed.check_is_ours(store)
         self._look_for_requests(store)
 
     def _look_for_requests(self, store: Store) -> bool:

@@ -1,0 +1,128 @@
+"""One process at a time runs an experiment; another one takes over when it is gone, never while it works (R18)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from typing import Any
+
+import psutil
+
+from tests.experiment.conftest import MakeSearch
+from tests.helpers.searches import DET, Search
+
+CONFIG: dict[str, Any] = {
+    "name": "held",
+    "entrypoint": "python3 train.py 0.1 100000",
+    "hyperparameters": {"lr": {"type": "double", "minval": 0.1, "maxval": 1.0}},
+    "searcher": {"name": "random", "metric": "loss", "max_trials": 2},
+}
+
+
+def at_work(search: Search, experiment: int, more: int = 4) -> None:
+    """Until the trials have reported so much more."""
+
+    def count(store: Any) -> int:
+        return sum(len(store.metrics(trial.id)) for trial in store.experiments.trials(experiment))
+
+    with search.opened() as store:
+        before = count(store)
+    search.wait_for(lambda store: count(store) >= before + more)
+
+
+def test_twenty_start_and_one_works(make_search: MakeSearch) -> None:
+    search = make_search("steady", CONFIG)
+    experiment = search.create()
+    command = [*DET, "experiment", "activate", str(experiment), "--slots", "2"]
+    started = time.time()
+    runners = [
+        subprocess.Popen(command, env=search.env(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(20)
+    ]
+    refusals: dict[int, str] = {}
+    while len(refusals) < 19:
+        pid, words = next_refusal(runners, refusals)
+        refusals[pid] = words
+    (holder,) = [runner for runner in runners if runner.pid not in refusals]
+    assert holder.poll() is None
+    for words in refusals.values():
+        found = re.search(r"run by process (\d+) on host (\S+) since (\d{4}-\d\d-\d\d)", words)
+        assert found, words
+        assert (int(found[1]), found[2]) == (holder.pid, os.uname().nodename)
+    at_work(search, experiment)
+    with search.opened() as store:
+        row = store.experiments.get(experiment)
+        assert row.holder is not None
+        assert row.holder.process.pid == holder.pid
+        assert started - 1 < row.holder.since < time.time() + 1
+        assert [trial.runs for trial in store.experiments.trials(experiment)] == [1, 1]
+    # Its death is seen at once by the next one.
+    holder.kill()
+    holder.communicate()
+    search.wait_for_silence()
+    killed = time.monotonic()
+    successor = search.start(experiment)
+    search.wait_for(lambda store: (held := store.experiments.get(experiment).holder) and held.process.pid != holder.pid)
+    assert time.monotonic() - killed < 5
+    search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2])
+    successor.kill()
+    successor.wait()
+    search.wait_for_silence()
+
+
+def next_refusal(runners: list[subprocess.Popen[str]], known: dict[int, str]) -> tuple[int, str]:
+    """The next one that gives up, and what it says."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for runner in runners:
+            if runner.pid not in known and runner.poll() is not None:
+                assert runner.returncode == 1
+                assert runner.stderr is not None
+                with runner.stderr:
+                    return runner.pid, runner.stderr.read()
+        time.sleep(0.02)
+    raise AssertionError(f"only {len(known)} have given up")
+
+
+def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
+    """Takes more than twenty seconds by design: so long a living holder may be silent."""
+    search = make_search("steady", CONFIG)
+    experiment = search.create()
+    old = search.start(experiment)
+    at_work(search, experiment)
+    old_processes = psutil.Process(old.pid).children(recursive=True)
+    old_trials = [process for process in old_processes if process.pid in attempt_pids(search)]
+    assert len(old_trials) == 2
+    os.kill(old.pid, signal.SIGSTOP)
+    stopped = time.monotonic()
+    new = search.start(experiment)
+    search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2], 60)
+    assert time.monotonic() - stopped < 45  # of which at most 30 until it has taken over, then the trials start
+    search.wait_for(lambda store: [len(store.attempts(number)) for number in (1, 2)] == [2, 2])
+    psutil.wait_procs(old_trials, timeout=10)  # they see by themselves that they were overtaken
+    assert all(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in old_trials)
+    os.kill(old.pid, signal.SIGCONT)
+    assert old.wait(15) == 1
+    _, left = psutil.wait_procs(old_processes, timeout=5)
+    assert not left
+    assert "taken over" in search.said.read_text()
+    at_work(search, experiment)
+    assert new.poll() is None
+    with search.opened() as store:
+        row = store.experiments.get(experiment)
+        assert row.state == "ACTIVE"
+        assert row.holder is not None
+        assert row.holder.process.pid == new.pid
+        assert [(trial.state, trial.runs) for trial in store.experiments.trials(experiment)] == [("RUNNING", 2)] * 2
+    assert len(attempt_pids(search)) == 4
+    search.det("experiment", "kill", str(experiment))
+    assert new.wait(15) == 1
+    search.wait_for_silence()
+
+
+def attempt_pids(search: Search) -> list[int]:
+    with search.opened() as store:
+        return [attempt.process.pid for number in (1, 2) for attempt in store.attempts(number)]

@@ -1,0 +1,170 @@
+"""What people ask of a running search, by commands, by signals, and when nobody runs it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from typing import Any
+
+from determined.store.base import Store
+from tests.experiment.conftest import MakeSearch
+from tests.helpers.searches import Search
+
+QUICK, SLOW = "python3 train.py 0.02 16", "python3 train.py 0.1 100000"
+ADAPTIVE = {"name": "adaptive_asha", "max_trials": 8, "max_time": 16, "time_metric": "batches", "divisor": 2}
+
+
+def config(searcher: dict[str, Any], entrypoint: str) -> dict[str, Any]:
+    return {
+        "name": "requests",
+        "entrypoint": entrypoint,
+        "hyperparameters": {"lr": {"type": "double", "minval": 0.1, "maxval": 1.0}},
+        "searcher": {"metric": "loss", **searcher},
+        "reproducibility": {"experiment_seed": 5},
+    }
+
+
+def validations(store: Store, experiment: int) -> int:
+    return sum(len(store.experiments.validations(trial.id)) for trial in store.experiments.trials(experiment))
+
+
+def start_and_wait(search: Search, experiment: int, count: int) -> subprocess.Popen[str]:
+    """A runner, after so many more validations."""
+    with search.opened() as store:
+        before = validations(store, experiment)
+    runner = search.start(experiment)
+    search.wait_for(lambda store: validations(store, experiment) >= before + count)
+    return runner
+
+
+def state_of(search: Search, experiment: int) -> str:
+    with search.opened() as store:
+        return store.experiments.get(experiment).state
+
+
+def states_of_trials(search: Search, experiment: int) -> set[str]:
+    with search.opened() as store:
+        return {trial.state for trial in store.experiments.trials(experiment)}
+
+
+def checkpoints(search: Search, experiment: int) -> list[int]:
+    with search.opened() as store:
+        return [checkpoint.trial_id for checkpoint in store.experiments.checkpoints(experiment)]
+
+
+def test_pauses_change_nothing(make_search: MakeSearch) -> None:
+    steps = "python3 train.py 0.1 16"
+    undisturbed = make_search("steady", config(ADAPTIVE, steps))
+    undisturbed.activate(undisturbed.create())
+    search = make_search("steady", config(ADAPTIVE, steps))
+    experiment = search.create()
+    runner = start_and_wait(search, experiment, 6)
+    assert "asked its runner to pause it" in search.det("experiment", "pause", str(experiment)).stdout
+    assert runner.wait(10) == 1
+    assert state_of(search, experiment) == "PAUSED"
+    assert states_of_trials(search, experiment) <= {"PAUSED", "COMPLETED", "STOPPED_EARLY"}
+    search.wait_for_silence()
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        runner = start_and_wait(search, experiment, 6)
+        runner.send_signal(number)
+        assert runner.wait(10) == code
+        assert state_of(search, experiment) == "PAUSED"
+        search.wait_for_silence()
+    search.activate(experiment)
+    assert search.record(experiment) == undisturbed.record(1)
+    with search.opened() as store:
+        assert all(trial.restarts == 0 for trial in store.experiments.trials(experiment))
+
+
+def test_cancelling_saves_and_ends(make_search: MakeSearch) -> None:
+    search = make_search("steady", config({"name": "random", "max_trials": 4}, SLOW))
+    experiment = search.create()
+    runner = start_and_wait(search, experiment, 6)
+    search.det("experiment", "cancel", str(experiment))
+    asked = time.monotonic()
+    search.wait_for(lambda store: store.experiments.get(experiment).state != "ACTIVE")
+    assert time.monotonic() - asked < 3  # a second, and some more on a busy machine
+    assert runner.wait(10) == 1
+    search.wait_for_silence()
+    assert state_of(search, experiment) == "CANCELED"
+    assert states_of_trials(search, experiment) == {"CANCELED"}
+    assert sorted(checkpoints(search, experiment)) == [1, 2]
+    for command in ("pause", "cancel", "kill", "activate"):
+        refused = search.det("experiment", command, str(experiment), check=False)
+        assert refused.returncode == 1
+        assert "has ended" in refused.stderr
+        assert "CANCELED" in refused.stderr
+
+
+def test_killing_ends_at_once(make_search: MakeSearch) -> None:
+    search = make_search("steady", config({"name": "random", "max_trials": 2}, SLOW))
+    experiment = search.create()
+    runner = start_and_wait(search, experiment, 4)
+    with search.opened() as store:
+        store.experiments.request(experiment, "kill", trial_id=1)
+        search.wait_for(lambda store: store.experiments.trial(1).ended is not None, 5)
+        assert store.experiments.trial(1).state == "CANCELED"
+        assert store.experiments.trial(2).state == "RUNNING"
+    search.det("experiment", "kill", str(experiment))
+    assert runner.wait(10) == 1
+    search.wait_for_silence()
+    assert state_of(search, experiment) == "CANCELED"
+    assert states_of_trials(search, experiment) == {"CANCELED"}
+    assert checkpoints(search, experiment) == []
+
+
+def test_the_second_interrupt_kills(make_search: MakeSearch) -> None:
+    described = {**config({"name": "random", "max_trials": 2}, "sleep 600"), "hang_timeout": 0}
+    search = make_search("steady", described)  # trials that do not listen
+    experiment = search.create()
+    runner = search.start(experiment)
+    search.wait_for(lambda store: {t.state for t in store.experiments.trials(experiment)} == {"RUNNING"})
+    runner.send_signal(signal.SIGINT)
+    search.wait_for(lambda store: {t.state for t in store.experiments.trials(experiment)} == {"STOPPING"})
+    assert runner.poll() is None
+    runner.send_signal(signal.SIGINT)
+    assert runner.wait(10) == 130
+    search.wait_for_silence()
+    assert state_of(search, experiment) == "CANCELED"
+
+
+def test_requests_while_nobody_runs_it(make_search: MakeSearch) -> None:
+    search = make_search("steady", config({"name": "random", "max_trials": 2}, SLOW))
+    untouched = search.create()
+    assert "paused already" in search.det("experiment", "pause", str(untouched)).stdout
+    assert "it is canceled" in search.det("experiment", "cancel", str(untouched)).stdout
+    assert state_of(search, untouched) == "CANCELED"
+    orphaned = search.create()
+    runner = start_and_wait(search, orphaned, 2)
+    runner.kill()
+    runner.wait()
+    search.wait_for_silence()
+    assert state_of(search, orphaned) == "ACTIVE"
+    assert "it is paused" in search.det("experiment", "pause", str(orphaned)).stdout
+    assert states_of_trials(search, orphaned) == {"PAUSED"}
+    assert "it is canceled" in search.det("experiment", "kill", str(orphaned)).stdout
+    assert states_of_trials(search, orphaned) == {"CANCELED"}
+    assert search.det("experiment", "pause", "77", check=False).returncode == 1
+
+
+def test_a_search_is_extended(make_search: MakeSearch) -> None:
+    """After its end, and in the middle: the trials are those of a search that was planned so."""
+    longer = make_search("steady", config({"name": "random", "max_trials": 5}, QUICK))
+    longer.activate(longer.create())
+    search = make_search("steady", config({"name": "random", "max_trials": 2}, QUICK))
+    experiment = search.create()
+    search.activate(experiment)
+    assert len(search.record(experiment)["trials"]) == 2
+    refused = search.det("experiment", "activate", str(experiment), "--max-trials", "1", check=False)
+    assert refused.returncode == 1
+    assert "max_trials" in refused.stderr
+    assert state_of(search, experiment) == "COMPLETED"
+    runner = search.start(experiment, "--max-trials", "4")
+    search.wait_for(lambda store: len(store.experiments.trials(experiment)) == 4)
+    runner.send_signal(signal.SIGINT)
+    if runner.wait(20) != 0:
+        assert state_of(search, experiment) == "PAUSED"
+    search.det("experiment", "activate", str(experiment), "--max-trials", "5", "--slots", "2")
+    extended, planned = search.record(experiment), longer.record(1)
+    assert extended == planned
