@@ -224,7 +224,6 @@ class EngineContract:
 
     def test_nothing_is_left_behind(self, bench: Bench) -> None:
         """Not even by a daemon in the textbook manner, or by a child that holds the output open."""
-        started = time.monotonic()
         done = bench.script(
             """
             import os, subprocess, sys, time
@@ -244,7 +243,6 @@ class EngineContract:
         pids = [int(text) for text in done.output if text]
         assert len(pids) == 2
         assert alive(pids) == []
-        assert time.monotonic() - started < 5
 
     def test_a_daemon_lives_as_long_as_its_job_while_others_end(self, bench: Bench) -> None:
         bench.write(
@@ -383,6 +381,11 @@ class EngineContract:
         ]
         numbers = [done.output[1].split() for done in (first, second)]
         assert not set(numbers[0]) & set(numbers[1])
+
+    def test_a_directory_is_taken_from_where_the_runner_is(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(bench.directory.parent)
+        bench.engine.start(Job("here", parse_entrypoint("pwd; echo $PWD"), {}, Path(bench.directory.name), 1))
+        assert bench.finish("here").output == [str(bench.directory)] * 2
 
     def test_what_the_engine_tells_a_job(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DET_LATEST_CHECKPOINT", "of-a-run-around-us")

@@ -31,6 +31,7 @@ def job_environment(
     return {
         **given,
         **slots.environment(ids, given),
+        "PWD": os.path.abspath(job.directory),
         # `python3` in a command is the interpreter that runs us.
         "PATH": os.pathsep.join([os.path.dirname(sys.executable), given.get("PATH", os.defpath)]),
         "DET_ALLOCATION_ID": job.key,

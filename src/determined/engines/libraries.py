@@ -8,6 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
+def cuda_is_lost() -> bool:
+    """Whether an import has asked CUDA for something in the warm process, so that a copy cannot use it any more."""
+    import torch
+
+    return bool(torch.cuda._is_in_bad_fork())
+
+
 def refresh(environment: Mapping[str, str]) -> None:
     """Random numbers from the system, and as many threads as this job may have."""
     import numpy

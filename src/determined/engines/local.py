@@ -85,9 +85,8 @@ class LocalEngine:
         self._doorbell.expect(job.key)
         memory_kills = count_memory_kills()
         try:
-            pid = self._warm_up().start(
-                job.key, command, environment, str(job.directory), (output_writing, errors_writing)
-            )
+            directory = os.path.abspath(job.directory)
+            pid = self._warm_up().start(job.key, command, environment, directory, (output_writing, errors_writing))
         except EngineError as error:
             os.close(output)
             os.close(errors)

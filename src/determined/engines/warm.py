@@ -86,6 +86,7 @@ def _warm_up() -> Warmth:
     added = environment.get("PYTHONPATH", "").split(os.pathsep)
     path = [place for place in sys.path if place not in {*added, *map(os.path.abspath, filter(None, added))}]
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's library would start threads when it is loaded
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # who asks for GPUs on import shall not wake CUDA
     server = _FOR_A_SERVER if "://" in environment.get("DET_STORE", "") else ()
     for name in (*_IMPORTED, *filter(importlib.util.find_spec, server)):
         importlib.import_module(name)

@@ -116,11 +116,13 @@ def signal_when_parent_ends(number: int) -> None:
 
 
 def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, str], warmth: Warmth) -> bool:
-    """Whether variables that are read at the start differ, or the job has modules of its own that are loaded here."""
+    """Whether variables that are read at the start differ, CUDA is not fresh, or own modules hide loaded ones."""
     for name in environment.keys() | warmth.environment.keys():
         differs = environment.get(name) != warmth.environment.get(name)
         if differs and name.startswith(_READ_AT_START) and name not in _SET_LATER:
             return True
+    if libraries.cuda_is_lost():
+        return True
     return any(_hides_loaded(directory) for directory in [_first_place(command), *_places(environment)])
 
 
