@@ -127,6 +127,7 @@ def test_one_batch_to_see_that_it_works(project: Path, store: Store) -> None:
     assert (row.state, row.archived) == ("COMPLETED", True)
     (trial,) = store.experiments.trials(1)
     assert (trial.state, trial.steps_completed) == ("COMPLETED", 1)
+    assert "det experiment list --all" in done.stderr
     assert det_json("e", "ls") == []
     assert [one["id"] for one in det_json("e", "ls", "--all")] == [1]
 

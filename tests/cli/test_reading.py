@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from determined.store.base import Store
 from determined.store.experiment_records import Change, ExperimentChange
-from determined.store.process import this_process
+from determined.store.process import Process, this_process
 from determined.store.records import AttemptStart, NewRun
 from tests.cli.conftest import WEIRD
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
@@ -188,8 +190,14 @@ def test_describe_says_why_something_ended_and_how_to_go_on(store: Store, search
     closing = det_ok("e", "describe", f"{search},{abandoned}").split("\n\n")[-1]
     assert closing.splitlines()[0].endswith(f"go on with: det experiment activate {abandoned}")
     assert "ERROR after 2 restarts: exit code 1: no such file" in closing
-    lead(store, abandoned)  # this process runs it now
-    assert "activate" not in det_ok("e", "describe", str(abandoned))
+    for process, gone in (
+        (Process(socket.gethostname(), os.getpid(), "another start of the machine"), True),
+        (Process("another-host", 1, "of which nothing is known"), False),
+        (this_process(), False),
+    ):
+        lease = store.experiments.acquire(abandoned, process, watch_seconds=0)
+        assert ("activate" in det_ok("e", "describe", str(abandoned))) is gone
+        store.experiments.release(lease)
 
 
 def test_describe_shows_zeros_and_the_metrics_of_all_trials(search: int) -> None:

@@ -57,7 +57,7 @@ def view(*trials: TrialView, **changed: Any) -> View:
 
 def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None:
     written: list[str] = []
-    lines = Lines(written.append)
+    lines = Lines(written.append, new=True)
 
     def said(now: View) -> list[str]:
         written.clear()
@@ -91,7 +91,7 @@ def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None
 def test_what_was_over_before_is_no_news() -> None:
     written: list[str] = []
     over, half = trial(0, "COMPLETED", steps=9), trial(1, "RUNNING", steps=4, rung=1, restarts=1)
-    Lines(written.append)(view(over, half, trial(2, "QUEUED")))
+    Lines(written.append, new=False)(view(over, half, trial(2, "QUEUED")))
     assert [line.partition("] ")[2] for line in written] == [
         "1 of 3 trials are over already",
         "trial 11 goes on: lr=0.1 net.layers=[8, 8]",
@@ -100,7 +100,7 @@ def test_what_was_over_before_is_no_news() -> None:
 
 def test_lines_are_harmless() -> None:
     written: list[str] = []
-    Lines(written.append)(view(trial(0, hparams={WEIRD: WEIRD}, metric=1.0, best=1.0), metric_name=WEIRD))
+    Lines(written.append, new=True)(view(trial(0, hparams={WEIRD: WEIRD}, metric=1.0, best=1.0), metric_name=WEIRD))
     assert len(written) == 2
     assert not set("".join(written)) & {"\n", "\x1b", "\x07", "\u202e"}
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def run_here(
     experiment_id: int,
     *,
+    new: bool,
     follow: bool,
     form: Form,
     slots: int | None = None,
@@ -38,7 +39,7 @@ def run_here(
     last: View | None = None
     followed: int | None = None
 
-    with _screen(on_stderr=form == "json") as (observe, say), _warnings_to(say):
+    with _screen(new=new, on_stderr=form == "json") as (observe, say), _warnings_to(say):
 
         def observer(view: View) -> None:
             nonlocal last
@@ -73,7 +74,7 @@ def run_here(
 
 
 @contextmanager
-def _screen(*, on_stderr: bool) -> Iterator[tuple[Observer, Callable[[str], None]]]:
+def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[[str], None]]]:
     """What shows a view, and what prints a line: a live picture on a terminal, else plain lines."""
     stream = sys.stderr if on_stderr else sys.stdout
     if stream.isatty() and os.environ.get("TERM") != "dumb":
@@ -90,7 +91,7 @@ def _screen(*, on_stderr: bool) -> Iterator[tuple[Observer, Callable[[str], None
         with _outliving_the_reader():
             click.echo(line, err=on_stderr)
 
-    yield Lines(write), write
+    yield Lines(write, new=new), write
 
 
 @contextmanager

@@ -16,12 +16,12 @@ AT_WORK = ("RUNNING", "STOPPING")
 
 
 class Lines:
-    """Called with the newest view; says what is new in it."""
+    """Called with the newest view; says what is new in it. In a new experiment that is everything."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], *, new: bool) -> None:
         self._write = write
         self._state = ""
-        self._trials: dict[int, TrialView] | None = None
+        self._trials: dict[int, TrialView] | None = {} if new else None
         self._best: tuple[int, float] | None = None
 
     def __call__(self, view: View) -> None:
@@ -75,7 +75,8 @@ def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
     if trial.rung > (before.rung if before else 0) and trial.state in AT_WORK:
         said.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
     if trial.state not in (was, "QUEUED", *AT_WORK):
-        said.append(f"trial {trial.id} {trial.state} after {trial.steps} batches{_metric(trial, view)}")
+        batches = f"{trial.steps} batch{'' if trial.steps == 1 else 'es'}"
+        said.append(f"trial {trial.id} {trial.state} after {batches}{_metric(trial, view)}")
     return said
 
 

@@ -26,4 +26,4 @@ def activate(experiment_id: int, slots: int | None, follow: bool, max_trials: in
     \b
     Example: det experiment activate 3
     """
-    sys.exit(run_here(experiment_id, slots=slots, follow=follow, form=form, max_trials=max_trials))
+    sys.exit(run_here(experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials))

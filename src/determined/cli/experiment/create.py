@@ -131,7 +131,7 @@ def _create_and_run(
         click.echo(f"Created experiment {created.experiment_id}", err=form == "json")
         _tell_what_is_missing(created.code)
         try:
-            return run_here(created.experiment_id, engine=engine, follow=follow, form=form)
+            return run_here(created.experiment_id, new=True, engine=engine, follow=follow, form=form)
         except KeyboardInterrupt:  # before the runner listened to it
             click.echo(how_to_go_on(created.experiment_id), err=True)
             raise
@@ -139,6 +139,7 @@ def _create_and_run(
             if test:
                 with opened_store() as store:
                     archive(store, created.experiment_id)
+                click.echo("It was a test, and is archived: `det experiment list --all` shows it.", err=True)
 
 
 def _tell_what_is_missing(code: CodeCopy) -> None:
