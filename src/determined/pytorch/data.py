@@ -18,6 +18,7 @@ from torch.utils.data._utils import collate as torch_collate
 from determined.pytorch.dealing import DealtBatches
 from determined.pytorch.position import DataPosition
 from determined.pytorch.samplers import ShuffleSampler, adapt_batch_sampler, draw_seed, mix
+from determined.pytorch.worker_end import end_with_parent
 from determined.pytorch.worker_seeds import NumberedBatches, SeededRecords, show_own_data_set
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
@@ -166,6 +167,7 @@ class _BeginWorker:
         # progress, and they end when it does.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_with_parent()
         show_own_data_set()
         if self._init is not None:
             self._init(worker_id)

@@ -1,0 +1,38 @@
+"""Loader workers do not outlive the process that they load for (R12)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+PROGRAM = """
+import os, sys, torch
+from determined import pytorch
+loader = pytorch.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2, persistent_workers=True).get_data_loader()
+for batch in loader:
+    pass
+print(*[worker.pid for worker in loader._iterator._workers], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch's own watch must do, which takes five seconds")
+def test_idle_workers_end_at_once_when_their_process_is_killed() -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with program:
+        assert program.stdout is not None
+        workers = [psutil.Process(int(pid)) for pid in program.stdout.readline().split()]
+        assert len(workers) == 2
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+        began = time.monotonic()
+        _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
+    assert time.monotonic() - began < 4  # torch looks every five seconds
