@@ -38,6 +38,7 @@ def retention_of(block: Any, searcher: dict[str, Any]) -> Retention | None:
 def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention) -> None:
     """Remove what this trial need not keep. A failure costs room, not the run."""
     try:
+        in_use = supervisor.checkpoints_in_use()
         known = [
             retention.Checkpoint(
                 id=checkpoint.uuid,
@@ -45,6 +46,7 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
                 steps=checkpoint.steps_completed,
                 metric=_number((checkpoint.validation or {}).get(str(keep.metric))),
                 validated=checkpoint.steps_completed,
+                in_use=checkpoint.uuid in in_use,
                 resources=checkpoint.resources,
             )
             for checkpoint in supervisor.checkpoints()

@@ -34,6 +34,7 @@ class Managed:
         metric: str | None,
         smaller_is_better: bool,
         time_metric: str | None,
+        is_copied: bool,
         doorbell: Doorbell,
     ) -> None:
         self.key = key
@@ -43,6 +44,7 @@ class Managed:
         self.time_metric = time_metric
         self._experiment_id = experiment_id
         self._smaller_is_better = smaller_is_better
+        self._is_copied = is_copied
         self._doorbell = doorbell
         self._goal: float = -math.inf  # not known yet: the first validation asks for it
 
@@ -77,6 +79,13 @@ class Managed:
             lambda store: store.experiments.best_validation(self._experiment_id, metric, self._smaller_is_better)
         )
 
+    def checkpoints_in_use(self, writer: Writer) -> set[str]:
+        """Those that trials were copied from. Only in populations trials become others; elsewhere nobody asks."""
+        if not self._is_copied:
+            return set()
+        trials = writer.ask(lambda store: store.experiments.trials(self._experiment_id))
+        return {trial.source for trial in trials if trial.source is not None}
+
     def check_is_ours(self, store: Store) -> None:
         """A runner that was stopped and lost its experiment cannot end its trials: they must see it themselves."""
         self._decision(store)
@@ -108,5 +117,6 @@ def managed_trial(info: ClusterInfo | None, env: Mapping[str, str] = os.environ)
         metric=searcher.get("metric"),
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
         time_metric=info.trial._time_metric,
+        is_copied=searcher.get("name") == "pbt",
         doorbell=Doorbell(env.get("DET_DOORBELL") or None, info.allocation_id),
     )

@@ -139,6 +139,11 @@ class StoreSupervisor:
         known = self._writer.ask(lambda store: store.checkpoints(attempt.trial_id))
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 
+    def checkpoints_in_use(self) -> set[str]:
+        if self._writer is None or self._managed is None:
+            return set()
+        return self._managed.checkpoints_in_use(self._writer)
+
     def checkpoints_of_the_last_run(self) -> list[str]:
         if self._writer is None:
             return []

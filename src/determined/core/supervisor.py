@@ -86,6 +86,10 @@ class Supervisor(Protocol):
         """Those of this trial that are not deleted, the newest first."""
         ...
 
+    def checkpoints_in_use(self) -> set[str]:
+        """Those that other trials of the experiment begin with: they stay, whatever this trial would keep."""
+        ...
+
     def checkpoints_of_the_last_run(self) -> list[str]:
         """Those of the last run of this same program that is not at work now, the newest first."""
         ...

@@ -39,7 +39,7 @@ def created(action: Create, trial_id: int, source: str | None) -> LiveTrial:
         rungs=action.rungs,
         goal=action.goal,
         state="QUEUED",
-        source=source,
+        source=source if action.source is None else None,
         source_number=action.source,
     )
 
@@ -74,7 +74,7 @@ def _apply(action: Action, known: dict[int, LiveTrial]) -> None:
     if trial is None:
         return
     if isinstance(action, Create):
-        trial.source_number = action.source
+        trial.source_number = action.source if trial.source is None and trial.runs == 0 else None
     elif isinstance(action, Stop):
         trial.ended_by = "finish" if action.finished else "stop"
     elif isinstance(action, (Pause, Continue)):

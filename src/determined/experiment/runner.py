@@ -186,20 +186,31 @@ class Runner:
     # Starting
 
     def start_waiting(self) -> None:
-        """Trials that were at work before go first, then those that came farthest, then in the order of creation."""
+        """Trials that were at work before go first, then those that came farthest, then whom others may wait for."""
         if self.intent is not None or self.failure is not None:
             return
+        self.find_sources()
         waiting = [trial for trial in self.live() if self.may_start(trial)]
-        for trial in sorted(waiting, key=lambda trial: (trial.runs == 0, -trial.rung, trial.number)):
+        for trial in sorted(waiting, key=self.turn):
             if not self.has_room():
                 return
             self.start(trial)
 
+    def turn(self, trial: LiveTrial) -> tuple[bool, int, int, int]:
+        return trial.runs == 0, -trial.rung, len(self.search.searcher.waits_for(trial.number)), trial.number
+
     def may_start(self, trial: LiveTrial) -> bool:
-        if trial.process is not None or trial.suspended or trial.at_goal is not None:
-            return False
-        source = None if trial.source_number is None else self.trials[trial.source_number]
-        return source is None or source.process is None or trial.runs > 0
+        ready = trial.process is None and not trial.suspended and trial.at_goal is None
+        return ready and trial.source_number is None
+
+    def find_sources(self) -> None:
+        """A copy begins with what its source has saved by now, which is asked before the source itself goes on."""
+        for trial in self.live():
+            if trial.source_number is None or self.trials[trial.source_number].process is not None:
+                continue
+            newest = self.checkpoints.newest_good(self.trials[trial.source_number].id)
+            trial.source, trial.source_number = None if newest is None else newest[0], None
+            self.commit(trials=(TrialChange(trial.id, warm_start=trial.source),))
 
     def has_room(self) -> bool:
         need, most = self.settings.slots_per_trial, self.settings.max_slots
@@ -210,9 +221,6 @@ class Runner:
         """Write down that it starts, then start it: if this process dies in between, it is started again."""
         trial.runs += 1
         key = allocation_key(self.experiment.id, trial, trial.runs)
-        if trial.source_number is not None and trial.source is None:
-            newest = self.checkpoints.newest_good(self.trials[trial.source_number].id)
-            trial.source = None if newest is None else newest[0]
         own = self.checkpoints.newest_good(trial.id) if trial.runs > 1 else None
         trial.attempts_before = self.attempts(trial) if trial.runs > 1 else 0
         checkpoint, steps = own or (trial.source, 0)
@@ -228,9 +236,7 @@ class Runner:
             time_metric=self.settings.time_metric,
         )
         directory = make_work_dir(self.files.code, self.files.work_dir(trial.id))
-        self.commit(
-            trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs, warm_start=trial.source),)
-        )
+        self.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs),))
         trial.state, trial.last_step = "RUNNING", steps if own else -1
         trial.process = Process(key)
         self.by_key[key] = trial
@@ -588,7 +594,7 @@ def _new_trial(action: searchers.Create, source: str | None) -> NewTrial:
         goal=action.goal,
         rungs=list(action.rungs),
         bracket=action.bracket,
-        source=source,
+        source=source if action.source is None else None,
         created=time.time(),
     )
 
