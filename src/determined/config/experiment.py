@@ -64,7 +64,7 @@ def load_experiment(
     return LoadedExperiment(
         config=config,
         original=text if text is not None and not overrides else dump_yaml(raw),
-        notes=_note(migration.changes, migration.config),
+        notes=_note(migration.changes, without_nulls(raw), migration.config),
         warnings=[*filter(None, [unserved_warning(migration.config)]), *doubts(config)],
     )
 
@@ -104,9 +104,11 @@ def _with_lines(mistakes: list[Mistake], text: str | None, set_here: list[str]) 
     return found[:MOST_MISTAKES] + more
 
 
-def _note(changes: list[str], config: dict[str, Any]) -> list[str]:
+def _note(changes: list[str], before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What was changed, and how those parts of the file are written today."""
     if not changes:
         return []
+    config = {name: value for name, value in after.items() if name not in before or before[name] != value}
     listed = "\n".join(f"  - {change}" for change in changes)
     today = "".join(f"    {line}" for line in dump_yaml(mask_secrets(config)).splitlines(keepends=True))
-    return [f"This configuration was written for an older release:\n{listed}\n  Today it is written so:\n{today}"]
+    return [f"This configuration was written for an older release:\n{listed}\n  Today these parts are written so:\n{today}"]
