@@ -519,18 +519,35 @@ class EngineContract:
         assert bench.engine.free_slots() == 2
 
     def test_a_job_on_two_slots(self, bench: Bench) -> None:
+        """Only one of its ranks can show where it is; the other takes no harm."""
         bench.write(
             "program.py",
             """
-            import sys
+            import faulthandler, os, signal, time
             from determined import core
             ranks = core.DistributedContext.from_torch_distributed()
-            print(f"{ranks.rank} of {ranks.size}: {sum(ranks.allgather(ranks.rank + 1))}")
+            if ranks.rank == 1:
+                faulthandler.register(signal.SIGUSR1)
+            def wait_here():
+                print(f"{ranks.rank} of {ranks.size}: {sum(ranks.allgather(ranks.rank + 1))}")
+                while not os.path.exists("go"):
+                    time.sleep(0.02)
+            wait_here()
             """,
         )
         command = "python3 -m determined.launch.torch_distributed python3 program.py"
         trial = {"DET_TASK_TYPE": "TRIAL", "DET_TRIAL_ID": "1", "DET_EXPERIMENT_ID": "1", "DET_TRIAL_SEED": "0"}
-        done = bench.run(command, 2, **trial)
+        key = bench.start(command, 2, **trial)
+        seen: list[Event] = []
+        bench.line("0 of 2", seen)
+        if not any(isinstance(event, Line) and "1 of 2" in event.text for event in seen):
+            bench.line("1 of 2", seen)
+        bench.engine.show_stacks(key)
+        shown = bench.line("in wait_here", seen)
+        assert isinstance(shown, Line)
+        assert shown.rank == 1
+        (bench.directory / "go").touch()
+        done = bench.finish(key, seen)
         assert done.exited.code == 0, done.errors
         found = {(line.rank, line.text) for line in done.lines if line.stream == "stdout"}
         assert found == {(0, "0 of 2: 3"), (1, "1 of 2: 3")}

@@ -21,12 +21,16 @@ _OF_ANOTHER_RUN = re.compile(
 )
 
 
+def outside_of_runs(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that do not belong to a run."""
+    return {name: value for name, value in environment.items() if not _OF_ANOTHER_RUN.fullmatch(name)}
+
+
 def job_environment(
     job: Job, ids: list[int], slots: Slots, doorbell: str, environment: Mapping[str, str]
 ) -> dict[str, str]:
     """All variables of a job on these slots."""
-    outer = {name: value for name, value in environment.items() if not _OF_ANOTHER_RUN.fullmatch(name)}
-    given = {**outer, **job.environment}
+    given = {**outside_of_runs(environment), **job.environment}
     gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
     return {
         **given,

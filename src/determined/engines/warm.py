@@ -30,8 +30,9 @@ from typing import Any, NoReturn
 from determined.engines import messages
 from determined.engines.command import Module, Program, Script
 from determined.engines.huge_pages import use_huge_pages
+from determined.engines.kernel import collect_orphans, signal_when_parent_ends
 from determined.engines.processes import children, tree
-from determined.engines.warm_job import Order, Warmth, collect_orphans, live, signal_when_parent_ends
+from determined.engines.warm_job import Order, Warmth, live
 
 # What a training imports before its first batch, or soon after: found by looking at what a copy had to import.
 _IMPORTED = (

@@ -13,6 +13,7 @@ from typing import Any
 
 from determined.engines import messages
 from determined.engines.command import Module, Program, Script
+from determined.engines.job_environment import outside_of_runs
 from determined.errors import EngineError
 
 _SECONDS_TO_END = 5.0
@@ -47,6 +48,7 @@ class WarmProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
                 stderr=self._said,
+                env=outside_of_runs(os.environ),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # a Ctrl-C in the terminal is not for it
             )

@@ -1,0 +1,120 @@
+"""Run a Python program in this process as its main program, as the interpreter would, down to the exit code."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import importlib.machinery
+import importlib.util
+import os
+import signal
+import sys
+import threading
+import types
+from types import CodeType, TracebackType
+
+from determined.engines.command import Module, Script, as_argv
+
+
+class _Refused(Exception):
+    """There is nothing to run; the interpreter would say so and leave."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(command: Script | Module) -> int:
+    """Run the program, then all that an interpreter does before it ends; the exit code."""
+    try:
+        code, main = _load(command)
+        exec(code, main.__dict__)
+        status = 0
+    except SystemExit as stop:
+        status = _exit_code(stop)
+    except _Refused as refusal:
+        sys.stderr.write(f"{sys.executable}: {refusal}\n")
+        status = refusal.code
+    except BaseException as error:  # noqa: BLE001  (shown by the hook, as by any interpreter)
+        trace = _without_ours(error.__traceback__)
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # a program may close or replace them
+            status = status or 120
+    return status
+
+
+def _load(command: Script | Module) -> tuple[CodeType, types.ModuleType]:
+    """The code of the program, and the `__main__` that it runs in."""
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, first_place(command))
+    if isinstance(command, Script):
+        sys.argv = list(command.argv)
+        code = _load_script(main, command.argv[0])
+    else:
+        sys.argv = ["-m", *command.argv[1:]]
+        code = _load_module(main, command.argv[0])
+        sys.argv[0] = main.__file__ or ""
+    sys.orig_argv = as_argv(command)
+    return code, main
+
+
+def _load_script(main: types.ModuleType, path: str) -> CodeType:
+    full = os.path.abspath(path)
+    main.__file__ = full
+    main.__dict__["__cached__"] = None
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", full)
+    try:
+        with open(full, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        raise _Refused(f"can't open file {full!r}: [Errno {error.errno}] {error.strerror}", 2) from None
+    return compile(source, full, "exec", dont_inherit=True)
+
+
+def _load_module(main: types.ModuleType, name: str) -> CodeType:
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            name = f"{name}.__main__"
+            spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        raise _Refused(f"Error while finding module specification for {name!r} ({error})", 1) from None
+    if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+        raise _Refused(f"No module named {name}", 1)
+    code = spec.loader.get_code(name)
+    assert code is not None
+    main.__file__ = spec.origin
+    main.__dict__["__cached__"] = spec.cached
+    main.__loader__, main.__package__, main.__spec__ = spec.loader, spec.parent, spec
+    return code
+
+
+def _exit_code(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    sys.stderr.write(f"{stop.code}\n")
+    return 1
+
+
+def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace
+
+
+def first_place(command: Script | Module) -> str:
+    """Where Python looks for modules first: beside the script, or here."""
+    if isinstance(command, Script):
+        return os.path.dirname(os.path.realpath(command.argv[0]))
+    return os.getcwd()
