@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from determined.store.base import Store
 
+_KEEP_NOTHING = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
+
 
 def one_batch_of(config: dict[str, Any]) -> dict[str, Any]:
     """A search with a single rung after the first batch: that ends trial classes and scripts alike."""
@@ -26,9 +28,6 @@ def one_batch_of(config: dict[str, Any]) -> dict[str, Any]:
         "scheduling_unit": 1,
         **({"checkpoint_storage": {**storage, **_KEEP_NOTHING}} if storage else {}),
     }
-
-
-_KEEP_NOTHING = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
 
 
 def archive(store: Store, experiment_id: int) -> None:
