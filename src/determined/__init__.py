@@ -1,21 +1,44 @@
 """Train, search, pause and resume models; `import determined` loads neither torch nor numpy."""
 
+from __future__ import annotations
+
+import importlib
 import sys
+from typing import TYPE_CHECKING, Any
 
 from determined import errors
 from determined.code_import import import_from_path
 from determined.errors import InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
-from determined.trial import LegacyTrial, TrialContext
+
+if TYPE_CHECKING:
+    from determined.trial import LegacyTrial, TrialContext
+
+    Trial = LegacyTrial
 
 __version__ = "1.0.0"
 
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 
-Trial = LegacyTrial
-
 # Where the documentation of 0.12 places TrialContext.
 sys.modules[f"{__name__}._train_context"] = sys.modules[__name__]
+
+# Loaded when they are asked for: `det` needs none of them to answer.
+_LATER = {
+    "TrialContext": ("determined.trial", "TrialContext"),
+    "LegacyTrial": ("determined.trial", "LegacyTrial"),
+    "Trial": ("determined.trial", "LegacyTrial"),
+    "core": ("determined.core", None),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    loaded = importlib.import_module(module)
+    return loaded if attribute is None else getattr(loaded, attribute)
+
 
 __all__ = [
     "__version__",

@@ -29,7 +29,9 @@ class Interrupts:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        previous: dict[int, Any] = {number: signal.signal(number, self.handle) for number in _PAUSING}
+        # One that is ignored stays so: `nohup det ...` outlives its terminal.
+        taken = [number for number in _PAUSING if signal.getsignal(number) is not signal.SIG_IGN]
+        previous: dict[int, Any] = {number: signal.signal(number, self.handle) for number in taken}
         try:
             yield self
         finally:

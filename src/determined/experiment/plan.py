@@ -38,7 +38,8 @@ def plan_experiment(
     plain = config.plain()
     block = plain.get("checkpoint_storage") or {}
     named = {"directory", "shared_fs", "s3", "gcs", "azure"}
-    storage = build_from_config(block) if block.get("type") in named else build_from_argument(None)
+    own_place = str(paths.data_dir() / "checkpoints")
+    storage = build_from_config(block) if block.get("type") in named else build_from_argument(own_place)
     present = find_slots(slots, os.environ).count
     per_trial = max(1, (plain.get("resources") or {}).get("slots_per_trial", 1))
     if per_trial > present:
