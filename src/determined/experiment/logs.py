@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from determined.engines.base import Line
 from determined.experiment.settings import Settings
-from determined.experiment.trials import LiveTrial
+from determined.experiment.trials import LiveTrial, Process
 from determined.store.records import LogRow
 from determined.store.writer import Writer
 
@@ -18,6 +18,10 @@ OnLine = Callable[[int, Line], None]
 _ERROR = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning|InvalidHP|NotFound)\w*)(?::\s*(.*))?$")
 # What `core.Context` says of a trial that raised InvalidHP, whose traceback nobody sees.
 _REFUSAL = re.compile(r"the trial refused its hyperparameters and ends: (.*)$")
+# Torch writes this before each line of a traceback, where there are several ranks.
+_RANK = re.compile(r"\[rank(\d+)\]: ")
+# What `determined.launch.torch_distributed` says at the end.
+_FIRST_FAILURE = re.compile(r"the worker of rank (\d+) failed first, with exit code \d+$")
 _LONGEST_REASON = 500
 
 
@@ -38,7 +42,7 @@ class LogKeeper:
         self._writer.put(
             LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, line.text, line.written, level=line.level)
         )
-        self._read(trial, line.text)
+        self._read(process, line)
         if self._on_line is not None:
             self._on_line(trial.id, line)
 
@@ -46,12 +50,16 @@ class LogKeeper:
         """All lines of the trial's processes are kept."""
         self._writer.flush()
 
-    def _read(self, trial: LiveTrial, text: str) -> None:
-        process = trial.process
-        assert process is not None
+    def _read(self, process: Process, line: Line) -> None:
+        rank, text = line.rank, line.text
+        if prefix := _RANK.match(text):
+            rank, text = int(prefix[1]), text[prefix.end() :]
         refusal = _REFUSAL.search(text)
         if refusal or _ERROR.match(text):
-            process.last_error = (f"InvalidHP: {refusal[1]}" if refusal else text)[:_LONGEST_REASON]
+            process.errors.pop(rank, None)  # the newest one stands last
+            process.errors[rank] = (f"InvalidHP: {refusal[1]}" if refusal else text)[:_LONGEST_REASON]
+        elif first := _FIRST_FAILURE.match(text):
+            process.first_failure = int(first[1]), text
         for policy in self._settings.log_policies:
-            if policy.pattern.search(text) and policy.cancel_retries:
+            if policy.pattern.search(line.text) and policy.cancel_retries:
                 process.no_retries = f"a line of its log matches the log policy {policy.name!r}"

@@ -20,9 +20,18 @@ class Process:
     killed: str | None = None  # why the runner ended it itself
     sign_of_life: float = field(default_factory=time.monotonic)
     cpu_seconds: float = 0.0
-    last_error: str = ""  # the last line of a traceback in its log
+    errors: dict[int, str] = field(default_factory=dict)  # by rank: the last line of a traceback in its log
+    first_failure: tuple[int, str] | None = None  # the rank that failed first, and what its launcher said of it
     no_retries: str | None = None  # the log policy that forbids to start it again
     lines: dict[int, int] = field(default_factory=dict)  # by rank
+
+    @property
+    def last_error(self) -> str:
+        """What its log says about why it failed. Of several ranks the first counts: others fail because of it."""
+        if self.first_failure is None:
+            return next(reversed(self.errors.values()), "")
+        rank, words = self.first_failure
+        return self.errors.get(rank, words)
 
 
 @dataclass

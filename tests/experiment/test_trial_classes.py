@@ -1,0 +1,83 @@
+"""Trial classes in trouble, on one slot and on two: named states, reasons, and restarts from the newest checkpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from determined.engines.local import LocalEngine
+from determined.store.experiment_records import Trial
+from tests.experiment.inside import opened, run
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LocalEngine]:
+    with LocalEngine(2) as made:
+        yield made
+
+
+def config(troubles: list[str], length: int = 8, **fields: Any) -> dict[str, Any]:
+    return {
+        "name": "hurt",
+        "entrypoint": "model_def:HurtTrial",
+        "hyperparameters": {"global_batch_size": 4, "trouble": {"type": "categorical", "vals": troubles}},
+        "searcher": {"name": "grid", "metric": "validation_loss", "max_length": {"batches": length}},
+        "min_checkpoint_period": {"batches": 4},
+        "scheduling_unit": 2,
+        "max_restarts": 1,
+        **fields,
+    }
+
+
+def by_trouble(trials: list[Trial]) -> dict[str, Trial]:
+    return {trial.hparams["trouble"]: trial for trial in trials}
+
+
+def test_troubles_on_one_slot(engine: LocalEngine) -> None:
+    expected = {
+        "none": ("COMPLETED", "", 1),
+        "invalid_hp": ("INVALID_HP", "InvalidHP: not with these", 1),
+        "late_invalid_hp": ("INVALID_HP", "InvalidHP: found out late", 1),
+        "raise_at_start": ("ERROR", "ValueError: no model like that; tried 2 times", 2),
+        "raise": ("ERROR", "RuntimeError: the sixth batch failed; tried 2 times", 2),
+        "raise_in_validation": ("ERROR", "KeyError: 'no such label'; tried 2 times", 2),
+        "fatal": ("ERROR", r"RuntimeError: after the fatal thing; not tried again: .*'fatal things'", 1),
+    }
+    policies = [{"name": "fatal things", "pattern": "a fatal thing", "action": "cancel_retries"}]
+    found = run(engine, "hurt", config(list(expected), log_policies=policies))
+    assert found.experiment.state == "COMPLETED"
+    for trouble, trial in by_trouble(found.trials).items():
+        state, reason, starts = expected[trouble]
+        assert (trial.state, trial.runs) == (state, starts), (trouble, trial.reason)
+        assert re.fullmatch(reason, trial.reason or ""), (trouble, trial.reason)
+    with opened() as store:
+        # The second start went on from the fourth batch, and failed in the sixth again.
+        raised = store.attempts(by_trouble(found.trials)["raise"].id)
+        assert [attempt.start_step for attempt in raised] == [0, 4]
+
+
+def test_a_rank_that_is_lost(engine: LocalEngine) -> None:
+    """All ranks end, the first one to fail is named, and nobody stays."""
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    two = {"resources": {"slots_per_trial": 2}, "max_restarts": 0}
+    found = run(engine, "hurt", config(["rank_raises", "rank_is_killed"], **two))
+    assert [(trial.state, trial.reason, trial.runs) for trial in found.trials] == [
+        ("ERROR", "RuntimeError: the last rank failed", 1),
+        ("ERROR", "the worker of rank 1 failed first, with exit code 137", 1),
+    ]
+    assert found.experiment.state == "ERROR"
+    left = {process.pid for process in psutil.Process().children(recursive=True)} - before
+    assert not left
+
+
+def test_the_time_of_a_trial(engine: LocalEngine) -> None:
+    found = run(engine, "hurt", config(["slow"], length=10_000, max_trial_seconds=1.5))
+    (trial,) = found.trials
+    assert (trial.state, trial.reason, trial.restarts) == ("COMPLETED", "its time limit was reached", 0)
+    assert trial.latest_checkpoint is not None
+    assert 0 < trial.steps_completed < 1000
+    assert found.experiment.state == "COMPLETED"
