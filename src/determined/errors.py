@@ -66,6 +66,14 @@ class CheckpointNotFound(DeterminedError):
     """No checkpoint is stored under that name."""
 
 
+class CheckpointInUse(DeterminedError):
+    """A checkpoint that may not be deleted: the message says what needs it."""
+
+
+class CheckpointStateException(DeterminedError):
+    """A checkpoint whose files are not all there any more."""
+
+
 class CheckFailedError(DeterminedError):
     """A condition of the API that a program did not keep."""
 

@@ -1,4 +1,4 @@
-"""A store of the first version keeps all its rows when it becomes one of the second."""
+"""A store of the first version keeps all its rows when it becomes one of today."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from determined.store.records import (
     Row,
     Run,
 )
+from determined.store.registry import Registry
+from determined.store.upkeep import Upkeep
 
 
 class Store(Protocol):
@@ -34,6 +36,16 @@ class Store(Protocol):
     @property
     def experiments(self) -> Experiments:
         """Those with a search, and a list of all."""
+        ...
+
+    @property
+    def registry(self) -> Registry:
+        """Models, and the checkpoints that are their versions."""
+        ...
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """What people change about experiments and checkpoints afterwards, and their end."""
         ...
 
     def begin_attempt(self, start: AttemptStart) -> BegunAttempt:

@@ -17,7 +17,7 @@ _EXPERIMENT = {
         for name in (
             *("id", "key", "by_hand", "program", "name", "description", "labels", "state", "progress", "seed"),
             *("config", "original", "code_dir", "owner", "archived", "parent_id", "created", "ended", "reason"),
-            *("metric", "smaller_is_better", "last_request"),
+            *("metric", "smaller_is_better", "last_request", "notes"),
         )
     },
     "trial_count": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
@@ -61,7 +61,7 @@ def experiment(row: Sequence[Any]) -> Experiment:
     for name in ("by_hand", "archived", "smaller_is_better"):
         values[name] = bool(values[name])
     if values["by_hand"]:
-        values["name"] = by_hand.name(values["config"], values["program"])
+        values["name"] = values["name"] or by_hand.name(values["config"], values["program"])
         values["state"] = by_hand.experiment_state(attempt_state, Process(*process))
         values["progress"], values["ended"] = progress, attempt_ended
     return Experiment(**values, holder=holder)

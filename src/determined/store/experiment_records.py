@@ -208,6 +208,7 @@ class Experiment:
     smaller_is_better: bool
     best: float | None
     last_request: int
+    notes: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from determined.errors import StoreError
 from determined.store.process import Process
 
 AttemptState = Literal["running", "completed", "stopped", "failed"]
-CheckpointState = Literal["ACTIVE", "DELETED"]
+CheckpointState = Literal["ACTIVE", "PARTIALLY_DELETED", "DELETED"]
 RequestKind = Literal["pause", "cancel", "kill", "stop"]
 
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

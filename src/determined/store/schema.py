@@ -186,7 +186,45 @@ ALTER TABLE logs ADD COLUMN level TEXT;
 CREATE INDEX logs_in_order ON logs (trial_id, id);
 """
 
-MIGRATIONS: list[str] = [_FIRST, _SECOND]
+# The registry of models, and what people note about experiments. A registered checkpoint cannot be deleted.
+_THIRD = """
+ALTER TABLE experiments ADD COLUMN notes TEXT NOT NULL DEFAULT '';
+CREATE INDEX experiments_by_parent ON experiments (parent_id);
+CREATE INDEX trials_by_parent ON trials (parent_id);
+CREATE INDEX trials_by_source ON trials (source);
+CREATE INDEX attempts_by_run_dir ON attempts (run_dir);
+
+CREATE TABLE models (
+    id {identity},
+    name TEXT NOT NULL UNIQUE,
+    description TEXT NOT NULL,
+    notes TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    archived SMALLINT NOT NULL DEFAULT 0,
+    last_version INTEGER NOT NULL DEFAULT 0,
+    created DOUBLE PRECISION NOT NULL,
+    updated DOUBLE PRECISION NOT NULL
+);
+
+CREATE TABLE model_versions (
+    id {identity},
+    model_id BIGINT NOT NULL REFERENCES models (id),
+    number INTEGER NOT NULL,
+    checkpoint TEXT NOT NULL REFERENCES checkpoints (uuid),
+    name TEXT NOT NULL,
+    notes TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    created DOUBLE PRECISION NOT NULL,
+    updated DOUBLE PRECISION NOT NULL,
+    UNIQUE (model_id, number)
+);
+CREATE INDEX model_versions_by_checkpoint ON model_versions (checkpoint);
+"""
+
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

@@ -31,8 +31,12 @@ from determined.store.records import (
     StatusRow,
     levels_from,
 )
+from determined.store.registry import Registry
 from determined.store.reports import archive_after, write_reports
 from determined.store.sql_experiments import SqlExperiments
+from determined.store.sql_registry import SqlRegistry
+from determined.store.sql_upkeep import SqlUpkeep
+from determined.store.upkeep import Upkeep
 
 R = TypeVar("R")
 
@@ -47,6 +51,8 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._experiments = SqlExperiments(database)
+        self._registry = SqlRegistry(database)
+        self._upkeep = SqlUpkeep(database)
         try:
             migrate(database)
         except BaseException:
@@ -60,6 +66,14 @@ class SqlStore:
     @property
     def experiments(self) -> Experiments:
         return self._experiments
+
+    @property
+    def registry(self) -> Registry:
+        return self._registry
+
+    @property
+    def upkeep(self) -> Upkeep:
+        return self._upkeep
 
     def begin_attempt(self, start: AttemptStart) -> BegunAttempt:
         execute = self._database.execute

@@ -1,0 +1,72 @@
+"""Which checkpoints may not be deleted: those of the registry, and those that trials begin with or would go on from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from determined.errors import CheckpointInUse
+from determined.store.database import Database
+from determined.store.process import Process, is_running
+from determined.store.records import Checkpoint
+
+_ENDED = "('COMPLETED', 'CANCELED', 'ERROR')"
+
+
+def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0) -> None:
+    """In an exclusive transaction of the caller's: until it ends nothing can be registered.
+
+    What one experiment itself, which has ended, did with its checkpoints does not count.
+    """
+    sources = _sources_of_searches(database) if checkpoints else {}
+    for checkpoint in checkpoints:
+        uuid = checkpoint.uuid
+        found = database.execute(
+            "SELECT m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id WHERE v.checkpoint = ? "
+            "ORDER BY v.id",
+            [uuid],
+        )
+        if found:
+            name, number = found[0]
+            raise CheckpointInUse(
+                f"checkpoint {uuid} is version {number} of the model {name!r}: delete that version first"
+            )
+        if uuid in sources:
+            raise CheckpointInUse(f"checkpoint {uuid} is what the trials of experiment {sources[uuid]} begin with")
+        found = database.execute(
+            "SELECT id FROM trials WHERE source = ? AND state IS NOT NULL AND ended IS NULL AND experiment_id <> ? "
+            "ORDER BY id",
+            [uuid, by_others_than],
+        )
+        if found:
+            raise CheckpointInUse(f"checkpoint {uuid} is what trial {found[0][0]} begins with, which has not ended")
+    for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in checkpoints if not by_others_than):
+        newest = _goes_on_from(database, trial_id)
+        if any(checkpoint.uuid == newest for checkpoint in checkpoints):
+            raise CheckpointInUse(
+                f"checkpoint {newest} is the newest of trial {trial_id}, which has not ended: it would go on from there"
+            )
+
+
+def _sources_of_searches(database: Database) -> dict[str, int]:
+    """What configurations of experiments that have not ended name, though no trial may have been created yet."""
+    found = database.execute(
+        f"SELECT id, config FROM experiments WHERE by_hand = 0 AND state NOT IN {_ENDED} ORDER BY id"
+    )
+    named = {(json.loads(config).get("searcher") or {}).get("source_checkpoint_uuid"): id_ for id_, config in found}
+    return {uuid: experiment_id for uuid, experiment_id in named.items() if uuid is not None}
+
+
+def _goes_on_from(database: Database, trial_id: int) -> str | None:
+    """The newest whole checkpoint of a trial that is alive."""
+    ((state, ended, attempt_state, *process, newest),) = database.execute(
+        "SELECT t.state, t.ended, a.state, a.host, a.pid, a.process_started, "
+        "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' ORDER BY c.id DESC LIMIT 1) "
+        "FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE t.id = ?",
+        [trial_id],
+    )
+    if state is None:  # a run by hand
+        alive = attempt_state == "running" and is_running(Process(*process))
+    else:
+        alive = ended is None
+    return newest if alive else None

@@ -1,0 +1,66 @@
+"""What people change about experiments and checkpoints that others run or made, and how these end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from determined.store.experiment_records import Lease
+from determined.store.records import Checkpoint, CheckpointState
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Where the processes of an attempt kept their files."""
+
+    host: str
+    path: str
+
+
+class Upkeep(Protocol):
+    """No lease is needed but to delete. An id that is not there is a `StoreError` that names it."""
+
+    def describe(
+        self, experiment_id: int, *, name: str | None = None, description: str | None = None, notes: str | None = None
+    ) -> None:
+        """None means unchanged."""
+        ...
+
+    def set_labels(self, experiment_id: int, labels: Sequence[str]) -> None: ...
+
+    def change_labels(self, experiment_id: int, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list[str]:
+        """Returns all that it has then; one that is there, or is not, already is no matter."""
+        ...
+
+    def set_archived(self, experiment_id: int, archived: bool) -> None:
+        """Only of experiments that have ended."""
+        ...
+
+    def checkpoint(self, uuid: str) -> Checkpoint: ...
+
+    def set_checkpoint_metadata(self, uuid: str, metadata: dict[str, Any]) -> None: ...
+
+    def set_checkpoint_files(self, uuid: str, state: CheckpointState, resources: dict[str, int]) -> None:
+        """What is left of it."""
+        ...
+
+    def condemn(self, uuids: Sequence[str], *, partially: bool = False) -> None:
+        """Mark checkpoints as deleted, all or none, before their files go: from now on nobody can begin to use them.
+
+        `CheckpointInUse` when one is registered, when a trial that has not ended begins with it, or when it is the one
+        that such a trial would go on from.
+        """
+        ...
+
+    def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:
+        """The same for all of an experiment that has ended; returns them, those that were marked before as well."""
+        ...
+
+    def run_directories(self, experiment_id: int) -> list[RunDirectory]:
+        """Of its trials, but none in which a trial of another experiment ran as well."""
+        ...
+
+    def delete_experiment(self, experiment_id: int, lease: Lease | None) -> None:
+        """Every row of it, at once; a search needs the lease. What came from it forgets its parent."""
+        ...

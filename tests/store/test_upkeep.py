@@ -1,0 +1,180 @@
+"""What every store promises for the upkeep of experiments and checkpoints, on each kind of database."""
+
+from __future__ import annotations
+
+import pytest
+
+from determined.errors import CheckpointInUse, InvalidExperimentException, LeaseLost, StoreError
+from determined.store.base import Store
+from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
+from determined.store.records import EndRow, LogRow
+from determined.store.upkeep import RunDirectory
+from tests.store.experiments import begin_managed, held_experiment, new_experiment, new_trial, with_trials
+from tests.store.rows import alive, begin, checkpoint, metric
+
+
+def ended_by_hand(store: Store, **arguments: object) -> tuple[int, str]:
+    """A run that is over, with a checkpoint: its experiment and that."""
+    run = begin(store, **arguments)
+    row = checkpoint(run, 5)
+    store.write([row, EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
+    return run.experiment_id, row.uuid
+
+
+class TestExperiments:
+    def test_describing(self, store: Store) -> None:
+        experiment_id = store.experiments.create(new_experiment())
+        store.upkeep.describe(experiment_id, name="new\0", notes="n")
+        found = store.experiments.get(experiment_id)
+        assert (found.name, found.description, found.notes) == ("new\\x00", "what it is for", "n")
+        store.upkeep.describe(experiment_id, description="")
+        assert store.experiments.get(experiment_id).description == ""
+
+    def test_a_run_by_hand_can_be_renamed(self, store: Store) -> None:
+        experiment_id = begin(store).experiment_id
+        assert store.experiments.get(experiment_id).name == "mine"
+        store.upkeep.describe(experiment_id, name="ours")
+        assert store.experiments.get(experiment_id).name == "ours"
+
+    def test_labels(self, store: Store) -> None:
+        experiment_id = store.experiments.create(new_experiment(labels=["one", "two"]))
+        assert store.upkeep.change_labels(experiment_id, add=["three", "one"]) == ["one", "two", "three"]
+        assert store.upkeep.change_labels(experiment_id, remove=["two", "none"]) == ["one", "three"]
+        assert store.experiments.get(experiment_id).labels == ["one", "three"]
+        store.upkeep.set_labels(experiment_id, ["x", "x"])
+        assert store.experiments.get(experiment_id).labels == ["x"]
+
+    def test_only_what_has_ended_is_put_away(self, store: Store) -> None:
+        lease = held_experiment(store)
+        with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be archived once it has ended"):
+            store.upkeep.set_archived(lease.experiment_id, True)
+        store.experiments.commit(lease, Change(experiment=ExperimentChange("ERROR", ended=1.0)))
+        store.upkeep.set_archived(lease.experiment_id, True)
+        assert store.experiments.list() == []
+        store.upkeep.set_archived(lease.experiment_id, False)
+        assert len(store.experiments.list()) == 1
+
+    def test_what_is_not_there_is_named(self, store: Store) -> None:
+        for call in (
+            lambda: store.upkeep.describe(9, name="x"),
+            lambda: store.upkeep.set_labels(9, []),
+            lambda: store.upkeep.change_labels(9),
+            lambda: store.upkeep.set_archived(9, True),
+            lambda: store.upkeep.condemn_experiment(9),
+            lambda: store.upkeep.delete_experiment(9, None),
+        ):
+            with pytest.raises(StoreError, match="no experiment 9"):
+                call()
+        with pytest.raises(StoreError, match=r"no checkpoint '\.\./x'"):
+            store.upkeep.checkpoint("../x")
+
+
+class TestCheckpoints:
+    def test_changes(self, store: Store) -> None:
+        _, uuid = ended_by_hand(store)
+        store.upkeep.set_checkpoint_metadata(uuid, {"steps_completed": 5, "mine": None})
+        store.upkeep.set_checkpoint_files(uuid, "PARTIALLY_DELETED", {"a": 1})
+        found = store.upkeep.checkpoint(uuid)
+        assert (found.metadata, found.state, found.resources) == (
+            {"steps_completed": 5, "mine": None},
+            "PARTIALLY_DELETED",
+            {"a": 1},
+        )
+
+    def test_all_or_none(self, store: Store) -> None:
+        _, uuid = ended_by_hand(store)
+        with pytest.raises(StoreError, match="no checkpoint 'other'"):
+            store.upkeep.condemn([uuid, "other"])
+        assert store.upkeep.checkpoint(uuid).state == "ACTIVE"
+
+    def test_the_newest_of_a_trial_that_has_not_ended_stays(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        run = begin_managed(store, lease, trial_id)
+        old, new = checkpoint(run, 1), checkpoint(run, 2)
+        store.write([old, new])
+        store.upkeep.condemn([old.uuid])
+        with pytest.raises(CheckpointInUse, match=f"{new.uuid} is the newest of trial {trial_id}"):
+            store.upkeep.condemn([new.uuid])
+        store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="CANCELED", ended=9.0),)))
+        store.upkeep.condemn([new.uuid])
+
+    def test_the_newest_of_a_run_by_hand_that_is_at_work_stays(self, store: Store) -> None:
+        run = begin(store, process=alive())
+        row = checkpoint(run, 1)
+        store.write([row])
+        with pytest.raises(CheckpointInUse, match="newest of trial"):
+            store.upkeep.condemn([row.uuid])
+        store.write([EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
+        store.upkeep.condemn([row.uuid])
+
+    def test_what_other_trials_begin_with_stays(self, store: Store) -> None:
+        experiment_id, uuid = ended_by_hand(store)
+        lease = held_experiment(store)
+        (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source=uuid),)))
+        for call in (lambda: store.upkeep.condemn([uuid]), lambda: store.upkeep.condemn_experiment(experiment_id)):
+            with pytest.raises(CheckpointInUse, match=f"what trial {trial_id} begins with"):
+                call()
+        store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="ERROR", ended=9.0),)))
+        store.upkeep.condemn([uuid])
+
+    def test_what_a_search_will_begin_with_stays(self, store: Store) -> None:
+        _, uuid = ended_by_hand(store)
+        config = {"searcher": {"name": "random", "metric": "error", "source_checkpoint_uuid": uuid}}
+        other = store.experiments.create(new_experiment(config=config, paused=True))
+        with pytest.raises(CheckpointInUse, match=f"trials of experiment {other} begin with"):
+            store.upkeep.condemn([uuid])
+
+
+class TestDeletion:
+    def test_every_row_goes_and_nothing_else(self, store: Store) -> None:
+        kept, kept_uuid = ended_by_hand(store)
+        lease, trials = with_trials(store, 2)
+        run = begin_managed(store, lease, trials[0])
+        row = checkpoint(run, 5)
+        log = LogRow(trials[0], run.number, 0, 0, "stdout", "hello", 1.0)
+        store.write([row, log, metric(run, "validation", 5, {"error": 1}), metric(run, "cpu", None, {"x": 1})])
+        store.experiments.request(lease.experiment_id, "kill", trials[1])
+        child = store.experiments.create(new_experiment(parent_id=lease.experiment_id))
+        change = Change(
+            journal=(NewEntry(1, {"event": "start"}, []),),
+            snapshot={"x": 1},
+            requests=((trials[0], "kill"),),
+            trials=tuple(TrialChange(trial_id, state="CANCELED", ended=9.0) for trial_id in trials),
+        )
+        store.experiments.commit(lease, change)
+        continued = begin(store, checkpoint=row.uuid, steps=5)  # a run by hand from its checkpoint
+
+        with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be deleted once it has ended"):
+            store.upkeep.condemn_experiment(lease.experiment_id)
+        store.experiments.commit(lease, Change(experiment=ExperimentChange("CANCELED", ended=9.0)))
+        assert [found.uuid for found in store.upkeep.condemn_experiment(lease.experiment_id)] == [row.uuid]
+        assert [found.state for found in store.upkeep.condemn_experiment(lease.experiment_id)] == ["DELETED"]
+        store.upkeep.delete_experiment(lease.experiment_id, lease)
+
+        assert [found.id for found in store.experiments.list()] == [continued.experiment_id, child, kept]
+        assert store.experiments.get(child).parent_id is None
+        assert [run.parent_id for run in store.runs()] == [None, None]
+        assert store.upkeep.checkpoint(kept_uuid).state == "ACTIVE"
+        database = store._database  # type: ignore[attr-defined]
+        for table in ("metrics", "samples", "logs", "requests", "experiment_requests", "journal", "snapshots"):
+            assert database.execute(f"SELECT count(*) FROM {table}") == [(0,)], table
+        for table, left in (("trials", 2), ("attempts", 2), ("checkpoints", 1), ("leases", 1), ("experiments", 3)):
+            assert database.execute(f"SELECT count(*) FROM {table}") == [(left,)], table
+
+    def test_a_search_is_deleted_by_its_holder_alone(self, store: Store) -> None:
+        lease = held_experiment(store)
+        store.experiments.commit(lease, Change(experiment=ExperimentChange("COMPLETED", ended=9.0)))
+        with pytest.raises(StoreError, match="whoever holds its lease"):
+            store.upkeep.delete_experiment(lease.experiment_id, None)
+        newer = store.experiments.acquire(lease.experiment_id, alive(), watch_seconds=0.0)
+        with pytest.raises(LeaseLost):
+            store.upkeep.delete_experiment(lease.experiment_id, lease)
+        assert len(store.experiments.list()) == 1
+        store.upkeep.delete_experiment(lease.experiment_id, newer)
+        assert store.experiments.list() == []
+
+    def test_directories_of_runs_that_no_other_experiment_shares(self, store: Store) -> None:
+        experiment_id, _ = ended_by_hand(store)
+        assert store.upkeep.run_directories(experiment_id) == [RunDirectory("another-host", "/runs/1")]
+        ended_by_hand(store)  # in the same directory
+        assert store.upkeep.run_directories(experiment_id) == []
