@@ -168,3 +168,19 @@ def test_a_search_is_extended(make_search: MakeSearch) -> None:
     search.det("experiment", "activate", str(experiment), "--max-trials", "5", "--slots", "2")
     extended, planned = search.record(experiment), longer.record(1)
     assert extended == planned
+
+
+def test_a_cancelled_search_is_extended(make_search: MakeSearch) -> None:
+    """It goes on without what was cancelled; what was asked before, and heard by nobody, is out of date."""
+    search = make_search("steady", config({"name": "random", "max_trials": 2}, "python3 train.py 0.1 25"))
+    experiment = search.create()
+    runner = start_and_wait(search, experiment, 2)
+    with search.opened() as store:
+        store.experiments.request(experiment, "cancel")
+        assert runner.wait(15) == 1
+        store.experiments.request(experiment, "pause")
+    search.det("experiment", "activate", str(experiment), "--max-trials", "3", "--slots", "2")
+    with search.opened() as store:
+        assert store.experiments.get(experiment).state == "COMPLETED"
+        states = [(trial.state, trial.runs) for trial in store.experiments.trials(experiment)]
+    assert states == [("CANCELED", 1), ("CANCELED", 1), ("COMPLETED", 1)]

@@ -60,6 +60,7 @@ def run_experiment(
         writer = Writer(opened, patience=patience())
         cleanup.callback(writer.close)
         experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
+        waiting = writer.ask(lambda store: store.experiments.requests(experiment_id, experiment.last_request))
         _check_can_run(experiment, max_trials)
         files = ExperimentFiles.for_key(experiment.key)
         config = load_experiment(files.read_config()).config
@@ -89,6 +90,7 @@ def run_experiment(
             checkpoints=TrialCheckpoints(experiment_id, settings, writer),
             store_place=store_place,
             interrupted=interrupted,
+            requests_before=waiting[-1].id if waiting else 0,
             extended=None if max_trials is None else Extended(max_trials),
             observer=observer,
         )

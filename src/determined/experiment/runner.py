@@ -70,6 +70,7 @@ class Runner:
         checkpoints: TrialCheckpoints,
         store_place: str,
         interrupted: Callable[[], Intent | None],
+        requests_before: int,
         extended: searchers.Extended | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -84,6 +85,7 @@ class Runner:
         self.checkpoints = checkpoints
         self.store_place = store_place
         self.interrupted = interrupted
+        self.requests_before = requests_before
         self.extended = extended
         self.viewing = Viewing(experiment, settings, observer)
         self.health = Health(settings, engine)
@@ -103,7 +105,7 @@ class Runner:
         decided = [] if self.search.begun else [self.search.start()]
         if self.extended is not None:
             decided.append(self.search.tell(self.extended))  # refused before anything is written
-        self.commit(experiment=ExperimentChange(state="ACTIVE", max_trials=extension))
+        self.commit(experiment=ExperimentChange(state="ACTIVE", reason="", max_trials=extension))
         for entry, actions in decided:
             self.carry_out(entry, actions)
         self.settle()
@@ -118,14 +120,23 @@ class Runner:
             self.tell_progress()
         return self.finish()
 
-    # What was left by a runner that died
+    # What was left by the runner before this one
 
     def settle(self) -> None:
         """Trials that the searcher had ended already need no process, if what they did is saved."""
+        self.tell_of_ended()
         for trial in self.live():
             self.look(trial)
             if trial.ended_by is not None and self.checkpoints.holds(trial.id, trial.last_step):
                 self.close(trial)
+
+    def tell_of_ended(self) -> None:
+        """A cancelled search that is extended goes on without the trials that were cancelled with it."""
+        journal = self.ask(lambda store: store.journal(self.experiment.id))
+        heard = {entry.event["number"] for entry in journal if entry.event["event"] == "exited"}
+        for trial in list(self.trials.values()):
+            if trial.state in _ENDED and trial.number not in heard:
+                self.carry_out(*self.search.tell(searchers.Exited(trial.number, "canceled")))
 
     # Requests
 
@@ -136,7 +147,8 @@ class Runner:
             for request in self.ask(lambda store: store.requests(self.experiment.id, self._last_request)):
                 self._last_request = request.id
                 if request.trial_id is None:
-                    self.want(None if request.kind == "activate" else request.kind)
+                    if request.id > self.requests_before:  # activating it is a newer wish than those before
+                        self.want(None if request.kind == "activate" else request.kind)
                 elif request.kind in ("kill", "cancel"):
                     self.end_one(request.trial_id, request.kind)
                 self.commit(experiment=ExperimentChange(last_request=request.id))
@@ -374,6 +386,8 @@ class Runner:
                 created.append(action)
                 continue
             trial = self.trials[action.number]
+            if trial.state in _ENDED:
+                continue
             process = trial.process
             if isinstance(action, searchers.Continue):
                 trial.goal, trial.decided_at, trial.suspended = action.goal, time.monotonic(), False
