@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import time
 from typing import Any
+
+import psutil
+import pytest
 
 from determined.store.base import Store
 from tests.experiment.conftest import MakeSearch
@@ -184,3 +188,21 @@ def test_a_cancelled_search_is_extended(make_search: MakeSearch) -> None:
         assert store.experiments.get(experiment).state == "COMPLETED"
         states = [(trial.state, trial.runs) for trial in store.experiments.trials(experiment)]
     assert states == [("CANCELED", 1), ("CANCELED", 1), ("COMPLETED", 1)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_everybody_is_told_to_end(make_search: MakeSearch, number: signal.Signals) -> None:
+    """As when the machine is shut down: the experiment is paused, and no trial is blamed for having left."""
+    search = make_search("steady", config({"name": "random", "max_trials": 4}, "python3 train.py 0.1 20"))
+    experiment = search.create()
+    runner = start_and_wait(search, experiment, 6)
+    for process in reversed(search.processes()):  # the trials first
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    assert runner.wait(15) == 128 + number
+    search.wait_for_silence()
+    assert state_of(search, experiment) == "PAUSED"
+    search.activate(experiment)
+    with search.opened() as store:
+        trials = store.experiments.trials(experiment)
+    assert [(trial.state, trial.restarts) for trial in trials] == [("COMPLETED", 0)] * 4
