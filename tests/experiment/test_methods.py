@@ -51,11 +51,13 @@ def starts(found: Outcome, number: int) -> list[tuple[str | None, int, int]]:
 
 
 def record(found: Outcome) -> list[Any]:
+    """All that must not depend on speed. Pauses do: the last one to come to a rung that is closed then ends there."""
     with opened() as store:
         decisions: dict[int, list[Any]] = {trial.number: [] for trial in found.trials}
         for entry in store.experiments.journal(found.experiment.id):
             for action in entry.actions:
-                decisions[action["number"]].append((action["action"], action.get("goal"), action.get("finished")))
+                if action["action"] != "pause":
+                    decisions[action["number"]].append((action["action"], action.get("goal"), action.get("finished")))
     return [
         (trial.number, trial.hparams, trial.seed, trial.state, trial.bracket, trial.best, decisions[trial.number])
         for trial in found.trials
