@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -93,6 +93,14 @@ class CheckpointStorage(Protocol):
 
     def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
         """Copy the checkpoint, or what is wanted of it, into a directory, which is created."""
+        ...
+
+    def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
+        """Replace small files at its top, one after the other in that order; returns what it consists of then."""
+        ...
+
+    def remove_files(self, storage_id: str, unwanted: Selector) -> Resources:
+        """Remove some of its files, but never the metadata file; returns what is left."""
         ...
 
     def delete(self, storage_id: str) -> None:

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,17 @@ class CloudStorage:
             shutil.rmtree(arriving)
             with contextlib.suppress(OSError):
                 directory.rmdir()  # goes only when it is empty
+
+    def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
+        self._find(storage_id)
+        for name, data in content.items():
+            self._bucket.put(_key(storage_id, name), data)
+        return self.resources(storage_id)
+
+    def remove_files(self, storage_id: str, unwanted: Selector) -> Resources:
+        doomed = [name for name in self._find(storage_id) if name != METADATA_FILE and unwanted(name)]
+        transfer.delete(self._bucket, [_key(storage_id, name) for name in doomed])
+        return self.resources(storage_id)
 
     def delete(self, storage_id: str) -> None:
         objects = self._find(storage_id)

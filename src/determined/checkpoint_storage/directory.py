@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,34 @@ class DirectoryStorage:
             else:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, directory / name)
+
+    def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
+        path = self._find(storage_id)
+        _refuse_links_outside(storage_id, path)
+        for name, data in content.items():
+            draft = self.root / f".rewritten-{storage_id}-{secrets.token_hex(4)}"
+            try:
+                with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, path / name)
+            finally:
+                draft.unlink(missing_ok=True)
+        files.sync(path)
+        return files.resources(path)
+
+    def remove_files(self, storage_id: str, unwanted: Selector) -> Resources:
+        path = self._find(storage_id)
+        _refuse_links_outside(storage_id, path)
+        for name, is_directory in list(files.walk(path)):
+            if not is_directory and name != METADATA_FILE and unwanted(name):
+                (path / name).unlink()
+        for name, is_directory in reversed(list(files.walk(path))):  # the deepest first
+            empty = is_directory and not (path / name).is_symlink() and not os.listdir(path / name)
+            if empty and unwanted(f"{name}/"):
+                (path / name).rmdir()
+        return files.resources(path)
 
     def delete(self, storage_id: str) -> None:
         path = self._find(storage_id)

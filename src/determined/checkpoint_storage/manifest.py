@@ -29,6 +29,14 @@ def write(directory: Path, known: Mapping[str, str] | None = None) -> None:
     (directory / MANIFEST_FILE).write_text(_render(entries), encoding="utf-8")
 
 
+def with_changed(directory: Path, name: str, changed: Mapping[str, bytes]) -> bytes:
+    """The manifest of a checkpoint for when those files have a new content."""
+    entries = _read(directory, name)
+    for path, content in changed.items():
+        entries[path] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return _render(entries).encode()
+
+
 def exists(directory: Path) -> bool:
     return os.path.lexists(directory / MANIFEST_FILE)
 

@@ -140,9 +140,11 @@ class StoreSupervisor:
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 
     def checkpoints_in_use(self) -> set[str]:
-        if self._writer is None or self._managed is None:
+        if self._writer is None:
             return set()
-        return self._managed.checkpoints_in_use(self._writer)
+        attempt = self._begun()
+        registered = self._writer.ask(lambda store: store.registry.registered(attempt.experiment_id))
+        return registered | (set() if self._managed is None else self._managed.checkpoints_in_use(self._writer))
 
     def checkpoints_of_the_last_run(self) -> list[str]:
         if self._writer is None:

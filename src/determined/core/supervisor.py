@@ -87,7 +87,7 @@ class Supervisor(Protocol):
         ...
 
     def checkpoints_in_use(self) -> set[str]:
-        """Those that other trials of the experiment begin with: they stay, whatever this trial would keep."""
+        """Those in the registry, or that other trials of the experiment begin with: they stay in any case."""
         ...
 
     def checkpoints_of_the_last_run(self) -> list[str]:

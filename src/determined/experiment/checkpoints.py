@@ -54,8 +54,14 @@ class TrialCheckpoints:
         known = self._writer.ask(lambda store: store.experiments.checkpoints(self._experiment_id))
         rows = self._writer.ask(lambda store: store.experiments.trials(self._experiment_id))
         sources = {row.source for row in rows}
+        registered = self._writer.ask(lambda store: store.registry.registered(self._experiment_id))
         stored = [
-            _for_retention(checkpoint, self._settings.metric, in_use=checkpoint.uuid in sources)
+            _for_retention(
+                checkpoint,
+                self._settings.metric,
+                in_use=checkpoint.uuid in sources,
+                registered=checkpoint.uuid in registered,
+            )
             for checkpoint in reversed(known)
             if checkpoint.state == "ACTIVE"
         ]
@@ -84,7 +90,9 @@ def _set_deleted(uuid: str, store: Store) -> None:
     store.set_checkpoint_deleted(uuid)
 
 
-def _for_retention(checkpoint: Checkpoint, metric: str, *, in_use: bool = False) -> retention.Checkpoint:
+def _for_retention(
+    checkpoint: Checkpoint, metric: str, *, in_use: bool = False, registered: bool = False
+) -> retention.Checkpoint:
     value: Any = (checkpoint.validation or {}).get(metric)
     return retention.Checkpoint(
         id=checkpoint.uuid,
@@ -93,5 +101,6 @@ def _for_retention(checkpoint: Checkpoint, metric: str, *, in_use: bool = False)
         metric=float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None,
         validated=checkpoint.steps_completed,
         in_use=in_use,
+        registered=registered,
         resources=checkpoint.resources,
     )

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from determined import paths
-from determined.errors import InvalidExperimentException
+from determined.checkpoint_storage.base import checkpoint_id
+from determined.errors import CheckpointNotFound, InvalidExperimentException
+
+
+def experiment_dir(key: str) -> Path | None:
+    """Where the files of an experiment would be; None when its key, which is data, could name another place."""
+    try:
+        return paths.data_dir() / "experiments" / checkpoint_id(key)
+    except CheckpointNotFound:
+        return None
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,11 @@ class ExperimentFiles:
     @property
     def code(self) -> Path:
         return self.root / "code"
+
+    @property
+    def runner_log(self) -> Path:
+        """What a runner in the background says."""
+        return self.root / "runner.log"
 
     def work_dir(self, trial_id: int) -> Path:
         return self.root / "trials" / str(trial_id)

@@ -1,10 +1,49 @@
-"""Tools around training that may still change."""
+"""The Python SDK, and tools around training that may still change."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["test_one_batch"]
+from determined.experimental.checkpoint import Checkpoint
+from determined.experimental.determined import Determined
+from determined.experimental.enums import (
+    CheckpointSortBy,
+    CheckpointState,
+    DownloadMode,
+    ExperimentSortBy,
+    ExperimentState,
+    LogLevel,
+    ModelSortBy,
+    OrderBy,
+    TrialSortBy,
+    TrialState,
+)
+from determined.experimental.experiment import Experiment
+from determined.experimental.metrics import TrialMetrics
+from determined.experimental.model import Model, ModelVersion
+from determined.experimental.renamed import old_name
+from determined.experimental.trial import Trial
+
+__all__ = [
+    "Determined",
+    "Experiment",
+    "Trial",
+    "TrialMetrics",
+    "Checkpoint",
+    "Model",
+    "ModelVersion",
+    "OrderBy",
+    "ExperimentState",
+    "ExperimentSortBy",
+    "TrialState",
+    "TrialSortBy",
+    "CheckpointState",
+    "CheckpointSortBy",
+    "ModelSortBy",
+    "DownloadMode",
+    "LogLevel",
+    "test_one_batch",
+]
 
 
 def test_one_batch(trial_class: type[Any], config: dict[str, Any]) -> None:
@@ -16,3 +55,7 @@ def test_one_batch(trial_class: type[Any], config: dict[str, Any]) -> None:
 
 # Its name would make pytest collect it wherever it is imported.
 test_one_batch.__test__ = False  # type: ignore[attr-defined]
+
+
+def __getattr__(name: str) -> Any:
+    return old_name(__name__, name)

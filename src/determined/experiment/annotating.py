@@ -1,0 +1,31 @@
+"""Change a checkpoint's metadata: in its own file, and in the store."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from determined.checkpoint_storage import manifest
+from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage
+from determined.errors import CheckpointStateException
+from determined.store.base import Store
+from determined.store.records import Checkpoint
+
+
+def rewrite_metadata(store: Store, row: Checkpoint, storage: CheckpointStorage, metadata: dict[str, Any]) -> Checkpoint:
+    """The file first. If this is cut short, the same call repairs what it left."""
+    if row.state == "DELETED":
+        raise CheckpointStateException(f"checkpoint {row.uuid} is DELETED: its metadata stay as they are")
+    if "steps_completed" not in metadata:
+        raise ValueError(f"checkpoint {row.uuid}: its metadata must have steps_completed")
+    try:
+        content = {METADATA_FILE: json.dumps(metadata, indent=2).encode()}
+    except TypeError as error:
+        raise TypeError(f"checkpoint {row.uuid}: its metadata must be JSON: {error}") from None
+    with storage.open(row.uuid) as directory:
+        if manifest.exists(directory):
+            content[manifest.MANIFEST_FILE] = manifest.with_changed(directory, row.uuid, content)
+    resources = storage.rewrite(row.uuid, content)
+    store.upkeep.set_checkpoint_files(row.uuid, row.state, resources)
+    store.upkeep.set_checkpoint_metadata(row.uuid, metadata)
+    return store.upkeep.checkpoint(row.uuid)

@@ -1,0 +1,164 @@
+"""Delete experiments and checkpoints, rows and files: what is registered or in use stays, and nothing else is touched.
+
+What goes is marked in the store first, so that nobody begins to use it; then the files go, then the rows. When that is
+cut short, the same call finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from determined import paths
+from determined.checkpoint_storage.base import CheckpointStorage, Selector, checkpoint_id
+from determined.errors import CheckpointNotFound
+from determined.experiment.files import experiment_dir
+from determined.experiment.storages import storage_of
+from determined.store.base import Store
+from determined.store.experiment_records import Experiment, Lease
+from determined.store.process import this_process
+from determined.store.records import Checkpoint
+
+logger = logging.getLogger("determined.experiment")
+
+_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """What a deletion did."""
+
+    checkpoints: tuple[str, ...]
+    directories: tuple[Path, ...]
+    left: tuple[str, ...]  # directories that are not ours to remove, or not on this machine
+
+
+def delete_experiment(store: Store, experiment_id: int) -> Deleted:
+    """Remove an experiment that has ended: checkpoints, code, directories and TensorBoard files of its trials, rows.
+
+    `CheckpointInUse` if one of its checkpoints is registered or something begins with it: then nothing is removed.
+    `ExperimentHeld` if somebody runs it.
+    """
+    experiment = store.experiments.get(experiment_id)
+    if experiment.by_hand:
+        return _delete(store, experiment, None)
+    lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+    try:
+        return _delete(store, experiment, lease)
+    finally:
+        store.experiments.release(lease)
+
+
+def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
+    """Of all trials of an experiment; returns the directories that were removed."""
+    store.experiments.get(experiment_id)
+    run_directories, _ = _run_directories(store, experiment_id)
+    found = [path / "tensorboard" for path in run_directories]
+    return [path for path in found if _remove_tree(path)]
+
+
+def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
+    """All of them, or none when one is registered or in use (`CheckpointInUse`). Those deleted before are no matter."""
+    rows = [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]
+    store.upkeep.condemn([row.uuid for row in rows])
+    for row in rows:
+        _delete_files(_storage(store, row), row)
+
+
+def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Checkpoint:
+    """Remove some files of a checkpoint, which is PARTIALLY_DELETED then; without any left but its metadata, DELETED.
+
+    Nothing is removed of one that is registered or in use. When no file is wanted away, the store learns what is there.
+    """
+    row = store.upkeep.checkpoint(uuid)
+    storage = _storage(store, row)
+    try:
+        present = storage.resources(uuid)
+    except CheckpointNotFound:
+        store.upkeep.set_checkpoint_files(uuid, "DELETED", {})
+        return store.upkeep.checkpoint(uuid)
+    doomed = [name for name in present if unwanted(name)]
+    if len(doomed) == len(present):
+        delete_checkpoints(store, [uuid])
+        store.upkeep.set_checkpoint_files(uuid, "DELETED", {})
+    elif doomed:
+        store.upkeep.condemn([uuid], partially=True)
+        store.upkeep.set_checkpoint_files(uuid, "PARTIALLY_DELETED", storage.remove_files(uuid, unwanted))
+    elif present != row.resources:
+        store.upkeep.set_checkpoint_files(uuid, "PARTIALLY_DELETED", present)
+    return store.upkeep.checkpoint(uuid)
+
+
+def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:
+    checkpoints = store.upkeep.condemn_experiment(experiment.id)
+    storages: dict[str, CheckpointStorage] = {}
+    for row in checkpoints:
+        if row.storage not in storages:
+            storages[row.storage] = storage_of(experiment, row.storage)
+        _delete_files(storages[row.storage], row)
+        if lease is not None:
+            store.experiments.heartbeat(lease)
+    run_directories, left = _run_directories(store, experiment.id)
+    own = None if experiment.by_hand else experiment_dir(experiment.key)
+    # The experiment's own directory goes last: the keys of its checkpoint storage are in it.
+    doomed = [*run_directories, *([] if own is None else [own])]
+    removed = [path for path in doomed if _remove_tree(path)]
+    store.upkeep.delete_experiment(experiment.id, lease)
+    for path in left:
+        logger.info("experiment %d is deleted, but %s stays: it is not ours, or not here", experiment.id, path)
+    return Deleted(tuple(row.uuid for row in checkpoints), tuple(removed), tuple(left))
+
+
+def _delete_files(storage: CheckpointStorage, row: Checkpoint) -> None:
+    try:
+        storage.delete(row.uuid)
+    except CheckpointNotFound:
+        logger.debug("the files of checkpoint %s were gone already", row.uuid)
+
+
+def _storage(store: Store, row: Checkpoint) -> CheckpointStorage:
+    trial = store.experiments.trial(row.trial_id)
+    return storage_of(store.experiments.get(trial.experiment_id), row.storage)
+
+
+def _run_directories(store: Store, experiment_id: int) -> tuple[list[Path], list[str]]:
+    """Those below our data directory, and those that are left alone."""
+    ours, left = [], []
+    root = paths.data_dir() / "runs"
+    for directory in store.upkeep.run_directories(experiment_id):
+        path = Path(directory.path)
+        is_ours = path.parent == root and _is_plain_name(path.name)
+        if is_ours and directory.host == socket.gethostname():
+            ours.append(path)
+        else:
+            left.append(directory.path)
+    return ours, left
+
+
+def _is_plain_name(name: str) -> bool:
+    try:
+        checkpoint_id(name)
+    except CheckpointNotFound:
+        return False
+    return True
+
+
+def _remove_tree(path: Path) -> bool:
+    """False if it is not there. A link is removed, not followed."""
+    # One rename takes it out of sight: a deletion that is cut short leaves nothing that looks whole.
+    grave = path.with_name(f".deleted-{path.name}-{secrets.token_hex(4)}")
+    try:
+        os.rename(path, grave)
+    except FileNotFoundError:
+        return False
+    if grave.is_symlink():
+        grave.unlink()
+    else:
+        shutil.rmtree(grave)
+    return True

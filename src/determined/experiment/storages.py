@@ -1,0 +1,41 @@
+"""Where the files of a checkpoint lie, by what the store and the experiment's own files say."""
+
+from __future__ import annotations
+
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.errors import InvalidExperimentException, NoDirectStorageAccess
+from determined.experiment.files import ExperimentFiles, experiment_dir
+from determined.store.experiment_records import Experiment
+
+
+def storage_of(experiment: Experiment, place: str) -> CheckpointStorage:
+    """The storage that a checkpoint of an experiment was announced in, under the name that it had then.
+
+    The configuration with its secrets is not in the store: it is read from the experiment's own files, if they are on
+    this machine.
+    """
+    try:
+        block = _configured(experiment)
+        if block:
+            configured = build_from_config(block)
+            if configured.name == place:
+                return configured
+        return build_from_argument(place)
+    except ValueError as error:
+        raise NoDirectStorageAccess(
+            f"the checkpoints of experiment {experiment.id} are in {place}, which cannot be opened from here: {error}"
+        ) from error
+
+
+def _configured(experiment: Experiment) -> dict[str, object] | None:
+    directory = None if experiment.by_hand else experiment_dir(experiment.key)
+    if directory is None or not directory.is_dir():
+        config = experiment.config
+    else:
+        try:
+            config = ExperimentFiles(directory).read_config()
+        except InvalidExperimentException:  # only a part of the files is here
+            config = experiment.config
+    block = config.get("checkpoint_storage")
+    return block if isinstance(block, dict) else None

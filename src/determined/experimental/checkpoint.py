@@ -1,0 +1,194 @@
+"""A checkpoint as an object: look at it, fetch it, annotate it, delete it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined.errors import CheckpointStateException
+from determined.experimental.enums import CheckpointState, DownloadMode
+from determined.experimental.session import Session, moment
+
+if TYPE_CHECKING:
+    from determined.checkpoint_storage.base import CheckpointStorage
+    from determined.store import experiment_records, records
+    from determined.store.base import Store
+
+logger = logging.getLogger("determined.experimental")
+
+
+@dataclass(frozen=True)
+class CheckpointTrainingMetadata:
+    """Which training a checkpoint comes from; `validation_metrics` is {"avgMetrics": {...}}."""
+
+    experiment_config: dict[str, Any]
+    experiment_id: int
+    trial_id: int
+    hparams: dict[str, Any]
+    validation_metrics: dict[str, Any]
+
+
+class Checkpoint:
+    """A checkpoint that a trial announced. Attributes are as they were when it was read; `reload()` reads them anew."""
+
+    def __init__(
+        self,
+        session: Session,
+        row: records.Checkpoint,
+        trial: experiment_records.Trial,
+        experiment: experiment_records.Experiment,
+    ) -> None:
+        self._session = session
+        self._row = row
+        self._trial = trial
+        self._experiment = experiment
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(uuid={self.uuid!r}, trial_id={self._row.trial_id}, state={self.state.value})"
+
+    @property
+    def uuid(self) -> str:
+        return self._row.uuid
+
+    @property
+    def task_id(self) -> str:
+        return f"{self._experiment.id}.{self._trial.request_id}"
+
+    @property
+    def allocation_id(self) -> str:
+        return self._trial.allocation
+
+    @property
+    def report_time(self) -> datetime | None:
+        return moment(self._row.reported)
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Relative path to size in bytes; directories end in a slash."""
+        return self._row.resources
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return self._row.metadata
+
+    @property
+    def state(self) -> CheckpointState:
+        # In the store a checkpoint that can be loaded is ACTIVE; for people it is COMPLETED.
+        return CheckpointState("COMPLETED" if self._row.state == "ACTIVE" else self._row.state)
+
+    @property
+    def training(self) -> CheckpointTrainingMetadata:
+        return CheckpointTrainingMetadata(
+            self._experiment.config,
+            self._experiment.id,
+            self._row.trial_id,
+            self._trial.hparams,
+            {"avgMetrics": self._validation},
+        )
+
+    def reload(self) -> None:
+        self._row = self._session.ask(lambda store: store.upkeep.checkpoint(self.uuid))
+
+    def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:
+        """Copy the files to a directory, `checkpoints/<uuid>` without a name, and return its path.
+
+        Files come under a temporary name and are moved in one step. A directory that holds this checkpoint already is
+        taken as it is; one that holds anything else is refused.
+        """
+        from determined.experiment.downloading import download_checkpoint
+
+        if not isinstance(mode, DownloadMode):
+            raise TypeError(f"mode must be a DownloadMode, got {mode!r}")
+        self.reload()
+        if self.state not in (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED):
+            raise CheckpointStateException(f"checkpoint {self.uuid} cannot be downloaded: it is {self.state.value}")
+        target = Path("checkpoints", self.uuid) if path is None else Path(path)
+        download_checkpoint(self._storage(), self.uuid, target, self._row.resources)
+        return str(target)
+
+    def load(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        trial_class: Any = None,
+        trial_kwargs: dict[str, Any] | None = None,
+        torch_load_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Download it and make its trial again, with its weights."""
+        return Checkpoint.load_from_path(self.download(path), trial_class, trial_kwargs, torch_load_kwargs)
+
+    @staticmethod
+    def load_from_path(
+        path: str | os.PathLike[str],
+        trial_class: Any = None,
+        trial_kwargs: dict[str, Any] | None = None,
+        torch_load_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Make the trial of a downloaded checkpoint again: `determined.pytorch.load_trial_from_checkpoint_path`."""
+        from determined.pytorch.load import load_trial_from_checkpoint_path
+
+        return load_trial_from_checkpoint_path(path, trial_class, trial_kwargs, torch_load_kwargs)
+
+    def add_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add to the metadata, in the store and in the checkpoint's own file; known keys get the new value."""
+        if not isinstance(metadata, dict):
+            raise TypeError(f"metadata must be a dict, got {metadata!r}")
+        self._change_metadata({**self._fresh_metadata(), **metadata})
+
+    def remove_metadata(self, keys: Sequence[str]) -> None:
+        """Remove keys from the metadata, in the store and in the checkpoint's own file; unknown ones are no matter."""
+        doomed = [keys] if isinstance(keys, str) else list(keys)
+        self._change_metadata({key: value for key, value in self._fresh_metadata().items() if key not in doomed})
+
+    def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
+        """The metadata as JSON."""
+        Path(path).write_text(json.dumps(self.metadata, indent=2))
+
+    def delete(self) -> None:
+        """Remove the files; the record stays, as DELETED. What is registered or in use is refused."""
+        from determined.experiment.deleting import delete_checkpoints
+
+        self._session.tell(lambda store: delete_checkpoints(store, [self.uuid]))
+        self.reload()
+
+    def remove_files(self, globs: Sequence[str]) -> None:
+        """Remove the files that match one of the patterns (`*.bin`, `code/**`); then it is PARTIALLY_DELETED.
+
+        Without patterns the record learns which files are there. What is registered or in use is refused.
+        """
+        from pathspec import GitIgnoreSpec
+
+        from determined.experiment.deleting import delete_checkpoint_files
+
+        unwanted = GitIgnoreSpec.from_lines([globs] if isinstance(globs, str) else globs).match_file
+        self._row = self._session.tell(lambda store: delete_checkpoint_files(store, self.uuid, unwanted))
+
+    @property
+    def _validation(self) -> dict[str, Any]:
+        return self._row.validation or {}
+
+    @property
+    def _steps_completed(self) -> int:
+        return self._row.steps_completed
+
+    def _storage(self) -> CheckpointStorage:
+        from determined.experiment.storages import storage_of
+
+        return storage_of(self._experiment, self._row.storage)
+
+    def _fresh_metadata(self) -> dict[str, Any]:
+        self.reload()
+        return self._row.metadata
+
+    def _change_metadata(self, metadata: dict[str, Any]) -> None:
+        from determined.experiment.annotating import rewrite_metadata
+
+        def change(store: Store) -> records.Checkpoint:
+            return rewrite_metadata(store, self._row, self._storage(), metadata)
+
+        self._row = self._session.tell(change)

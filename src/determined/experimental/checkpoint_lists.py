@@ -1,0 +1,82 @@
+"""Which of many checkpoints, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from determined.experimental.checkpoint import Checkpoint
+from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
+from determined.experimental.sorting import in_order, number
+
+SortBy = str | CheckpointSortBy
+
+
+def listed(
+    checkpoints: Iterable[Checkpoint],
+    sort_by: SortBy | None,
+    order_by: OrderBy | None,
+    max_results: int | None,
+    *,
+    metric: str | None,
+    smaller_is_better: bool,
+) -> list[Checkpoint]:
+    """Those that are whole; without an order the best by the searcher's metric first."""
+    if (sort_by is None) != (order_by is None):
+        raise AssertionError("sort_by and order_by are given together, or neither of them")
+    if sort_by is None or order_by is None:
+        sort_by = CheckpointSortBy.SEARCHER_METRIC
+        order_by = OrderBy.ASC if smaller_is_better else OrderBy.DESC
+    whole = newest_first(checkpoints)
+    return in_order(whole, _value(sort_by, metric), order_by)[:max_results]
+
+
+def best(
+    checkpoints: Iterable[Checkpoint],
+    sort_by: str | None,
+    smaller_is_better: bool | None,
+    *,
+    metric: str | None,
+    configured_direction: bool,
+) -> list[Checkpoint]:
+    """Whole ones with a number for the metric, the best first."""
+    name = metric if sort_by is None else sort_by
+    if name is None:
+        raise ValueError("this experiment has no searcher's metric: pass sort_by and smaller_is_better")
+    if smaller_is_better is None:
+        if name != metric:
+            raise ValueError(
+                f"the searcher compares trials by {metric!r}, not by {name!r}: pass smaller_is_better as well"
+            )
+        smaller_is_better = configured_direction
+    value_of = _value(name, metric)
+    compared = [checkpoint for checkpoint in newest_first(checkpoints) if value_of(checkpoint) is not None]
+    ordered = in_order(compared, value_of, OrderBy.ASC if smaller_is_better else OrderBy.DESC)
+    return [checkpoint for checkpoint in ordered if abs(value_of(checkpoint)) != float("inf")]
+
+
+def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """Whole ones, as the store lists them."""
+    return [checkpoint for checkpoint in checkpoints if checkpoint.state is CheckpointState.COMPLETED]
+
+
+def _value(sort_by: SortBy, metric: str | None) -> Callable[[Checkpoint], Any]:
+    if isinstance(sort_by, str):
+        return lambda checkpoint: _comparable(checkpoint._validation.get(sort_by))
+    if not isinstance(sort_by, CheckpointSortBy):
+        raise TypeError(f"sort_by must be the name of a metric or a CheckpointSortBy, got {sort_by!r}")
+    values: dict[CheckpointSortBy, Callable[[Checkpoint], Any]] = {
+        CheckpointSortBy.UUID: lambda checkpoint: checkpoint.uuid,
+        CheckpointSortBy.TRIAL_ID: lambda checkpoint: checkpoint.training.trial_id,
+        CheckpointSortBy.BATCH_NUMBER: lambda checkpoint: checkpoint._steps_completed,
+        CheckpointSortBy.END_TIME: lambda checkpoint: checkpoint.report_time,
+        CheckpointSortBy.STATE: lambda checkpoint: checkpoint.state.value,
+        CheckpointSortBy.SEARCHER_METRIC: lambda checkpoint: _comparable(checkpoint._validation.get(metric or "")),
+    }
+    return values[sort_by]
+
+
+def _comparable(value: Any) -> float | None:
+    """NaN is nobody's place in an order."""
+    found = number(value)
+    return None if found is None or found != found else found

@@ -1,0 +1,301 @@
+"""All that a store holds, as objects: the way in."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined.experimental import metrics
+from determined.experimental.checkpoint import Checkpoint
+from determined.experimental.enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
+from determined.experimental.experiment import Experiment
+from determined.experimental.metrics import TrialMetrics
+from determined.experimental.model import Model, read_checkpoint
+from determined.experimental.renamed import warn_renamed
+from determined.experimental.session import Session
+from determined.experimental.sorting import in_order
+from determined.experimental.trial import Trial
+
+if TYPE_CHECKING:
+    from determined.store import experiment_records, registry
+    from determined.store.base import Store
+
+logger = logging.getLogger("determined.experimental")
+
+_EVERYTHING = 2**31 - 1
+
+
+class Determined:
+    """The local store, or another one; nothing is asked over a network but a database.
+
+    Args:
+        master: the path of a store's file or a `postgresql://` URL; without it the store that DET_STORE names, else the
+            user's own. The address of a master is accepted: there is none, the local store is used.
+        user, password, cert_path, cert_name, noverify: accepted and not used.
+    """
+
+    def __init__(
+        self,
+        master: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        cert_path: str | None = None,
+        cert_name: str | None = None,
+        noverify: bool = False,
+    ) -> None:
+        from determined.store import place as places
+
+        if master is not None and master.startswith(("http://", "https://")):
+            logger.info("there is no master to log in to: experiments are kept in the local store")
+            master = None
+        elif user is not None or password is not None:
+            logger.info("there is nobody to log in to: user and password are not used")
+        self._session = Session(None if master is None else places.resolve(master))
+
+    def __enter__(self) -> Determined:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store; what is asked later opens it again."""
+        self._session.close()
+
+    # Experiments
+
+    def create_experiment(
+        self,
+        config: str | os.PathLike[str] | dict[str, Any],
+        model_dir: str | os.PathLike[str] | None = None,
+        includes: Sequence[str | os.PathLike[str]] | None = None,
+        project_id: int | None = None,
+        template: str | None = None,
+        *,
+        paused: bool = False,
+        blocking: bool = False,
+    ) -> Experiment:
+        """Check the configuration, copy the code, and let a process of its own run the experiment; returns at once.
+
+        That process outlives this one; what it says stands in `runner.log` in the experiment's directory.
+
+        Args:
+            config: the path of a file, or a dict.
+            model_dir: the directory of the code; without it there is none.
+            includes: more files and directories to take.
+            project_id: accepted; there are no projects.
+            template: accepted; there are no templates.
+            paused: only create it; `activate()` runs it later.
+            blocking: return when it has ended.
+        """
+        if not isinstance(config, (str, os.PathLike, dict)):
+            raise ValueError(f"config must be the path of a file or a dict, got {config!r}")
+        for name, given in (("project_id", project_id), ("template", template)):
+            if given is not None:
+                logger.warning("%s has no effect: there is no master that would know it", name)
+        experiment = self.get_experiment(self._create(config, model_dir, includes or (), paused))
+        if not paused:
+            experiment._start_runner()
+            if blocking:
+                experiment.wait()
+        return experiment
+
+    def get_experiment(self, experiment_id: int) -> Experiment:
+        return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(experiment_id)))
+
+    def list_experiments(
+        self,
+        sort_by: ExperimentSortBy | None = None,
+        order_by: OrderBy | None = None,
+        experiment_ids: Sequence[int] | None = None,
+        labels: Sequence[str] | None = None,
+        users: Sequence[str] | None = None,
+        states: Sequence[ExperimentState] | None = None,
+        name: str | None = None,
+        project_id: int | None = None,
+        *,
+        archived: bool = True,
+    ) -> list[Experiment]:
+        """Those for which all of that is true; by id if nothing else is said.
+
+        Args:
+            labels: it has all of them.
+            users: one of them owns it.
+            name: a part of its name, upper and lower case alike.
+            project_id: accepted; there are no projects.
+            archived: with those that were put away.
+        """
+        if project_id is not None:
+            logger.warning("project_id has no effect: there are no projects")
+        wanted_states = None if states is None else {ExperimentState(state).value for state in states}
+
+        def matches(row: experiment_records.Experiment) -> bool:
+            return (
+                (experiment_ids is None or row.id in experiment_ids)
+                and (labels is None or set(labels) <= set(row.labels))
+                and (users is None or row.owner in users)
+                and (wanted_states is None or row.state in wanted_states)
+                and (name is None or name.casefold() in row.name.casefold())
+            )
+
+        rows = self._session.ask(lambda store: store.experiments.list(limit=_EVERYTHING, archived=archived))
+        found = [row for row in reversed(rows) if matches(row)]
+        ordered = in_order(found, _EXPERIMENT_VALUES[sort_by or ExperimentSortBy.ID], order_by or OrderBy.ASC)
+        return [Experiment(self._session, row) for row in ordered]
+
+    # Trials and checkpoints
+
+    def get_trial(self, trial_id: int) -> Trial:
+        return Trial(self._session, self._session.ask(lambda store: store.experiments.trial(trial_id)))
+
+    def get_checkpoint(self, uuid: str) -> Checkpoint:
+        return read_checkpoint(self._session, uuid)
+
+    def iter_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
+        """What several trials reported for a group, trial by trial, each by step."""
+        return metrics.iter_metrics(self._session, trial_ids, group)
+
+    def stream_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
+        warn_renamed("stream_trials_metrics", "iter_trials_metrics")
+        return self.iter_trials_metrics(trial_ids, group)
+
+    def stream_trials_training_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+        warn_renamed("stream_trials_training_metrics", 'iter_trials_metrics(..., "training")')
+        return self.iter_trials_metrics(trial_ids, "training")
+
+    def stream_trials_validation_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+        warn_renamed("stream_trials_validation_metrics", 'iter_trials_metrics(..., "validation")')
+        return self.iter_trials_metrics(trial_ids, "validation")
+
+    # Models
+
+    def create_model(
+        self,
+        name: str,
+        description: str | None = "",
+        metadata: dict[str, Any] | None = None,
+        labels: Sequence[str] | None = None,
+        workspace_name: str | None = None,
+    ) -> Model:
+        """A name that is taken is refused."""
+        if workspace_name is not None:
+            logger.warning("workspace_name has no effect: there are no workspaces")
+        row = self._session.tell(
+            lambda store: store.registry.create_model(
+                name,
+                description=description or "",
+                labels=labels or (),
+                metadata=metadata,
+                owner=getpass.getuser(),
+            )
+        )
+        return Model(self._session, row)
+
+    def get_model(self, identifier: str | int) -> Model:
+        """By name or by id; a text of digits is a name first."""
+
+        def read(store: Store) -> registry.Model:
+            if isinstance(identifier, int):
+                return store.registry.model(identifier)
+            found = store.registry.find_model(identifier)
+            if found is not None:
+                return found
+            if identifier.isdecimal():
+                return store.registry.model(int(identifier))
+            raise ValueError(f"the store {store.place} has no model named {identifier!r}")
+
+        return Model(self._session, self._session.ask(read))
+
+    def get_model_by_id(self, model_id: int) -> Model:
+        warn_renamed("get_model_by_id", "get_model")
+        return self.get_model(model_id)
+
+    def list_models(
+        self,
+        sort_by: ModelSortBy = ModelSortBy.NAME,
+        order_by: OrderBy = OrderBy.ASC,
+        name: str | None = None,
+        description: str | None = None,
+        model_id: int | None = None,
+        workspace_names: Sequence[str] | None = None,
+        workspace_ids: Sequence[int] | None = None,
+    ) -> list[Model]:
+        """Those whose name and description contain the texts; there are no workspaces."""
+
+        def matches(row: registry.Model) -> bool:
+            return (
+                (name is None or name.casefold() in row.name.casefold())
+                and (description is None or description.casefold() in row.description.casefold())
+                and model_id in (None, row.id)
+            )
+
+        if workspace_names or workspace_ids:
+            logger.warning("workspaces have no effect: there are none")
+        found = filter(matches, self._session.ask(lambda store: store.registry.models()))
+        return [Model(self._session, row) for row in in_order(found, _MODEL_VALUES[sort_by], order_by)]
+
+    def get_models(self, sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
+        warn_renamed("get_models", "list_models")
+        return self.list_models(sort_by, order_by)
+
+    def get_model_labels(self) -> list[str]:
+        """All labels of models that are not archived, the most frequent first."""
+        counts: dict[str, int] = {}
+        for row in self._session.ask(lambda store: store.registry.models()):
+            for label in row.labels if not row.archived else ():
+                counts[label] = counts.get(label, 0) + 1
+        return sorted(counts, key=lambda label: (-counts[label], label))
+
+    def _create(
+        self,
+        config: str | os.PathLike[str] | dict[str, Any],
+        model_dir: str | os.PathLike[str] | None,
+        includes: Sequence[str | os.PathLike[str]],
+        paused: bool,
+    ) -> int:
+        from determined.config.experiment import load_experiment
+        from determined.experiment.create import create_experiment
+
+        loaded = load_experiment(config if isinstance(config, dict) else Path(config))
+        for remark in (*loaded.notes, *loaded.warnings):
+            logger.warning("%s", remark)
+        with tempfile.TemporaryDirectory(prefix="det-no-code-") as nothing:
+            created = self._session.tell(
+                lambda store: create_experiment(
+                    loaded,
+                    Path(nothing if model_dir is None else model_dir),
+                    store,
+                    include=[Path(path) for path in includes],
+                    paused=paused,
+                )
+            )
+        if created.code.left_out:
+            logger.warning("not copied from the model directory: %s", ", ".join(created.code.left_out[:10]))
+        return created.experiment_id
+
+
+_EXPERIMENT_VALUES: dict[ExperimentSortBy, Callable[[experiment_records.Experiment], Any]] = {
+    ExperimentSortBy.ID: lambda row: row.id,
+    ExperimentSortBy.NAME: lambda row: row.name,
+    ExperimentSortBy.DESCRIPTION: lambda row: row.description,
+    ExperimentSortBy.USER: lambda row: row.owner,
+    ExperimentSortBy.STATE: lambda row: row.state,
+    ExperimentSortBy.PROGRESS: lambda row: row.progress,
+    ExperimentSortBy.START_TIME: lambda row: row.created,
+    ExperimentSortBy.END_TIME: lambda row: row.ended,
+    ExperimentSortBy.NUM_TRIALS: lambda row: row.trial_count,
+    ExperimentSortBy.FORKED_FROM: lambda row: row.parent_id,
+    ExperimentSortBy.SEARCHER_METRIC_VAL: lambda row: row.best,
+}
+_MODEL_VALUES: dict[ModelSortBy, Callable[[registry.Model], Any]] = {
+    ModelSortBy.NAME: lambda row: row.name,
+    ModelSortBy.DESCRIPTION: lambda row: row.description,
+    ModelSortBy.CREATION_TIME: lambda row: row.created,
+    ModelSortBy.LAST_UPDATED_TIME: lambda row: row.updated,
+    ModelSortBy.NUM_VERSIONS: lambda row: row.versions,
+}

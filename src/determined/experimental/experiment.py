@@ -1,0 +1,354 @@
+"""An experiment as an object: watch it, steer it, and take what came of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from determined.errors import DeterminedError
+from determined.experimental import checkpoint_lists, frames, metrics, trial_lists
+from determined.experimental.checkpoint import Checkpoint
+from determined.experimental.enums import ExperimentState, OrderBy, TrialSortBy
+from determined.experimental.renamed import warn_renamed
+from determined.experimental.session import Session, moment
+from determined.experimental.trial import Trial
+
+if TYPE_CHECKING:
+    from determined.store import experiment_records
+    from determined.store.base import Store
+
+logger = logging.getLogger("determined.experimental")
+
+_ENDED = (ExperimentState.COMPLETED, ExperimentState.CANCELED, ExperimentState.ERROR, ExperimentState.DELETED)
+_SECONDS_BETWEEN_NOTES = 60.0
+_SECONDS_TO_START = 30.0  # a runner that was just started needs some to say that it is there
+
+
+class Experiment:
+    """An experiment. Attributes are as they were when it was read; `reload()` reads them anew."""
+
+    def __init__(self, session: Session, row: experiment_records.Experiment) -> None:
+        self._session = session
+        self._row = row
+        self._deleted = False
+
+    def __repr__(self) -> str:
+        return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.value})"
+
+    @property
+    def id(self) -> int:
+        return self._row.id
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The whole configuration, with secrets masked."""
+        return self._row.config
+
+    @property
+    def state(self) -> ExperimentState:
+        return ExperimentState.DELETED if self._deleted else ExperimentState(self._row.state)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended, where there is more to say than its state."""
+        return self._row.reason or None
+
+    @property
+    def archived(self) -> bool:
+        return self._row.archived
+
+    @property
+    def name(self) -> str:
+        return self._row.name
+
+    @property
+    def progress(self) -> float | None:
+        """0 to 1."""
+        return self._row.progress
+
+    @property
+    def description(self) -> str:
+        return self._row.description
+
+    @property
+    def notes(self) -> str:
+        return self._row.notes
+
+    @property
+    def labels(self) -> set[str] | None:
+        return set(self._row.labels)
+
+    @property
+    def project_id(self) -> int | None:
+        """There are no projects; labels do that."""
+        return None
+
+    @property
+    def workspace_id(self) -> int | None:
+        """There are no workspaces; stores do that."""
+        return None
+
+    @property
+    def best_validation(self) -> float | None:
+        """Of all trials, by the searcher's metric."""
+        return self._row.best
+
+    @property
+    def start_time(self) -> datetime | None:
+        return moment(self._row.created)
+
+    @property
+    def end_time(self) -> datetime | None:
+        return moment(self._row.ended)
+
+    def get_config(self) -> dict[str, Any]:
+        return self.config
+
+    def reload(self) -> None:
+        self._row = self._session.ask(lambda store: store.experiments.get(self.id))
+
+    # Steering it
+
+    def wait(self, interval: float = 5.0) -> ExperimentState:
+        """Wait until it has ended, and return how; ask for its state every so many seconds.
+
+        A paused experiment is a ValueError. One that no process runs any more is an error that says what its last
+        runner said.
+        """
+        noted, unattended = time.monotonic(), None
+        while self._refreshed() not in _ENDED:
+            now = time.monotonic()
+            if self.state is ExperimentState.PAUSED:
+                raise ValueError(f"experiment {self.id} is paused: it would not end; go on with activate()")
+            unattended = None if self._is_attended() else unattended or now
+            if unattended is not None and now - unattended >= _SECONDS_TO_START:
+                raise DeterminedError(self._why_unattended())
+            if now - noted >= _SECONDS_BETWEEN_NOTES:
+                noted = now
+                logger.info("waiting for experiment %d: %s, %.0f%%", self.id, self.state.value, 100 * self._done())
+            time.sleep(interval)
+        return self.state
+
+    def await_first_trial(self, interval: float = 0.1) -> Trial:
+        """Its first trial, as soon as there is one; RuntimeError if it ends without."""
+        while True:
+            state = self._refreshed()
+            trials = self.list_trials()
+            if trials:
+                return trials[0]
+            if state in _ENDED:
+                raise RuntimeError(f"experiment {self.id} is {state.value}, and has no trial")
+            time.sleep(interval)
+
+    def run(self, interval: float = 5.0) -> ExperimentState:
+        """Activate it and wait for its end."""
+        self.activate()
+        return self.wait(interval)
+
+    def activate(self) -> None:
+        """Go on with an experiment that was paused or interrupted: a process of its own runs it, and outlives this one.
+
+        What that process says stands in `runner.log` in the experiment's directory.
+        """
+        from determined.experiment.background import activate
+
+        self._session.tell(lambda store: activate(store, self._session.place, self.id))
+        self.reload()
+
+    def pause(self) -> None:
+        """Its trials save a checkpoint and leave their slots; the runner does so within a second and then ends."""
+        self._request("pause")
+
+    def cancel(self) -> None:
+        """Its trials save a last checkpoint and end."""
+        self._request("cancel")
+
+    def kill(self) -> None:
+        """Its trials end at once; what they did since their last checkpoint is lost."""
+        self._request("kill")
+
+    def archive(self) -> None:
+        """Out of the list; only what has ended."""
+        self._change(lambda store: store.upkeep.set_archived(self.id, True))
+
+    def unarchive(self) -> None:
+        self._change(lambda store: store.upkeep.set_archived(self.id, False))
+
+    def delete(self) -> None:
+        """Remove it: checkpoints, code, TensorBoard files, logs, all records. It must have ended.
+
+        If one of its checkpoints is registered, or another experiment begins with one, nothing is removed.
+        """
+        from determined.experiment.deleting import delete_experiment
+
+        self._session.tell(lambda store: delete_experiment(store, self.id))
+        self._deleted = True
+
+    def delete_tensorboard_files(self) -> None:
+        """Of all its trials."""
+        from determined.experiment.deleting import delete_tensorboard_files
+
+        self._session.tell(lambda store: delete_tensorboard_files(store, self.id))
+
+    # What people note about it
+
+    def set_name(self, name: str) -> None:
+        self._change(lambda store: store.upkeep.describe(self.id, name=name))
+
+    def set_description(self, description: str) -> None:
+        self._change(lambda store: store.upkeep.describe(self.id, description=description))
+
+    def set_notes(self, notes: str) -> None:
+        self._change(lambda store: store.upkeep.describe(self.id, notes=notes))
+
+    def add_label(self, label: str) -> None:
+        self._change(lambda store: store.upkeep.change_labels(self.id, add=[label]))
+
+    def remove_label(self, label: str) -> None:
+        self._change(lambda store: store.upkeep.change_labels(self.id, remove=[label]))
+
+    def set_labels(self, labels: set[str] | Sequence[str]) -> None:
+        if isinstance(labels, str):
+            raise TypeError(f"labels must be a set or a list of texts, got {labels!r}")
+        self._change(lambda store: store.upkeep.set_labels(self.id, sorted(labels)))
+
+    # Trials
+
+    def iter_trials(
+        self,
+        sort_by: TrialSortBy = TrialSortBy.ID,
+        order_by: OrderBy = OrderBy.ASC,
+        limit: int | None = None,
+    ) -> Iterator[Trial]:
+        """At most `limit` of them in that order."""
+        rows = self._session.ask(lambda store: trial_lists.read(store, self.id, sort_by))
+        for row in trial_lists.ordered(rows, sort_by, order_by)[:limit]:
+            yield Trial(self._session, row)
+
+    def list_trials(
+        self,
+        sort_by: TrialSortBy = TrialSortBy.ID,
+        order_by: OrderBy = OrderBy.ASC,
+        limit: int | None = None,
+    ) -> list[Trial]:
+        return list(self.iter_trials(sort_by, order_by, limit))
+
+    def get_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
+        warn_renamed("Experiment.get_trials", "Experiment.list_trials")
+        return self.list_trials(sort_by, order_by)
+
+    def best_trial(self) -> Trial | None:
+        """By the searcher's metric; None as long as none has reported it."""
+        order = OrderBy.ASC if self._row.smaller_is_better else OrderBy.DESC
+        best = self.list_trials(TrialSortBy.BEST_VALIDATION_METRIC, order, limit=1)
+        return best[0] if best and best[0].best_validation is not None else None
+
+    def metrics_frame(self, group: str | None = "validation") -> Any:
+        """What all trials reported as a pandas table, hyperparameters beside it; needs the extra `pandas`."""
+        trials = self.list_trials()
+        rows = metrics.iter_metrics(self._session, [trial.id for trial in trials], group)
+        return frames.metrics_frame(rows, {trial.id: trial.hparams for trial in trials})
+
+    # Checkpoints
+
+    def list_checkpoints(
+        self,
+        sort_by: checkpoint_lists.SortBy | None = None,
+        order_by: OrderBy | None = None,
+        max_results: int | None = None,
+    ) -> list[Checkpoint]:
+        """Those that are whole; without an order the best by the searcher's metric first.
+
+        `sort_by` is the name of a validation metric or a CheckpointSortBy.
+        """
+        return checkpoint_lists.listed(
+            self._checkpoints(),
+            sort_by,
+            order_by,
+            max_results,
+            metric=self._row.metric,
+            smaller_is_better=self._row.smaller_is_better,
+        )
+
+    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
+        """The best one by the searcher's metric, or by another one and its direction."""
+        found = self._best(sort_by, smaller_is_better)
+        if not found:
+            raise AssertionError(f"experiment {self.id} has no checkpoint with a validation that can be compared")
+        return found[0]
+
+    def top_n_checkpoints(
+        self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
+    ) -> list[Checkpoint]:
+        """The best one of each of the so many best trials."""
+        best_of_trials: dict[int, Checkpoint] = {}
+        for checkpoint in self._best(sort_by, smaller_is_better):
+            best_of_trials.setdefault(checkpoint.training.trial_id, checkpoint)
+        return list(best_of_trials.values())[:limit]
+
+    def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
+        """The code that it runs as `exp-<id>_model_def.tar.gz`; returns the path of that file."""
+        from determined.experiment.code_archive import write_code_archive
+
+        directory = os.fspath(output_dir) if output_dir is not None else "."
+        return str(write_code_archive(self._row, directory, f"exp-{self.id}_model_def.tar.gz"))
+
+    def _start_runner(self) -> None:
+        from determined.experiment.background import start_runner
+
+        start_runner(self._row, self._session.place)
+
+    def _best(self, sort_by: str | None, smaller_is_better: bool | None) -> list[Checkpoint]:
+        return checkpoint_lists.best(
+            self._checkpoints(),
+            sort_by,
+            smaller_is_better,
+            metric=self._row.metric,
+            configured_direction=self._row.smaller_is_better,
+        )
+
+    def _checkpoints(self) -> list[Checkpoint]:
+        def read(store: Store) -> list[Checkpoint]:
+            trials = {row.id: row for row in store.experiments.trials(self.id)}
+            rows = store.experiments.checkpoints(self.id)
+            return [Checkpoint(self._session, row, trials[row.trial_id], self._row) for row in rows]
+
+        return self._session.ask(read)
+
+    def _request(self, kind: Literal["pause", "cancel", "kill"]) -> None:
+        from determined.experiment.control import request
+
+        if self._refreshed() in _ENDED:
+            logger.info("experiment %d has ended already: it is %s", self.id, self.state.value)
+            return
+        self._session.tell(lambda store: request(store, self.id, kind))
+        self.reload()
+
+    def _change(self, change: Any) -> None:
+        self._session.tell(change)
+        self.reload()
+
+    def _refreshed(self) -> ExperimentState:
+        if not self._deleted:
+            self.reload()
+        return self.state
+
+    def _done(self) -> float:
+        return self.progress or 0.0
+
+    def _is_attended(self) -> bool:
+        from determined.experiment.background import is_being_run
+
+        return self._row.by_hand or is_being_run(self._row)
+
+    def _why_unattended(self) -> str:
+        from determined.experiment.background import last_words
+
+        said = last_words(self._row)
+        return f"no process runs experiment {self.id}; go on with activate()" + (
+            f". Its last runner said:\n{said}" if said else ""
+        )

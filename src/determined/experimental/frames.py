@@ -1,0 +1,38 @@
+"""Metrics as a pandas table, for those who have pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from determined.experimental.metrics import TrialMetrics, plain_cell
+from determined.optional import require
+
+
+def metrics_frame(rows: Iterable[TrialMetrics], hparams: dict[int, dict[str, Any]]) -> Any:
+    """A row for each report: trial_id, steps_completed, group, end_time, hyperparameters, metrics."""
+    pandas = require("pandas", extra="pandas", purpose="a table of metrics")
+    return pandas.DataFrame(
+        [
+            {
+                "trial_id": row.trial_id,
+                "steps_completed": row.steps_completed,
+                "group": row.group,
+                "end_time": row.end_time,
+                **{f"hparams.{name}": plain_cell(value) for name, value in flat(hparams[row.trial_id]).items()},
+                **{name: plain_cell(value) for name, value in row.metrics.items()},
+            }
+            for row in rows
+        ]
+    )
+
+
+def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested names joined by dots."""
+    found: dict[str, Any] = {}
+    for name, value in nested.items():
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found

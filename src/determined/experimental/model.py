@@ -1,0 +1,203 @@
+"""Models of the registry, and their versions, as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from determined.experimental.checkpoint import Checkpoint
+from determined.experimental.enums import OrderBy
+from determined.experimental.session import Session, moment
+from determined.store.registry import Edit
+
+if TYPE_CHECKING:
+    from determined.store import registry
+    from determined.store.base import Store
+
+
+def read_checkpoint(session: Session, uuid: str) -> Checkpoint:
+    """With the trial and the experiment that it comes from."""
+
+    def read(store: Store) -> Checkpoint:
+        row = store.upkeep.checkpoint(uuid)
+        trial = store.experiments.trial(row.trial_id)
+        return Checkpoint(session, row, trial, store.experiments.get(trial.experiment_id))
+
+    return session.ask(read)
+
+
+class ModelVersion:
+    """A checkpoint that is a version of a model. As long as it is, nothing deletes the checkpoint."""
+
+    def __init__(self, session: Session, row: registry.ModelVersion) -> None:
+        self._session = session
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"ModelVersion(model_id={self.model_id}, model_version={self.model_version})"
+
+    @property
+    def model_id(self) -> int:
+        return self._row.model_id
+
+    @property
+    def model_version(self) -> int:
+        return self._row.number
+
+    @property
+    def name(self) -> str:
+        return self._row.name
+
+    @property
+    def notes(self) -> str:
+        return self._row.notes
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return self._row.metadata
+
+    @property
+    def labels(self) -> list[str]:
+        return self._row.labels
+
+    @property
+    def creation_time(self) -> datetime | None:
+        return moment(self._row.created)
+
+    @property
+    def last_updated_time(self) -> datetime | None:
+        return moment(self._row.updated)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return read_checkpoint(self._session, self._row.checkpoint)
+
+    def set_name(self, name: str) -> None:
+        self._edit(Edit(name=name))
+
+    def set_notes(self, notes: str) -> None:
+        self._edit(Edit(notes=notes))
+
+    def set_labels(self, labels: Sequence[str]) -> None:
+        self._edit(Edit(labels=labels))
+
+    def add_metadata(self, metadata: dict[str, Any]) -> None:
+        self._edit(Edit(set_metadata=metadata))
+
+    def remove_metadata(self, keys: Sequence[str]) -> None:
+        self._edit(Edit(remove_metadata=keys))
+
+    def delete(self) -> None:
+        """The checkpoint stays."""
+        self._session.tell(lambda store: store.registry.delete_version(self.model_id, self.model_version))
+
+    def _edit(self, edit: Edit) -> None:
+        self._row = self._session.tell(
+            lambda store: store.registry.edit_version(self.model_id, self.model_version, edit)
+        )
+
+
+class Model:
+    """A name for checkpoints that belong together, each under a number."""
+
+    def __init__(self, session: Session, row: registry.Model) -> None:
+        self._session = session
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"Model(id={self.model_id}, name={self.name!r})"
+
+    @property
+    def model_id(self) -> int:
+        return self._row.id
+
+    @property
+    def name(self) -> str:
+        return self._row.name
+
+    @property
+    def description(self) -> str:
+        return self._row.description
+
+    @property
+    def notes(self) -> str:
+        return self._row.notes
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return self._row.metadata
+
+    @property
+    def labels(self) -> list[str]:
+        return self._row.labels
+
+    @property
+    def username(self) -> str:
+        return self._row.owner
+
+    @property
+    def workspace_id(self) -> int | None:
+        """There are no workspaces; stores do that."""
+        return None
+
+    @property
+    def archived(self) -> bool:
+        return self._row.archived
+
+    @property
+    def creation_time(self) -> datetime | None:
+        return moment(self._row.created)
+
+    @property
+    def last_updated_time(self) -> datetime | None:
+        return moment(self._row.updated)
+
+    def reload(self) -> None:
+        self._row = self._session.ask(lambda store: store.registry.model(self.model_id))
+
+    def register_version(self, checkpoint_uuid: str) -> ModelVersion:
+        """Make a checkpoint the next version: from now on nothing deletes it."""
+        row = self._session.tell(lambda store: store.registry.register(self.model_id, checkpoint_uuid))
+        self.reload()
+        return ModelVersion(self._session, row)
+
+    def get_version(self, version: int = -1) -> ModelVersion | None:
+        """That one, or the latest; None if there is none."""
+        versions = self.list_versions()
+        wanted = [found for found in versions if version in (-1, found.model_version)]
+        return wanted[0] if wanted else None
+
+    def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
+        rows = self._session.ask(lambda store: store.registry.versions(self.model_id))
+        ordered = rows if order_by is OrderBy.DESC else rows[::-1]
+        return [ModelVersion(self._session, row) for row in ordered]
+
+    def add_metadata(self, metadata: dict[str, Any]) -> None:
+        self._edit(Edit(set_metadata=metadata))
+
+    def remove_metadata(self, keys: Sequence[str]) -> None:
+        self._edit(Edit(remove_metadata=keys))
+
+    def set_labels(self, labels: Sequence[str]) -> None:
+        self._edit(Edit(labels=labels))
+
+    def set_description(self, description: str) -> None:
+        self._edit(Edit(description=description))
+
+    def set_notes(self, notes: str) -> None:
+        self._edit(Edit(notes=notes))
+
+    def archive(self) -> None:
+        """It takes no more versions."""
+        self._edit(Edit(archived=True))
+
+    def unarchive(self) -> None:
+        self._edit(Edit(archived=False))
+
+    def delete(self) -> None:
+        """With its versions; the checkpoints stay."""
+        self._session.tell(lambda store: store.registry.delete_model(self.model_id))
+
+    def _edit(self, edit: Edit) -> None:
+        self._row = self._session.tell(lambda store: store.registry.edit_model(self.model_id, edit))

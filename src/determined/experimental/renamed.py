@@ -1,0 +1,29 @@
+"""Old names that still work, with a word about the new ones."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+_CLASSES = {
+    "ExperimentReference": ("determined.experimental.experiment", "Experiment"),
+    "TrialReference": ("determined.experimental.trial", "Trial"),
+    "ExperimentOrderBy": ("determined.experimental.enums", "OrderBy"),
+    "TrialOrderBy": ("determined.experimental.enums", "OrderBy"),
+    "CheckpointOrderBy": ("determined.experimental.enums", "OrderBy"),
+    "ModelOrderBy": ("determined.experimental.enums", "OrderBy"),
+}
+
+
+def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
+    warnings.warn(f"{old} is deprecated: use {new}", FutureWarning, stacklevel=stacklevel)
+
+
+def old_name(module: str, name: str) -> Any:
+    """What a class is called today, for the `__getattr__` of a module."""
+    if name not in _CLASSES:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    place, new = _CLASSES[name]
+    warn_renamed(f"{module}.{name}", f"{module}.{new}", stacklevel=4)
+    return getattr(importlib.import_module(place), new)

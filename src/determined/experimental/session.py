@@ -1,0 +1,78 @@
+"""One store that many objects ask, from any thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, TypeVar
+
+from determined.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+
+T = TypeVar("T")
+
+_SECONDS_BETWEEN_TRIES = 0.5
+
+
+class Session:
+    """Opens the store when it is first asked for something."""
+
+    def __init__(self, place: str | None) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._pid = 0
+
+    @property
+    def place(self) -> str:
+        """The file or URL, password included: for processes that are started, not for people."""
+        from determined.store.open import checked_place
+
+        if self._place is None:
+            self._place = checked_place()
+        return self._place
+
+    @property
+    def opened(self) -> bool:
+        return self._store is not None
+
+    def ask(self, question: Callable[[Store], T]) -> T:
+        """A store that is away for a while, as a server that restarts, is waited for."""
+        from determined.store.open import patience
+
+        deadline = time.monotonic() + patience()
+        while True:
+            try:
+                return self.tell(question)
+            except StoreUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def tell(self, change: Callable[[Store], T]) -> T:
+        """For what may not be done twice: it is tried once."""
+        with self._lock:
+            return change(self._open())
+
+    def close(self) -> None:
+        with self._lock:
+            if self._store is not None and self._pid == os.getpid():
+                self._store.close()
+            self._store = None
+
+    def _open(self) -> Store:
+        from determined.store.open import open_store
+
+        if self._store is None or self._pid != os.getpid():  # a forked child needs a connection of its own
+            self._store, self._pid = open_store(self.place), os.getpid()
+        return self._store
+
+
+def moment(seconds: float | None) -> datetime | None:
+    """A time of the store, in UTC."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)

@@ -1,0 +1,240 @@
+"""A trial as an object: its state, metrics, logs and checkpoints."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from determined.experimental import checkpoint_lists, metrics, trial_logs
+from determined.experimental.checkpoint import Checkpoint
+from determined.experimental.enums import LogLevel, OrderBy, TrialState
+from determined.experimental.metrics import TrialMetrics
+from determined.experimental.renamed import warn_renamed
+from determined.experimental.session import Session, moment
+
+if TYPE_CHECKING:
+    from determined.experimental.experiment import Experiment
+    from determined.store import experiment_records
+    from determined.store.base import Store
+
+logger = logging.getLogger("determined.experimental")
+
+
+class Trial:
+    """A trial of an experiment. Attributes are as they were when it was read; `reload()` reads them anew."""
+
+    def __init__(self, session: Session, row: experiment_records.Trial) -> None:
+        self._session = session
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"Trial(id={self.id}, experiment_id={self.experiment_id}, state={self.state.value})"
+
+    @property
+    def id(self) -> int:
+        return self._row.id
+
+    @property
+    def experiment_id(self) -> int:
+        return self._row.experiment_id
+
+    @property
+    def hparams(self) -> dict[str, Any]:
+        return self._row.hparams
+
+    @property
+    def state(self) -> TrialState:
+        return TrialState(self._row.state)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended, where there is more to say than its state."""
+        return self._row.reason or None
+
+    @property
+    def restarts(self) -> int:
+        return self._row.restarts
+
+    @property
+    def steps_completed(self) -> int:
+        return self._row.steps_completed
+
+    @property
+    def best_validation(self) -> float | None:
+        """By the searcher's metric."""
+        return self._row.best
+
+    @property
+    def start_time(self) -> datetime | None:
+        return moment(self._row.started)
+
+    @property
+    def end_time(self) -> datetime | None:
+        return moment(self._row.ended)
+
+    @property
+    def summary_metrics(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """By group and name: count, sum, min, max, mean, last and type of what was reported so far."""
+        return metrics.summarize(self._session, self.id)
+
+    def reload(self) -> None:
+        self._row = self._session.ask(lambda store: store.experiments.trial(self.id))
+
+    def get_experiment(self) -> Experiment:
+        from determined.experimental.experiment import Experiment
+
+        return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(self.experiment_id)))
+
+    def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        """What was reported for a group, as "training" or "validation", by step; without a group all of it."""
+        return metrics.iter_metrics(self._session, [self.id], group)
+
+    def stream_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        warn_renamed("Trial.stream_metrics", "Trial.iter_metrics")
+        return self.iter_metrics(group)
+
+    def stream_training_metrics(self) -> Iterator[TrialMetrics]:
+        warn_renamed("Trial.stream_training_metrics", 'Trial.iter_metrics("training")')
+        return self.iter_metrics("training")
+
+    def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
+        warn_renamed("Trial.stream_validation_metrics", 'Trial.iter_metrics("validation")')
+        return self.iter_metrics("validation")
+
+    def iter_logs(
+        self,
+        follow: bool = False,
+        *,
+        head: int | None = None,
+        tail: int | None = None,
+        container_ids: Sequence[str] | None = None,
+        rank_ids: Sequence[int] | None = None,
+        stdtypes: Sequence[str] | None = None,
+        min_level: LogLevel | None = None,
+        timestamp_before: trial_logs.Time | None = None,
+        timestamp_after: trial_logs.Time | None = None,
+        sources: Sequence[str] | None = None,
+        search_text: str | None = None,
+    ) -> Iterator[str]:
+        """The lines that it wrote, each with its time in UTC and its rank.
+
+        Args:
+            follow: go on as new lines are written, until the trial ends.
+            head: only the first so many.
+            tail: only the last so many.
+            rank_ids: only of these ranks.
+            stdtypes: only of these streams: "stdout", "stderr".
+            min_level: only lines that name this level or a higher one.
+            timestamp_before: only lines written before; a text in RFC 3339, seconds since 1970, or a datetime.
+            timestamp_after: only lines written after.
+            search_text: only lines that contain it.
+            container_ids: accepted; there are no containers here.
+            sources: accepted; all lines come from the trial itself.
+        """
+        for name, given in (("container_ids", container_ids), ("sources", sources)):
+            if given:
+                logger.warning("%s has no effect: trials run as processes of this machine", name)
+        wanted = trial_logs.Wanted(
+            rank_ids,
+            stdtypes,
+            None if min_level is None else LogLevel(min_level).value,
+            trial_logs.seconds_of("timestamp_before", timestamp_before),
+            trial_logs.seconds_of("timestamp_after", timestamp_after),
+            search_text,
+        )
+        return trial_logs.iter_lines(self._session, self.id, wanted, follow=follow, head=head, tail=tail)
+
+    def logs(self, follow: bool = False, **chosen: Any) -> Iterator[str]:
+        warn_renamed("Trial.logs", "Trial.iter_logs")
+        return self.iter_logs(follow, **chosen)
+
+    def list_checkpoints(
+        self,
+        sort_by: checkpoint_lists.SortBy | None = None,
+        order_by: OrderBy | None = None,
+        max_results: int | None = None,
+    ) -> list[Checkpoint]:
+        """Those that are whole; without an order the best by the searcher's metric first.
+
+        `sort_by` is the name of a validation metric or a CheckpointSortBy.
+        """
+        found, experiment = self._checkpoints()
+        return checkpoint_lists.listed(
+            found,
+            sort_by,
+            order_by,
+            max_results,
+            metric=experiment.metric,
+            smaller_is_better=experiment.smaller_is_better,
+        )
+
+    def get_checkpoints(
+        self, sort_by: checkpoint_lists.SortBy | None = None, order_by: OrderBy | None = None
+    ) -> list[Checkpoint]:
+        warn_renamed("Trial.get_checkpoints", "Trial.list_checkpoints")
+        return self.list_checkpoints(sort_by, order_by)
+
+    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
+        """The best one by the searcher's metric, or by another one and its direction."""
+        return self.select_checkpoint(best=True, sort_by=sort_by, smaller_is_better=smaller_is_better)
+
+    def select_checkpoint(
+        self,
+        latest: bool = False,
+        best: bool = False,
+        uuid: str | None = None,
+        sort_by: str | None = None,
+        smaller_is_better: bool | None = None,
+    ) -> Checkpoint:
+        """The latest one, the best one, or that with an id: exactly one of these; an order goes with `best` alone."""
+        if sum((latest, best, uuid is not None)) != 1:
+            raise AssertionError("exactly one of latest, best and uuid selects a checkpoint")
+        if (sort_by is not None or smaller_is_better is not None) and not best:
+            raise AssertionError("sort_by and smaller_is_better go with best=True alone")
+        found, experiment = self._checkpoints()
+        if best:
+            found = checkpoint_lists.best(
+                found,
+                sort_by,
+                smaller_is_better,
+                metric=experiment.metric,
+                configured_direction=experiment.smaller_is_better,
+            )
+        elif latest:
+            found = checkpoint_lists.newest_first(found)
+        else:
+            found = [checkpoint for checkpoint in found if checkpoint.uuid == uuid]
+        if not found:
+            which = "latest" if latest else "best" if best else repr(uuid)
+            raise AssertionError(f"trial {self.id} has no such checkpoint: {which}")
+        return found[0]
+
+    def kill(self) -> None:
+        """End its processes at once; what it did since its last checkpoint is lost. The search goes on without it.
+
+        A runner obeys within a second. When nobody runs the experiment, the next runner obeys first.
+        """
+
+        def ask(store: Store) -> None:
+            trial = store.experiments.trial(self.id)
+            if trial.ended is not None:
+                return
+            if store.experiments.get(trial.experiment_id).by_hand:
+                store.add_request(trial.id, "kill")
+            else:
+                store.experiments.request(trial.experiment_id, "kill", trial.id)
+
+        self._session.tell(ask)
+
+    def _checkpoints(self) -> tuple[list[Checkpoint], experiment_records.Experiment]:
+        """All of them, the newest first, and the experiment."""
+
+        def read(store: Store) -> tuple[list[Checkpoint], experiment_records.Experiment]:
+            trial = store.experiments.trial(self.id)
+            experiment = store.experiments.get(trial.experiment_id)
+            rows = store.checkpoints(trial.id)
+            return [Checkpoint(self._session, row, trial, experiment) for row in rows], experiment
+
+        return self._session.ask(read)

@@ -1,0 +1,45 @@
+"""The trials of an experiment in an order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from determined.experimental.enums import OrderBy, TrialSortBy
+from determined.experimental.sorting import in_order, number
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Trial
+
+Found = list[tuple["Trial", "float | None"]]  # with the newest validation, where that is asked for
+
+
+def read(store: Store, experiment_id: int, sort_by: TrialSortBy) -> Found:
+    rows = store.experiments.trials(experiment_id)
+    if sort_by is not TrialSortBy.LATEST_VALIDATION_METRIC:
+        return [(row, None) for row in rows]
+    metric = store.experiments.get(experiment_id).metric
+    found: Found = []
+    for row in rows:
+        newest = store.experiments.validations(row.id)[-1:]
+        found.append((row, number(newest[0].metrics.get(metric or "")) if newest else None))
+    return found
+
+
+def ordered(found: Found, sort_by: TrialSortBy, order_by: OrderBy) -> list[Trial]:
+    now = time.time()
+    values: dict[TrialSortBy, Callable[[Trial], Any]] = {
+        TrialSortBy.ID: lambda row: row.id,
+        TrialSortBy.STATE: lambda row: row.state,
+        TrialSortBy.START_TIME: lambda row: row.started,
+        TrialSortBy.END_TIME: lambda row: row.ended,
+        TrialSortBy.DURATION: lambda row: None if row.started is None else (row.ended or now) - row.started,
+        TrialSortBy.BATCHES_PROCESSED: lambda row: row.steps_completed,
+        TrialSortBy.RESTARTS: lambda row: row.restarts,
+        TrialSortBy.BEST_VALIDATION_METRIC: lambda row: row.best,
+    }
+    if sort_by is TrialSortBy.LATEST_VALIDATION_METRIC:
+        return [row for row, _ in in_order(found, lambda pair: pair[1], order_by)]
+    return in_order([row for row, _ in found], values[sort_by], order_by)
