@@ -66,7 +66,9 @@ def test_a_better_one_that_was_gone_back_behind_does_not_count(store: Store) -> 
     store.write([validation(first, 8, 0.0)])  # by a process that was overtaken
     trial = store.experiments.trial(trial_id)
     assert (trial.best, trial.steps_completed) == (1 / 4, 5)
-    assert [row.steps_completed for row in store.experiments.validations(trial_id, after_step=2)] == [3, 4, 5]
+    second_row = store.experiments.validations(trial_id)[1]
+    after = (second_row.attempt, second_row.sequence)
+    assert [row.steps_completed for row in store.experiments.validations(trial_id, after)] == [3, 4, 5]
 
 
 def test_a_run_by_hand_has_its_length_and_no_best(store: Store) -> None:

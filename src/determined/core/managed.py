@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from determined.core.doorbell import Doorbell
 from determined.errors import StoreError
@@ -48,22 +47,15 @@ class Managed:
         self._doorbell = doorbell
         self._goal: float = -math.inf  # not known yet: the first validation asks for it
 
-    def time_of(self, steps_completed: int, metrics: Mapping[str, Any]) -> float | None:
-        """How far the trial is, by a report of its validation; None if that cannot be told."""
-        if self.time_metric is None:
-            return None
-        value = metrics.get(self.time_metric, steps_completed if self.time_metric == "batches" else None)
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
     def wait_if_due(self, writer: Writer, time: float | None, look_for_requests: Callable[[Store], bool]) -> None:
         """Return at once on the way to the goal; there, when it was moved on or somebody wants the trial to stop."""
         if time is None or time < self._goal:
             return
         asked = False
         while True:
-            stopping, goal = writer.ask(lambda store: (look_for_requests(store), self._goal_now(store)))
-            self._goal = goal
-            if stopping or time < goal:
+            # The goal first: what is decided together is never seen as a new goal without its request.
+            self._goal, stopping = writer.ask(lambda store: (self._goal_now(store), look_for_requests(store)))
+            if stopping or time < self._goal:
                 return
             if not asked:
                 asked = True

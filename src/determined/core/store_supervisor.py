@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.config.masking import mask_arguments, mask_secrets
+from determined.config.measures import time_of
 from determined.core.managed import Managed
 from determined.core.supervisor import CheckpointRecord, Metrics, RunStatus, StatusChange, StopReason, StopRequest
 from determined.store.base import Store
@@ -86,7 +87,9 @@ class StoreSupervisor:
         self._remember(group, steps_completed, metrics)
         if group == "validation" and self._managed is not None:
             self._managed.wait_if_due(
-                self._writer, self._managed.time_of(steps_completed, self._latest[group][1]), self._look_for_requests
+                self._writer,
+                time_of(self._managed.time_metric, steps_completed, self._latest[group][1]),
+                self._look_for_requests,
             )
 
     def complete_length(self, length: float, metric: float) -> None:

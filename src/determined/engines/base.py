@@ -64,6 +64,10 @@ class Engine(Protocol):
     def slots(self) -> int:
         """How many there are."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether a job would begin at once; else `start` waits until it does."""
+
     def free_slots(self) -> int:
         """How many of them no job has."""
 

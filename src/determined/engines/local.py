@@ -65,6 +65,10 @@ class LocalEngine:
     def slots(self) -> int:
         return self._slots.count
 
+    @property
+    def ready(self) -> bool:
+        return self._warm is None or self._warm.ready  # what is gone is started again by the next job
+
     def free_slots(self) -> int:
         return len(self._free)
 
@@ -166,6 +170,8 @@ class LocalEngine:
         return bool(self._happened) or (self._warm is not None and self._warm.waiting())
 
     def _end(self, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            return
         key = message["exited"]
         running = self._jobs[key]
         code = os.waitstatus_to_exitcode(message["status"])

@@ -4,8 +4,8 @@ It has one thread and no CUDA context, so its copies are as good as fresh proces
 parent's session, and collects its own orphans while it lives; so whatever comes to this process beside the jobs was
 left behind by one that has ended, and is ended too. When the engine's process is gone, however it went, all jobs are.
 
-From the engine: {"start": key, ...} with the ends of two pipes, {"kill": key}. To it: {"started": key, "pid": n},
-{"failed": key, "reason": text}, {"exited": key, "status": n, "cpu": seconds}.
+From the engine: {"start": key, ...} with the ends of two pipes, {"kill": key}. To it: {"ready": true},
+{"started": key, "pid": n}, {"failed": key, "reason": text}, {"exited": key, "status": n, "cpu": seconds}.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _leaving_with(parent: int, directory: str) -> Iterator[None]:
     look()
     yield
     signal_when_parent_ends(0)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to everybody, it is the runner's to interpret as well
 
 
 def _leave(directory: str) -> NoReturn:
@@ -117,6 +117,7 @@ class Warm:
         self._parent = _watch(parent)
 
     def serve(self) -> None:
+        self._tell({"ready": True})
         poll = select.poll()
         for file in (self._engine, self._wake):
             poll.register(file, select.POLLIN)

@@ -40,6 +40,7 @@ class WarmProcess:
         self._connection = ours
         self._used = False
         self._received: deque[dict[str, Any]] = deque()
+        self.ready = False  # it has imported everything: a job begins at once
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
         program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
         with theirs:
@@ -80,6 +81,8 @@ class WarmProcess:
         self._send(message, output)
         while True:
             answer = self._receive()
+            if "ready" in answer:
+                continue
             if answer.get("started") == key:
                 return int(answer["pid"])
             if answer.get("failed") == key:
@@ -119,6 +122,7 @@ class WarmProcess:
         received = messages.receive(self._connection)
         if received is None:
             raise self._lost()
+        self.ready = self.ready or "ready" in received[0]
         return received[0]
 
     def _lost(self) -> WarmLost:

@@ -186,5 +186,6 @@ def _refuse_unreadable(error: OSError) -> None:
 def _copy_or_share(source: str, target: str) -> str:
     if os.stat(source).st_size >= _SHARED_FROM:
         os.link(source, target)
+        os.chmod(target, 0o400)  # who changes it would change it for all
         return target
     return shutil.copy2(source, target)

@@ -7,13 +7,12 @@ from typing import Literal
 
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange, Lease, TrialChange
+from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease, TrialChange
 from determined.store.process import this_process
 
 Wish = Literal["pause", "cancel", "kill"]
 
 _ENDED = ("COMPLETED", "CANCELED", "ERROR")
-_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
 
 
 def request(store: Store, experiment_id: int, kind: Wish) -> str:
@@ -22,8 +21,7 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
     A runner that is at work is asked, and obeys within a second. An experiment that nobody runs changes here and now.
     """
     experiment = store.experiments.get(experiment_id)
-    if experiment.state in _ENDED:
-        raise InvalidExperimentException(f"experiment {experiment_id} has ended already: it is {experiment.state}")
+    _refuse_ended(experiment)
     if experiment.by_hand:
         (trial,) = store.experiments.trials(experiment_id)
         store.add_request(trial.id, kind)
@@ -31,15 +29,21 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
     if kind == "pause" and experiment.state == "PAUSED":
         return "it is paused already"
     try:
-        lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+        lease = store.experiments.acquire(experiment_id, this_process())
     except ExperimentHeld:
         store.experiments.request(experiment_id, kind)
         return f"asked its runner to {kind} it"
     try:
+        _refuse_ended(store.experiments.get(experiment_id))  # its runner may have come to the end just now
         _carry_out(store, lease, kind)
     finally:
         store.experiments.release(lease)
     return "nobody was running it: it is paused" if kind == "pause" else "nobody was running it: it is canceled"
+
+
+def _refuse_ended(experiment: Experiment) -> None:
+    if experiment.state in _ENDED:
+        raise InvalidExperimentException(f"experiment {experiment.id} has ended already: it is {experiment.state}")
 
 
 def _carry_out(store: Store, lease: Lease, kind: Wish) -> None:
@@ -51,4 +55,6 @@ def _carry_out(store: Store, lease: Lease, kind: Wish) -> None:
     else:
         trials = tuple(TrialChange(trial.id, state="CANCELED", ended=now) for trial in live)
         change = ExperimentChange(state="CANCELED", ended=now)
-    store.experiments.commit(lease, Change(trials=trials, experiment=change))
+    # Processes that a stopped runner has left behind hear of it as well.
+    requests = tuple((trial.id, kind) for trial in live if trial.state in ("RUNNING", "STOPPING"))
+    store.experiments.commit(lease, Change(trials=trials, experiment=change, requests=requests))

@@ -25,7 +25,7 @@ from determined.errors import InvalidExperimentException
 from determined.experiment import entrypoint
 from determined.experiment.code_dir import CodeCopy, copy_model_dir
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.settings import Settings, settings_of
+from determined.experiment.settings import Settings, check_slots, settings_of
 from determined.store.base import Store
 from determined.store.experiment_records import NewExperiment
 
@@ -56,7 +56,7 @@ def create_experiment(
         checkpoints=str(paths.data_dir() / "checkpoints"),
     ).plain()
     settings = settings_of(config)
-    _check_slots(settings, slots, engine)
+    check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = _storage(config)
     storage.probe()
     _resolve_warm_start(config, store)
@@ -98,15 +98,6 @@ def _row(
         metric=settings.metric,
         smaller_is_better=settings.smaller_is_better,
     )
-
-
-def _check_slots(settings: Settings, slots: int | None, engine: Engine | None) -> None:
-    present = find_slots(slots, os.environ).count if engine is None else engine.slots
-    if settings.slots_per_trial > present:
-        raise InvalidExperimentException(
-            f"resources.slots_per_trial: a trial wants {settings.slots_per_trial} slots, this machine has {present}; "
-            "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
-        )
 
 
 def _storage(config: dict[str, Any]) -> CheckpointStorage:

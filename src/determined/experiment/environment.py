@@ -10,6 +10,7 @@ from typing import Any
 
 from determined.experiment.trials import LiveTrial
 from determined.info import TRIAL, ClusterInfo, RendezvousInfo, TrialInfo, to_env
+from determined.store.place import shown
 
 
 def allocation_key(experiment_id: int, trial: LiveTrial, run: int) -> str:
@@ -31,7 +32,7 @@ def trial_environment(
     """The variables of the old platform, the user's own, and what a worker needs to find its runner and its rows."""
     info = ClusterInfo(
         master_url="local",
-        cluster_id=str(uuid.uuid5(uuid.NAMESPACE_URL, store_place)),
+        cluster_id=str(uuid.uuid5(uuid.NAMESPACE_URL, shown(store_place))),
         agent_id=socket.gethostname(),
         slot_ids=list(range(slots)),  # the engine says which they really are
         task_id=f"{experiment_id}.{trial.request_id}",

@@ -10,6 +10,7 @@ from determined.experiment.trials import LiveTrial
 from determined.searchers.base import ExitReason
 from determined.store.experiment_records import TrialState
 
+_MOST_LOSSES = 3  # of its processes, with the engine: then it may be the trial that takes the engine along
 _POLITE_SIGNALS = (130, 143)  # a training that saved and left because of SIGINT or SIGTERM
 
 
@@ -24,9 +25,15 @@ class Verdict:
 
 
 def judge(
-    exited: Exited, trial: LiveTrial, *, early_exit: str | None, acknowledged: bool, max_restarts: int
+    exited: Exited,
+    trial: LiveTrial,
+    *,
+    early_exit: str | None,
+    acknowledged: bool,
+    stopped_politely: bool,
+    max_restarts: int,
 ) -> Verdict:
-    """`early_exit` and `acknowledged` are what the trial said of itself before it ended."""
+    """`early_exit`, `acknowledged` and `stopped_politely` are what the trial said of itself before it ended."""
     process = trial.process
     assert process is not None
     if early_exit == "INVALID_HP":
@@ -37,7 +44,9 @@ def judge(
     if trial.ended_by is not None:
         state: TrialState = "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY"
         return Verdict(state, "completed", process.killed or _unexpected(exited), trial.restarts)
-    if exited.lost:  # no fault of the trial's: it is started again, and that does not count
+    if (
+        exited.lost and trial.lost <= _MOST_LOSSES
+    ):  # no fault of the trial's: it is started again, and that does not count
         return Verdict("QUEUED", None, "its processes were lost with the engine", trial.restarts)
     leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
     if process.asked == "pause" and (process.killed or (acknowledged and leaves_politely)):
@@ -46,6 +55,8 @@ def judge(
         return Verdict("COMPLETED", "completed", process.killed or "its time limit was reached", trial.restarts)
     if exited.code == 0:
         return Verdict("COMPLETED", "completed", None, trial.restarts)
+    if stopped_politely and exited.code in _POLITE_SIGNALS:  # somebody has sent it the signal that we did not send
+        return Verdict("QUEUED", None, "it saved and left because of a signal", trial.restarts)
     return _failure(exited, trial, max_restarts)
 
 

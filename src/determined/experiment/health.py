@@ -6,7 +6,7 @@ import time
 
 from determined.engines.base import Engine
 from determined.experiment.settings import Settings
-from determined.experiment.trials import LiveTrial
+from determined.experiment.trials import LiveTrial, Process
 
 _SECONDS_BETWEEN_CHECKS = 5.0
 _IDLE = 0.02  # the part of a CPU that a process uses which only waits
@@ -19,8 +19,6 @@ class Health:
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._settings = settings
         self._engine = engine
-        self._checked: dict[str, float] = {}
-        self._stacks_shown: dict[str, float] = {}
 
     def time_is_over(self, trial: LiveTrial) -> bool:
         most = self._settings.max_trial_seconds
@@ -32,31 +30,36 @@ class Health:
         if process is None or process.killed is not None:
             return None
         now = time.monotonic()
-        if process.asked is not None and process.asked != "kill":
-            if now - process.asked_at > self._settings.preemption_timeout:
-                return f"it did not stop within {self._settings.preemption_timeout:g} s of being asked to"
+        patience = self._settings.preemption_timeout
+        if process.asked not in (None, "kill") and now - process.asked_at > patience:
+            return f"it did not stop within {patience:g} s of being asked to"
+        if trial.at_goal is not None:  # it waits for us
+            process.sign_of_life = now
             return None
-        if self._settings.hang_timeout is None or trial.at_goal is not None:
-            return None
-        return self._hangs(trial, now, self._settings.hang_timeout)
+        limit = self._settings.hang_timeout
+        return None if limit is None else self._hangs(process, now, limit)
 
-    def _hangs(self, trial: LiveTrial, now: float, limit: float) -> str | None:
+    def _works(self, process: Process, now: float) -> bool:
+        """Whether it used a CPU since the last look."""
+        used = self._engine.cpu_seconds(process.key)
+        share = (used - process.cpu_seconds) / max(now - process.cpu_looked, 1e-3)
+        process.cpu_seconds, process.cpu_looked = used, now
+        return share > _IDLE
+
+    def _hangs(self, process: Process, now: float, limit: float) -> str | None:
         """Neither a report nor a line of output nor the use of a CPU: stacks are shown first, for whoever looks why."""
-        process = trial.process
-        assert process is not None
-        checked = self._checked.get(process.key, process.started)
-        if now - checked >= min(_SECONDS_BETWEEN_CHECKS, limit / 4):
-            self._checked[process.key] = now
-            used = self._engine.cpu_seconds(process.key)
-            if used - process.cpu_seconds > _IDLE * (now - checked):
+        if process.stacks_shown is None:
+            if now - process.cpu_looked >= min(_SECONDS_BETWEEN_CHECKS, limit / 4) and self._works(process, now):
                 process.sign_of_life = now
-            process.cpu_seconds = used
-        shown = self._stacks_shown.get(process.key)
-        if shown is None:
             if now - process.sign_of_life >= limit:
-                self._stacks_shown[process.key] = now
+                process.stacks_shown = now
                 self._engine.show_stacks(process.key)
+                process.cpu_seconds, process.cpu_looked = self._engine.cpu_seconds(process.key), now
             return None
-        if now - shown < _SECONDS_FOR_STACKS:  # the stacks are lines in the log, and no sign of life
+        if now - process.stacks_shown < _SECONDS_FOR_STACKS:
+            return None
+        # The stacks are lines of output, and no sign of life.
+        if process.reported > process.stacks_shown or self._works(process, now):
+            process.stacks_shown, process.sign_of_life = None, now
             return None
         return f"it hung: no report, no output, no use of a CPU for {limit:g} s (hang_timeout); its log has the stacks"

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from determined.errors import LeaseLost, StoreUnavailable
+from determined.errors import LeaseLost, StoreError, StoreUnavailable
 from determined.store.base import Store
 from determined.store.experiment_records import Lease
 from determined.store.process import this_process
@@ -22,7 +22,7 @@ class Held:
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
-        self.lost: LeaseLost | None = None
+        self.lost: LeaseLost | StoreError | None = None
 
     def check(self) -> None:
         if self.lost is not None:
@@ -53,8 +53,8 @@ def _beat(store: Store, holding: Held, done: threading.Event) -> None:
     while not done.wait(_SECONDS_BETWEEN_BEATS):
         try:
             store.experiments.heartbeat(holding.lease)
-        except LeaseLost as error:
-            holding.lost = error
-            return
         except StoreUnavailable as error:
             logger.debug("%s; the next heartbeat tries again", error)
+        except (LeaseLost, StoreError) as error:
+            holding.lost = error
+            return

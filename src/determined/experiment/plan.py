@@ -12,8 +12,8 @@ from determined import paths
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.config.experiment import ExperimentConfig
 from determined.engines.slots import find_slots
-from determined.errors import InvalidExperimentException
 from determined.experiment.code_dir import CodeCopy, measure_model_dir
+from determined.experiment.settings import check_slots, settings_of
 from determined.searchers.preview import Preview, preview
 
 
@@ -42,11 +42,7 @@ def plan_experiment(
     storage = build_from_config(block) if block.get("type") in named else build_from_argument(own_place)
     present = find_slots(slots, os.environ).count
     per_trial = max(1, (plain.get("resources") or {}).get("slots_per_trial", 1))
-    if per_trial > present:
-        raise InvalidExperimentException(
-            f"resources.slots_per_trial: a trial wants {per_trial} slots, this machine has {present}; "
-            "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
-        )
+    check_slots(settings_of(plain), present)
     most = (plain.get("resources") or {}).get("max_slots") or present
     search = preview(config.searcher, config.hyperparameters, slots=present)
     room = min(present, most) // per_trial

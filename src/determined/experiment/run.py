@@ -15,9 +15,10 @@ from determined.experiment.interrupts import Interrupts
 from determined.experiment.lease import held
 from determined.experiment.logs import LogKeeper, OnLine
 from determined.experiment.progress import Observer
-from determined.experiment.runner import Intent, Runner
+from determined.experiment.runner import Runner
+from determined.experiment.running import Intent, Running
 from determined.experiment.search import Search
-from determined.experiment.settings import Settings, settings_of
+from determined.experiment.settings import check_slots, settings_of
 from determined.searchers.base import Extended
 from determined.searchers.build import build
 from determined.store.base import Store
@@ -56,11 +57,12 @@ def run_experiment(
         return open_store(store_place)
 
     with ExitStack() as cleanup:
-        holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
         writer = Writer(opened, patience=patience())
         cleanup.callback(writer.close)
+        # Whoever activates an experiment does not want what was asked of it before that.
+        outdated = writer.ask(lambda store: store.experiments.requests(experiment_id))
+        holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
         experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
-        waiting = writer.ask(lambda store: store.experiments.requests(experiment_id, experiment.last_request))
         _check_can_run(experiment, max_trials)
         files = ExperimentFiles.for_key(experiment.key)
         config = load_experiment(files.read_config()).config
@@ -72,13 +74,13 @@ def run_experiment(
         if engine is None:
             engine = LocalEngine(slots)
             cleanup.callback(engine.close)
-        _check_slots(engine, settings)
+        check_slots(settings, engine.slots)
 
         def interrupted() -> Intent | None:
             holding.check()
             return interrupts.wish
 
-        runner = Runner(
+        run = Running(
             experiment=experiment,
             settings=settings,
             search=search,
@@ -89,12 +91,15 @@ def run_experiment(
             logs=LogKeeper(log_writer, settings, on_line),
             checkpoints=TrialCheckpoints(experiment_id, settings, writer),
             store_place=store_place,
+            planned=max_trials or experiment.config["searcher"].get("max_trials") or settings.max_trials,
+        )
+        state = Runner(
+            run,
             interrupted=interrupted,
-            requests_before=waiting[-1].id if waiting else 0,
+            outdated_requests=outdated[-1].id if outdated else 0,
             extended=None if max_trials is None else Extended(max_trials),
             observer=observer,
-        )
-        state = runner.run()
+        ).run()
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal))
 
 
@@ -105,14 +110,6 @@ def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
         )
     if experiment.state in _ENDED and max_trials is None:
         raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")
-
-
-def _check_slots(engine: Engine, settings: Settings) -> None:
-    if settings.slots_per_trial > engine.slots:
-        raise InvalidExperimentException(
-            f"resources.slots_per_trial: a trial wants {settings.slots_per_trial} slots, this machine has "
-            f"{engine.slots}; ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
-        )
 
 
 def _search(config: ExperimentConfig, experiment: Experiment, writer: Writer) -> Search:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from determined.engines.command import Command, parse_entrypoint
+from determined.errors import InvalidExperimentException
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,15 @@ def settings_of(config: dict[str, Any]) -> Settings:
         max_trial_seconds=config.get("max_trial_seconds"),
         log_policies=tuple(_log_policies(config.get("log_policies") or [])),
     )
+
+
+def check_slots(settings: Settings, present: int) -> None:
+    """A trial that could never start is refused."""
+    if settings.slots_per_trial > present:
+        raise InvalidExperimentException(
+            f"resources.slots_per_trial: a trial wants {settings.slots_per_trial} slots, this machine has {present}; "
+            "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
+        )
 
 
 def _log_policies(policies: list[dict[str, Any]]) -> list[LogPolicy]:

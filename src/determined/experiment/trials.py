@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from determined.store.experiment_records import TrialState
+
 Ask = Literal["stop", "pause", "cancel", "kill"]
 
 
@@ -19,7 +21,10 @@ class Process:
     asked_at: float = 0.0
     killed: str | None = None  # why the runner ended it itself
     sign_of_life: float = field(default_factory=time.monotonic)
-    cpu_seconds: float = 0.0
+    reported: float = 0.0  # when it last reported a validation
+    cpu_seconds: float = 0.0  # what it had used
+    cpu_looked: float = field(default_factory=time.monotonic)  # at this time
+    stacks_shown: float | None = None
     errors: dict[int, str] = field(default_factory=dict)  # by rank: the last line of a traceback in its log
     first_failure: tuple[int, str] | None = None  # the rank that failed first, and what its launcher said of it
     no_retries: str | None = None  # the log policy that forbids to start it again
@@ -36,7 +41,7 @@ class Process:
 
 @dataclass
 class LiveTrial:
-    """A trial that has not ended."""
+    """A trial; what is not in its row is what the runner remembers of it."""
 
     id: int
     number: int
@@ -46,7 +51,7 @@ class LiveTrial:
     bracket: int
     rungs: tuple[float, ...]
     goal: float | None
-    state: str
+    state: TrialState
     source: str | None = None  # the checkpoint of another trial to begin with
     source_number: int | None = None  # the trial whose newest checkpoint that is to be
     runs: int = 0
@@ -54,18 +59,23 @@ class LiveTrial:
     process: Process | None = None
     ended_by: Literal["stop", "finish", None] = None  # the searcher's last word, to be carried out at the goal
     suspended: bool = False  # by the searcher: it waits for being continued
-    attempts_before: int = 0  # those that this start goes back behind
-    last_step: int = -1  # of the validations that were looked at
-    at_goal: tuple[float | None, float | None] | None = (
-        None  # metric and time of a validation that waits for a decision
-    )
-    last_value: tuple[float | None, float | None] | None = None  # metric and time of the newest validation
+    owes_pause: bool = False  # suspended, but not saved: it is started again to do so at its goal
+    lost: int = 0  # how often its processes were lost with the engine
+    seen: tuple[int, int] = (0, -1)  # attempt and sequence number of the newest validation that was looked at
+    last_step: int = -1  # its step
+    last_value: tuple[float | None, float | None] | None = None  # its metric and time
+    at_goal: tuple[float | None, float | None] | None = None  # the same, of one that waits for a decision
     decided_at: float = field(default_factory=time.monotonic)
     waiting_since: float | None = None  # at its goal, for earlier trials
     best: float | None = None
     progress: float | None = None
     seconds_before: float = 0.0  # of earlier starts
     warned: set[str] = field(default_factory=set)
+
+    @property
+    def may_start(self) -> bool:
+        ready = self.state in ("QUEUED", "PAUSED") and self.process is None and self.source_number is None
+        return ready and self.at_goal is None and (not self.suspended or self.owes_pause)
 
     @property
     def reached(self) -> float:

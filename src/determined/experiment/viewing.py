@@ -1,78 +1,82 @@
-"""Make the picture of an experiment that people watch, now and then."""
+"""How far an experiment is: written down now and then, and made a picture for people who watch."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from determined.experiment.progress import Observer, RungView, TrialView, View
-from determined.experiment.settings import Settings
+from determined.experiment.running import Running
 from determined.experiment.trials import LiveTrial
-from determined.store.experiment_records import Experiment
-
-if TYPE_CHECKING:
-    from determined.experiment.runner import Runner
+from determined.store.experiment_records import ExperimentChange
 
 _SECONDS_BETWEEN_VIEWS = 0.25
-_SECONDS_BETWEEN_PROGRESS = 1.0
+_SECONDS_BETWEEN_NOTES = 1.0
+_SHOWN = {None: "ACTIVE", "pause": "PAUSING", "cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
 
 
 class Viewing:
-    """Costs nothing where nobody watches."""
+    """Costs next to nothing where nobody watches."""
 
-    def __init__(self, experiment: Experiment, settings: Settings, observer: Observer | None) -> None:
-        self._experiment = experiment
-        self._settings = settings
+    def __init__(self, run: Running, observer: Observer | None) -> None:
+        self._run = run
         self._observer = observer
         self._began = time.monotonic()
-        self._shown = self._told = -1e9
-        self._ended_before: int | None = None
+        self._shown = self._noted = -1e9
+        self._progress = -1.0
+        self._at_first: tuple[int, float] | None = None  # trials that had ended, and the progress
 
-    def show(self, runner: Runner, state: str, *, last: bool = False) -> None:
+    def show(self) -> None:
         now = time.monotonic()
-        if self._observer is None or (not last and now - self._shown < _SECONDS_BETWEEN_VIEWS):
-            return
-        self._shown = now
-        self._observer(self._view(runner, state, now - self._began))
+        if self._observer is not None and now - self._shown >= _SECONDS_BETWEEN_VIEWS:
+            self._shown = now
+            state = "STOPPING_ERROR" if self._run.failure is not None else _SHOWN[self._run.intent]
+            self._observer(self._view(state))
+        if now - self._noted >= _SECONDS_BETWEEN_NOTES:
+            self._noted = now
+            self._note_progress()
 
-    def often_enough(self) -> bool:
-        """Whether a while has passed since the progress was last written down."""
-        now = time.monotonic()
-        if now - self._told < _SECONDS_BETWEEN_PROGRESS:
-            return False
-        self._told = now
-        return True
+    def show_last(self, state: str) -> None:
+        if self._observer is not None:
+            self._observer(self._view(state))
 
-    def _view(self, runner: Runner, state: str, seconds: float) -> View:
-        trials = tuple(_trial_view(trial) for trial in runner.trials.values())
-        progress = runner.progress()
-        ended = len(trials) - len(runner.live())
-        if self._ended_before is None:
-            self._ended_before, self._progress_before = ended, progress
-        done = progress - self._progress_before
+    def _note_progress(self) -> None:
+        progress = self._run.progress()
+        if abs(progress - self._progress) >= 0.001:
+            self._progress = progress
+            self._run.commit(experiment=ExperimentChange(progress=progress))
+
+    def _view(self, state: str) -> View:
+        run, settings = self._run, self._run.settings
+        trials = tuple(_trial_view(trial) for trial in run.trials.values())
+        progress = run.progress()
+        seconds = time.monotonic() - self._began
+        ended = len(trials) - len(run.live())
+        ended_at_first, progress_at_first = self._at_first = self._at_first or (ended, progress)
+        done = progress - progress_at_first
         return View(
-            experiment_id=self._experiment.id,
-            name=self._experiment.name,
+            experiment_id=run.experiment.id,
+            name=run.experiment.name,
             state=state,
             progress=progress,
-            slots=runner.engine.slots,
-            used=len(runner.by_key) * self._settings.slots_per_trial,
+            slots=run.engine.slots,
+            used=len(run.by_key) * settings.slots_per_trial,
             trials=trials,
-            planned=self._settings.max_trials,
-            rungs=tuple(_rungs(runner.trials.values())),
-            best=self._best(trials),
-            metric_name=self._settings.metric,
-            smaller_is_better=self._settings.smaller_is_better,
+            planned=run.planned,
+            rungs=tuple(_rungs(run.trials.values())),
+            best=_best(trials, smaller_is_better=settings.smaller_is_better),
+            metric_name=settings.metric,
+            smaller_is_better=settings.smaller_is_better,
             seconds=seconds,
-            trials_per_hour=(ended - self._ended_before) / max(seconds, 1e-3) * 3600,
+            trials_per_hour=(ended - ended_at_first) / max(seconds, 1e-3) * 3600,
             seconds_left=seconds / done * (1 - progress) if done > 0.01 and seconds > 1 else None,
         )
 
-    def _best(self, trials: Iterable[TrialView]) -> TrialView | None:
-        sign = 1 if self._settings.smaller_is_better else -1
-        compared = [trial for trial in trials if trial.best is not None]
-        return min(compared, key=lambda trial: sign * (trial.best or 0), default=None)
+
+def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView | None:
+    sign = 1 if smaller_is_better else -1
+    compared = [trial for trial in trials if trial.best is not None]
+    return min(compared, key=lambda trial: sign * (trial.best or 0), default=None)
 
 
 def _trial_view(trial: LiveTrial) -> TrialView:

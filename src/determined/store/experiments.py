@@ -73,8 +73,8 @@ class Experiments(Protocol):
         """The search's newest state, after the sequence number of the last entry that it includes."""
         ...
 
-    def validations(self, trial_id: int, after_step: int = -1) -> list[Metric]:
-        """Those that are not archived, by step."""
+    def validations(self, trial_id: int, after: tuple[int, int] = (0, -1)) -> list[Metric]:
+        """Those that are not archived, in the order of the reports, after that attempt and sequence number."""
         ...
 
     def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:

@@ -92,11 +92,12 @@ class SqlExperiments:
         found = self._database.execute("SELECT sequence, body FROM snapshots WHERE experiment_id = ?", [experiment_id])
         return (found[0][0], json.loads(found[0][1])) if found else None
 
-    def validations(self, trial_id: int, after_step: int = -1) -> list[Metric]:
+    def validations(self, trial_id: int, after: tuple[int, int] = (0, -1)) -> list[Metric]:
+        attempt, sequence = after
         found = self._database.execute(
-            f"SELECT {columns.METRIC} FROM metrics "
-            "WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 AND step > ? ORDER BY step",
-            [trial_id, after_step],
+            f"SELECT {columns.METRIC} FROM metrics WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 "
+            "AND (attempt > ? OR (attempt = ? AND sequence > ?)) ORDER BY attempt, sequence",
+            [trial_id, attempt, attempt, sequence],
         )
         return [columns.metric(row) for row in found]
 

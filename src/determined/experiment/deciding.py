@@ -1,0 +1,186 @@
+"""Let the searcher decide, write down what follows in one piece, then let trials know."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+
+from determined.experiment import restoring
+from determined.experiment.asking import ask_to_end
+from determined.experiment.running import Running
+from determined.experiment.trials import LiveTrial
+from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
+from determined.store.experiment_records import ExperimentChange, NewEntry, NewTrial, TrialChange, TrialState
+from determined.store.records import RequestKind
+
+logger = logging.getLogger("determined.experiment")
+
+_LEAST_PATIENCE, _MOST_PATIENCE = 30.0, 300.0
+
+
+def decide(run: Running) -> None:
+    """Answer trials that have come to their goals, in the order in which the searcher takes results."""
+    answered = True
+    while answered:
+        answered = False
+        for trial in [trial for trial in run.live() if trial.at_goal is not None]:
+            if trial.at_goal is not None and not _must_wait(run, trial):
+                _answer(run, trial)
+                answered = True
+
+
+def tell(run: Running, event: Event, *changes: TrialChange, about: LiveTrial | None = None) -> None:
+    """The searcher hears of it. `about`: a trial that is over, for which nothing can be done any more."""
+    entry, actions = run.search.tell(event)
+    if about is not None:
+        actions = [action for action in actions if isinstance(action, Create) or action.number != about.number]
+    carry_out(run, entry, actions, changes)
+
+
+def carry_out(
+    run: Running,
+    entry: NewEntry,
+    actions: Iterable[Action],
+    changes: Sequence[TrialChange] = (),
+    experiment: ExperimentChange | None = None,
+) -> None:
+    """Commit a decision with all that follows from it; only then is anything done."""
+    created: list[Create] = []
+    trials, requests = list(changes), list[tuple[int, RequestKind]]()
+    told: list[LiveTrial] = []
+    closed: list[LiveTrial] = []
+    for action in actions:
+        if isinstance(action, Create):
+            created.append(action)
+            continue
+        trial = run.trials[action.number]
+        told.append(trial)
+        if isinstance(action, Continue):
+            trials.append(_continue(trial, action))
+        elif isinstance(action, Stop) and trial.process is None:
+            trial.ended_by = "finish" if action.finished else "stop"
+            closed.append(trial)
+        else:
+            trials.append(_end(trial, action, requests))
+    ids = run.commit(
+        journal=(entry,),
+        snapshot=run.search.snapshot_if_due(),
+        new_trials=tuple(_new_trial(action, run.settings.source) for action in created),
+        trials=tuple(trials),
+        requests=tuple(requests),
+        experiment=experiment,
+    )
+    for action, trial_id in zip(created, ids, strict=True):
+        run.trials[action.number] = restoring.created(action, trial_id, run.settings.source)
+    for trial in told:
+        if trial.process is not None:
+            run.engine.ring(trial.process.key)
+    for trial in closed:
+        close(run, trial)
+    fail_with_searcher(run)
+
+
+def conclude(run: Running, trial: LiveTrial, state: TrialState, told: ExitReason, reason: str | None) -> None:
+    """A trial is over: written down together with what follows from it."""
+    trial.state, trial.at_goal = state, None
+    change = TrialChange(trial.id, state=state, restarts=trial.restarts, reason=reason or "", ended=time.time())
+    if run.ending:
+        run.commit(trials=(change,))
+    else:
+        tell(run, Exited(trial.number, told), change)
+
+
+def close(run: Running, trial: LiveTrial) -> None:
+    """The searcher ended a trial that has no process."""
+    conclude(run, trial, "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY", "completed", None)
+
+
+def fail_with_searcher(run: Running) -> None:
+    """If the search cannot go on, trials at work are cancelled."""
+    reason = run.search.searcher.failure
+    if reason is None or run.failure is not None:
+        return
+    logger.error("experiment %d: %s", run.experiment.id, reason)
+    run.failure = reason
+    run.commit(experiment=ExperimentChange(state="STOPPING_ERROR", reason=reason))
+    for trial in run.live():
+        ask_to_end(run, trial, "cancel")
+
+
+def _must_wait(run: Running, trial: LiveTrial) -> bool:
+    """For earlier trials on their way to the same rung, so that who is faster does not matter; not for ever."""
+    if trial.ended_by is not None or trial.suspended:
+        return False
+    earlier = [run.trials[number] for number in run.search.searcher.waits_for(trial.number)]
+    awaited = [other.id for other in earlier if other.process is not None or (other.runs and other.may_start)]
+    if not awaited:
+        return False
+    now = time.monotonic()
+    trial.waiting_since = trial.waiting_since or now
+    patience = min(max(_LEAST_PATIENCE, trial.waiting_since - trial.decided_at), _MOST_PATIENCE)
+    if now - trial.waiting_since < patience:
+        return True
+    logger.warning(
+        "trial %d is compared without trial %s, which it has waited for during %.0f s: another run of this search may "
+        "decide otherwise",
+        trial.id,
+        ", ".join(map(str, awaited)),
+        patience,
+    )
+    return False
+
+
+def _answer(run: Running, trial: LiveTrial) -> None:
+    assert trial.at_goal is not None
+    metric, when = trial.at_goal
+    trial.at_goal, trial.waiting_since, trial.decided_at = None, None, time.monotonic()
+    if trial.ended_by is not None:  # decided before a crash, and now it is there again, to be saved
+        ask_to_end(run, trial, "stop")
+    elif trial.suspended:
+        ask_to_end(run, trial, "pause")
+    else:
+        goal = trial.goal
+        tell(run, Validated(trial.number, metric, when))
+        if trial.goal == goal and trial.ended_by is None and not trial.suspended:
+            logger.error("trial %d: the searcher has no answer to %s, and lets it go on", trial.id, when)
+            trial.goal = None
+            run.commit(trials=(TrialChange(trial.id, goal=None),))
+            if trial.process is not None:
+                run.engine.ring(trial.process.key)
+
+
+def _continue(trial: LiveTrial, action: Continue) -> TrialChange:
+    trial.goal, trial.decided_at, trial.suspended = action.goal, time.monotonic(), False
+    if trial.process is not None:
+        return TrialChange(trial.id, goal=action.goal)
+    trial.state = "QUEUED"
+    return TrialChange(trial.id, goal=action.goal, state="QUEUED")
+
+
+def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, RequestKind]]) -> TrialChange:
+    """Ask its processes to pause or to stop, unless they were asked for something already."""
+    ask: RequestKind = "pause" if isinstance(action, Pause) else "stop"
+    if isinstance(action, Pause):
+        trial.suspended = True
+    else:
+        trial.ended_by = "finish" if action.finished else "stop"
+    trial.state = "PAUSED" if trial.process is None else "STOPPING"
+    if trial.process is not None and trial.process.asked is None:
+        trial.process.asked, trial.process.asked_at = ask, time.monotonic()
+        requests.append((trial.id, ask))
+    return TrialChange(trial.id, state="PAUSED" if trial.process is None else "STOPPING")
+
+
+def _new_trial(action: Create, source: str | None) -> NewTrial:
+    return NewTrial(
+        number=action.number,
+        request_id=action.request_id,
+        hparams=action.hparams,
+        seed=action.seed,
+        goal=action.goal,
+        rungs=list(action.rungs),
+        bracket=action.bracket,
+        source=source if action.source is None else None,
+        created=time.time(),
+    )

@@ -1,0 +1,75 @@
+"""The end of a trial's processes: by themselves, or because they must be ended."""
+
+from __future__ import annotations
+
+import logging
+
+from determined.engines.base import Exited
+from determined.experiment import deciding, exits
+from determined.experiment.asking import ask_to_end
+from determined.experiment.health import Health
+from determined.experiment.hearing import look
+from determined.experiment.running import Running
+from determined.experiment.trials import LiveTrial
+from determined.searchers.base import Validated
+from determined.store.experiment_records import TrialChange
+
+logger = logging.getLogger("determined.experiment")
+
+
+def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
+    """All that the trial reported is in the store by now."""
+    process = trial.process
+    assert process is not None
+    look(run, trial)
+    verdict = _judge(run, trial, event)
+    logger.info("trial %d: %s%s", trial.id, verdict.state, f" ({verdict.reason})" if verdict.reason else "")
+    run.logs.done(trial)
+    trial.seconds_before, trial.restarts, trial.owes_pause = trial.seconds, verdict.restarts, False
+    trial.process = None
+    del run.by_key[process.key]
+    if verdict.told is None:
+        _wait_again(run, trial, verdict.reason)
+        return
+    if verdict.told == "completed" and trial.ended_by is None and trial.last_value is not None and not run.ending:
+        # It ended by itself: what it came to is a result as well.
+        metric, when = trial.last_value
+        deciding.tell(run, Validated(trial.number, metric, when), about=trial)
+    deciding.conclude(run, trial, verdict.state, verdict.told, verdict.reason)
+
+
+def end_the_unwell(run: Running, health: Health) -> None:
+    """Trials that hang, that do not stop when asked to, or whose time is over."""
+    for trial in list(run.by_key.values()):
+        assert trial.process is not None
+        if health.time_is_over(trial):
+            ask_to_end(run, trial, "stop")
+        reason = health.reason_to_kill(trial)
+        if reason is not None:
+            logger.warning("trial %d is killed: %s", trial.id, reason)
+            trial.process.killed = reason
+            run.engine.kill(trial.process.key)
+
+
+def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
+    row = run.ask(lambda store: store.trial(trial.id))
+    attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if event.code else []
+    trial.lost += event.lost
+    return exits.judge(
+        event,
+        trial,
+        early_exit=row.early_exit,
+        acknowledged=row.stop_acknowledged,
+        stopped_politely=bool(attempts) and attempts[-1].state == "stopped",
+        max_restarts=run.settings.max_restarts,
+    )
+
+
+def _wait_again(run: Running, trial: LiveTrial, reason: str | None) -> None:
+    """It is not over. What was not saved is done again, a validation at the goal included."""
+    if trial.at_goal is not None and not run.checkpoints.holds(trial.id, trial.last_step):
+        trial.at_goal = None
+    trial.state = "PAUSED" if trial.suspended or run.intent == "pause" else "QUEUED"
+    run.commit(
+        trials=(TrialChange(trial.id, state=trial.state, restarts=trial.restarts, reason=reason or ""),),
+    )

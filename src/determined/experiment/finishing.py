@@ -1,0 +1,56 @@
+"""The last word about an experiment, and about trials that will not go on."""
+
+from __future__ import annotations
+
+import time
+
+from determined.experiment.running import Running
+from determined.store.experiment_records import ExperimentChange, ExperimentState, TrialChange
+
+_STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMPLETED", "ERROR": "STOPPING_ERROR"}
+
+
+def finish(run: Running) -> ExperimentState:
+    """The state in which the experiment is left."""
+    if run.intent == "pause" and run.failure is None and not run.search.searcher.finished:
+        run.commit(
+            trials=tuple(TrialChange(trial.id, state="PAUSED") for trial in run.live()),
+            snapshot=run.search.snapshot_if_due(now=True),
+            experiment=ExperimentChange(state="PAUSED", progress=run.progress()),
+        )
+        return "PAUSED"
+    for trial in run.live():
+        trial.state = "CANCELED"
+        run.commit(trials=(TrialChange(trial.id, state="CANCELED", ended=time.time()),))
+    state, reason = _outcome(run)
+    if state in _STOPPING:
+        run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
+    run.ask(lambda store: store.heartbeat(run.lease))  # whoever has lost the lease deletes nothing
+    run.checkpoints.clean_up()
+    run.commit(
+        snapshot=run.search.snapshot_if_due(now=True),
+        experiment=ExperimentChange(
+            state=state,
+            reason=reason,
+            progress=1.0 if state == "COMPLETED" else run.progress(),
+            ended=time.time(),
+        ),
+    )
+    return state
+
+
+def _outcome(run: Running) -> tuple[ExperimentState, str | None]:
+    """One trial that came through is enough."""
+    if run.failure is not None:
+        return "ERROR", run.failure
+    if run.intent in ("cancel", "kill"):
+        return "CANCELED", None
+    states = {trial.state for trial in run.trials.values()}
+    if states <= {"CANCELED"}:
+        return "CANCELED", None
+    if states <= {"ERROR", "CANCELED", "INVALID_HP"}:
+        return "ERROR", "no trial came to its end: see `det experiment list-trials`"
+    compared = any(trial.rungs for trial in run.trials.values())
+    if compared and all(trial.best is None for trial in run.trials.values()):
+        return "ERROR", f"no trial has reported a validation metric called {run.settings.metric!r} as a number"
+    return "COMPLETED", None

@@ -1,0 +1,79 @@
+"""Take in what trials report: the validations in the store, and whether one of them is at the trial's goal."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from functools import partial
+
+from determined.config.measures import number, time_of
+from determined.experiment.running import Running
+from determined.experiment.settings import Settings
+from determined.experiment.trials import LiveTrial
+from determined.store.experiments import Experiments
+
+logger = logging.getLogger("determined.experiment")
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Hearing:
+    """Looks at all trials now and then, should a bell be lost."""
+
+    def __init__(self, run: Running) -> None:
+        self._run = run
+        self._looked = 0.0
+
+    def look_at_all(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked = now
+        for trial in self._run.by_key.values():
+            look(self._run, trial)
+            trial.progress = self._run.ask(partial(_progress_of, trial.id))
+
+
+def look(run: Running, trial: LiveTrial) -> None:
+    """Take in the validations that it reported since the last look; one that was completed later counts again."""
+    settings = run.settings
+    for report in run.ask(lambda store: store.validations(trial.id, trial.seen)):
+        assert report.steps_completed is not None
+        trial.seen = (report.attempt, report.sequence)
+        trial.last_step = report.steps_completed
+        if trial.process is not None:
+            trial.process.sign_of_life = trial.process.reported = time.monotonic()
+        metric = number(report.metrics.get(settings.metric))
+        when = time_of(settings.time_metric, report.steps_completed, report.metrics)
+        _complain_once(trial, _trouble(settings, metric, when, compared=trial.goal is not None))
+        trial.last_value = (metric, when)
+        trial.best = _better(settings, trial.best, metric)
+        if trial.goal is not None and when is not None and when >= trial.goal:
+            trial.at_goal = (metric, when)
+
+
+def _trouble(settings: Settings, metric: float | None, when: float | None, *, compared: bool) -> str | None:
+    if metric is None:
+        return f"its validations have no number called {settings.metric!r}: the searcher takes it for the worst"
+    if compared and when is None:
+        return f"its validations have no number called {settings.time_metric!r}: it cannot be compared on the way"
+    return None
+
+
+def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
+    if trouble is not None and trouble not in trial.warned:
+        trial.warned.add(trouble)
+        logger.warning("trial %d: %s", trial.id, trouble)
+
+
+def _better(settings: Settings, best: float | None, value: float | None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return best
+    if best is None:
+        return value
+    return min(best, value) if settings.smaller_is_better else max(best, value)
+
+
+def _progress_of(trial_id: int, store: Experiments) -> float | None:
+    return store.trial(trial_id).progress

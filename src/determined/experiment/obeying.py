@@ -1,0 +1,72 @@
+"""People's wishes: requests in the store, in their order, and signals to this process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from determined.experiment import deciding
+from determined.experiment.asking import ask_to_end
+from determined.experiment.running import Intent, Running
+from determined.experiment.trials import Ask
+from determined.store.experiment_records import ExperimentChange, ExperimentState
+
+logger = logging.getLogger("determined.experiment")
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_STRENGTH: dict[Intent | None, int] = {None: 0, "pause": 1, "cancel": 2, "kill": 3}
+_STOPPING: dict[Intent, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
+
+
+class Obedience:
+    """Looks for requests twice a second. Those to the experiment up to `outdated` were made before it was activated."""
+
+    def __init__(self, run: Running, interrupted: Callable[[], Intent | None], outdated: int) -> None:
+        self._run = run
+        self._interrupted = interrupted
+        self._outdated = outdated
+        self._last = run.experiment.last_request
+        self._looked = 0.0
+
+    def obey(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= _SECONDS_BETWEEN_LOOKS:
+            self._looked = now
+            self._obey_requests()
+        wish = self._interrupted()
+        if wish is not None:
+            self._want(wish)
+
+    def _obey_requests(self) -> None:
+        run = self._run
+        for request in run.ask(lambda store: store.requests(run.experiment.id, self._last)):
+            self._last = request.id
+            if request.trial_id is not None:
+                if request.kind in ("kill", "cancel"):
+                    self._end_one(request.trial_id, request.kind)
+            elif request.id > self._outdated:
+                self._want(None if request.kind == "activate" else request.kind)
+            run.commit(experiment=ExperimentChange(last_request=request.id))
+
+    def _want(self, intent: Intent | None) -> None:
+        """A stronger wish wins: killing over cancelling, cancelling over pausing; only a pause can be taken back."""
+        run = self._run
+        taken_back = intent is None and run.intent == "pause"
+        if not taken_back and _STRENGTH[intent] <= _STRENGTH[run.intent]:
+            return
+        logger.info("experiment %d: %s", run.experiment.id, intent or "activate")
+        run.intent = intent
+        if intent in _STOPPING:
+            run.commit(experiment=ExperimentChange(state=_STOPPING[intent]))
+        if intent is not None:
+            for trial in run.live():
+                ask_to_end(run, trial, intent)
+
+    def _end_one(self, trial_id: int, ask: Ask) -> None:
+        run = self._run
+        for trial in run.live():
+            if trial.id == trial_id and trial.process is None:
+                deciding.conclude(run, trial, "CANCELED", "canceled", None)
+            elif trial.id == trial_id:
+                ask_to_end(run, trial, ask)

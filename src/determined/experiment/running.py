@@ -1,0 +1,65 @@
+"""What all parts of a runner work on: the experiment, its trials, and whoever starts, keeps and decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from determined.engines.base import Engine
+from determined.experiment.checkpoints import TrialCheckpoints
+from determined.experiment.files import ExperimentFiles
+from determined.experiment.logs import LogKeeper
+from determined.experiment.search import Search
+from determined.experiment.settings import Settings
+from determined.experiment.trials import LiveTrial
+from determined.store.experiment_records import Change, Experiment, Lease
+from determined.store.experiments import Experiments
+from determined.store.writer import Writer
+
+T = TypeVar("T")
+
+Intent = Literal["pause", "cancel", "kill"]
+
+ENDED = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
+
+
+@dataclass
+class Running:
+    """An experiment while it is run."""
+
+    experiment: Experiment
+    settings: Settings
+    search: Search
+    files: ExperimentFiles
+    lease: Lease
+    engine: Engine
+    writer: Writer
+    logs: LogKeeper
+    checkpoints: TrialCheckpoints
+    store_place: str
+    planned: int | None  # how many trials there will be, as far as that is known
+    trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number; those that ended stay
+    by_key: dict[str, LiveTrial] = field(default_factory=dict)  # those with processes, by allocation
+    intent: Intent | None = None  # what somebody wants of the whole experiment
+    failure: str | None = None  # why the search cannot go on
+
+    @property
+    def ending(self) -> bool:
+        """Nothing shall follow any more from what trials do."""
+        return self.intent in ("cancel", "kill") or self.failure is not None
+
+    def live(self) -> list[LiveTrial]:
+        return [trial for trial in self.trials.values() if trial.state not in ENDED]
+
+    def progress(self) -> float:
+        reported = {trial.number: trial.progress for trial in self.by_key.values() if trial.progress is not None}
+        return self.search.searcher.progress(reported)
+
+    def ask(self, question: Callable[[Experiments], T]) -> T:
+        return self.writer.ask(lambda store: question(store.experiments))
+
+    def commit(self, **parts: Any) -> list[int]:
+        """Write down, under the lease and in one piece; the fields of `Change`."""
+        change = Change(**parts)
+        return self.ask(lambda store: store.commit(self.lease, change))

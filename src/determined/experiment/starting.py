@@ -1,0 +1,116 @@
+"""Start trials while there is room: which of them, from which checkpoint, in which directory."""
+
+from __future__ import annotations
+
+import logging
+
+from determined.engines.base import Job
+from determined.errors import EngineError
+from determined.experiment.code_dir import make_work_dir
+from determined.experiment.environment import allocation_key, trial_environment
+from determined.experiment.running import Running
+from determined.experiment.trials import LiveTrial, Process
+from determined.store.experiment_records import TrialChange
+
+logger = logging.getLogger("determined.experiment")
+
+_MOST_FAILED_STARTS = 3  # in a row
+_ALL = 2**62  # what an attempt reported that is gone back behind
+
+
+class Starts:
+    """Counts how often the engine could not start anything."""
+
+    def __init__(self, run: Running) -> None:
+        self._run = run
+        self._failed = 0
+
+    def start_waiting(self) -> None:
+        """Trials that were at work before go first, then those that came farthest, then whom others may wait for."""
+        run = self._run
+        if run.intent is not None or run.failure is not None:
+            return
+        _find_sources(run)
+        if not _has_room(run):
+            return
+        waiting = [trial for trial in run.live() if trial.may_start]
+        searcher = run.search.searcher
+        waiting.sort(key=lambda t: (t.runs == 0, -t.rung, len(searcher.waits_for(t.number)), t.number))
+        for trial in waiting:
+            if not _has_room(run):
+                return
+            self._start(trial)
+
+    def _start(self, trial: LiveTrial) -> None:
+        """Write down that it starts, then start it: if this process dies in between, it is started again."""
+        run = self._run
+        try:
+            run.engine.start(_written_down(run, trial))
+        except EngineError as error:
+            self._failed += 1
+            if self._failed >= _MOST_FAILED_STARTS:
+                raise
+            logger.warning("trial %d could not be started, which is tried again: %s", trial.id, error)
+            _take_back(run, trial)
+        else:
+            self._failed = 0
+
+
+def _has_room(run: Running) -> bool:
+    need, most = run.settings.slots_per_trial, run.settings.max_slots
+    used = need * len(run.by_key)
+    return run.engine.ready and run.engine.free_slots() >= need and (most is None or used + need <= most)
+
+
+def _find_sources(run: Running) -> None:
+    """A copy begins with what its source has saved by now, which is asked before the source itself goes on."""
+    for trial in run.live():
+        if trial.source_number is None:
+            continue
+        source = run.trials[trial.source_number]
+        if source.process is not None or source.owes_pause:
+            continue
+        newest = run.checkpoints.newest_good(source.id)
+        if newest is None:
+            logger.warning("trial %d is to begin as trial %d, which has no checkpoint", trial.id, source.id)
+        trial.source, trial.source_number = None if newest is None else newest[0], None
+        run.commit(trials=(TrialChange(trial.id, warm_start=trial.source),))
+
+
+def _written_down(run: Running, trial: LiveTrial) -> Job:
+    """The job, after the store knows of it."""
+    again = trial.runs > 0
+    own = run.checkpoints.newest_good(trial.id) if again else None
+    attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if again else []
+    trial.seen = (max((attempt.number for attempt in attempts), default=0), _ALL)
+    trial.runs += 1
+    key = allocation_key(run.experiment.id, trial, trial.runs)
+    trial.process = Process(key)
+    run.by_key[key] = trial
+    try:
+        directory = make_work_dir(run.files.code, run.files.work_dir(trial.id))
+    except OSError as error:
+        raise EngineError(f"its working directory cannot be made: {error.strerror or error}") from error
+    checkpoint, steps = own or (trial.source, 0)
+    environment = trial_environment(
+        experiment_id=run.experiment.id,
+        config=run.settings.config,
+        trial=trial,
+        key=key,
+        latest_checkpoint=checkpoint,
+        steps_completed=steps,
+        slots=run.settings.slots_per_trial,
+        store_place=run.store_place,
+        time_metric=run.settings.time_metric,
+    )
+    run.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs),))
+    trial.state = "RUNNING"
+    return Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
+
+
+def _take_back(run: Running, trial: LiveTrial) -> None:
+    """No fault of the trial's: it waits again."""
+    assert trial.process is not None
+    del run.by_key[trial.process.key]
+    trial.process, trial.state = None, "QUEUED"
+    run.commit(trials=(TrialChange(trial.id, state="QUEUED"),))
