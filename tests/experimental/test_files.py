@@ -1,0 +1,260 @@
+"""Checkpoints and experiments as files: fetched, annotated, deleted; nothing else is ever touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from determined import core
+from determined.errors import CheckpointInUse, CheckpointStateException
+from determined.experiment.deleting import delete_experiment
+from determined.experimental import Checkpoint, Experiment, client
+from determined.experimental.client import CheckpointState, DownloadMode, ExperimentState
+from determined.store.experiment_records import Change, ExperimentChange, TrialChange
+from determined.store.process import this_process
+from determined.store.records import AttemptStart, CheckpointRow, EndRow, NewRun
+from tests.helpers.records import opened
+from tests.store.experiments import new_experiment, new_trial
+
+
+def tree(root: Path) -> dict[str, bytes | None]:
+    """Every file below, by its content."""
+    return {
+        str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in sorted(root.rglob("*"))
+    }
+
+
+@pytest.fixture
+def by_hand(home: Path) -> Checkpoint:
+    """The checkpoint of a script that reports and saves by itself, and is over."""
+    with core.init() as context:
+        context.train.report_validation_metrics(3, {"error": 0.5})
+        with context.checkpoint.store_path({"steps_completed": 3}) as (path, uuid):
+            (path / "weights.bin").write_bytes(b"12345")
+            (path / "code").mkdir()
+            (path / "code" / "train.py").write_text("pass")
+    return client.get_checkpoint(uuid)
+
+
+class TestDownload:
+    def test_to_the_usual_place(self, searched: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        best = searched.top_checkpoint()
+        path = best.download()
+        assert path == f"checkpoints/{best.uuid}"
+        found = {name: len(data) for name, data in tree(Path(path)).items() if data is not None}
+        assert {name: size for name, size in best.resources.items() if not name.endswith("/")}.items() <= found.items()
+        assert [entry.name for entry in Path("checkpoints").iterdir()] == [best.uuid]
+
+    def test_the_trial_of_it_can_be_made_again(self, searched: Experiment, tmp_path: Path) -> None:
+        trial = searched.top_checkpoint().load(tmp_path / "here")
+        assert type(trial).__name__ == "LinearTrial"
+        again = Checkpoint.load_from_path(tmp_path / "here")
+        weights = [list(one.model.state_dict().values()) for one in (trial, again)]
+        assert all(bool((one == other).all()) for one, other in zip(*weights, strict=True))
+
+    def test_what_is_there_already_is_taken_only_if_it_is_the_same(self, searched: Experiment, tmp_path: Path) -> None:
+        first, second = searched.list_checkpoints(max_results=2)
+        target = tmp_path / "target"
+        target.mkdir()
+        first.download(target)  # into an empty directory
+        before = (target / "metadata.json").stat().st_ino
+        first.download(target, DownloadMode.MASTER)
+        assert (target / "metadata.json").stat().st_ino == before
+        with pytest.raises(FileExistsError, match=f"checkpoint {second.uuid} was not downloaded: .*something else"):
+            second.download(target)
+        (target / "metadata.json").unlink()
+        first.download(target)  # a part was missing
+        assert json.loads((target / "metadata.json").read_text()) == first.metadata
+        other = tmp_path / "mine"
+        other.mkdir()
+        (other / "metadata.json").write_text("{}")
+        with pytest.raises(FileExistsError, match="holds something else"):
+            first.download(other)
+        assert (other / "metadata.json").read_text() == "{}"
+        assert sorted(path.name for path in tmp_path.iterdir() if path.name != "xdg-data") == ["mine", "target"]
+
+    def test_a_mode_that_is_none(self, searched: Experiment) -> None:
+        with pytest.raises(TypeError, match="mode must be a DownloadMode, got 'direct'"):
+            searched.top_checkpoint().download(mode="direct")  # type: ignore[arg-type]
+
+
+class TestMetadata:
+    def test_in_the_store_and_in_the_file(self, searched: Experiment, tmp_path: Path) -> None:
+        checkpoint = searched.list_checkpoints()[1]
+        old = dict(checkpoint.metadata)
+        checkpoint.add_metadata({"stage": "prod 😀", "drop": 1})
+        checkpoint.remove_metadata(["drop", "unknown"])
+        wanted = {**old, "stage": "prod 😀"}
+        assert checkpoint.metadata == client.get_checkpoint(checkpoint.uuid).metadata == wanted
+        path = Path(checkpoint.download(tmp_path / "here"))
+        assert json.loads((path / "metadata.json").read_text()) == wanted
+        Checkpoint.load_from_path(path)  # its manifest agrees
+        checkpoint.write_metadata_file(tmp_path / "metadata.json")
+        assert json.loads((tmp_path / "metadata.json").read_text()) == wanted
+        with pytest.raises(ValueError, match="must have steps_completed"):
+            checkpoint.remove_metadata("steps_completed")
+        with pytest.raises(TypeError, match="must be JSON"):
+            checkpoint.add_metadata({"a": {1, 2}})
+        with pytest.raises(TypeError, match="metadata must be a dict"):
+            checkpoint.add_metadata("a")  # type: ignore[arg-type]
+        assert client.get_checkpoint(checkpoint.uuid).metadata == wanted
+
+    def test_without_a_manifest(self, by_hand: Checkpoint, tmp_path: Path) -> None:
+        by_hand.add_metadata({"a": None})
+        path = Path(by_hand.download(tmp_path / "here"))
+        assert json.loads((path / "metadata.json").read_text()) == {"steps_completed": 3, "a": None}
+
+
+class TestDeletingCheckpoints:
+    def test_some_files_then_all(self, by_hand: Checkpoint, home: Path, tmp_path: Path) -> None:
+        root = home / "determined" / by_hand.uuid
+        by_hand.remove_files(["no such file"])
+        assert by_hand.state is CheckpointState.COMPLETED
+        by_hand.remove_files(["code/**", "code/"])
+        assert by_hand.state is CheckpointState.PARTIALLY_DELETED
+        assert set(by_hand.resources) == {"weights.bin", "metadata.json"} == set(tree(root))
+        by_hand.download(tmp_path / "rest")
+        by_hand.remove_files(["*"])
+        assert (by_hand.state, by_hand.resources) == (CheckpointState.DELETED, {})
+        assert not root.exists()
+        with pytest.raises(CheckpointStateException, match=f"{by_hand.uuid} cannot be downloaded: it is DELETED"):
+            by_hand.download(tmp_path / "again")
+        with pytest.raises(CheckpointStateException, match="is DELETED"):
+            by_hand.add_metadata({"a": 1})
+        by_hand.delete()  # once more changes nothing
+        assert client.get_checkpoint(by_hand.uuid).state is CheckpointState.DELETED
+
+    def test_files_that_somebody_else_removed_are_noticed(self, by_hand: Checkpoint, home: Path) -> None:
+        (home / "determined" / by_hand.uuid / "weights.bin").unlink()
+        by_hand.remove_files([])
+        assert by_hand.state is CheckpointState.PARTIALLY_DELETED
+        assert "weights.bin" not in by_hand.resources
+
+    def test_a_registered_one_stays(self, by_hand: Checkpoint, home: Path) -> None:
+        model = client.create_model("a/../'b'\n😀", labels=["x"], metadata={"k": 1})
+        version = model.register_version(by_hand.uuid)
+        before = tree(home / "determined" / by_hand.uuid)
+        experiment = client.get_experiment(by_hand.training.experiment_id)
+        for call in (by_hand.delete, lambda: by_hand.remove_files(["*.bin"]), experiment.delete):
+            with pytest.raises(CheckpointInUse, match=f"{by_hand.uuid} is version 1 of the model"):
+                call()
+        assert tree(home / "determined" / by_hand.uuid) == before
+        assert client.get_checkpoint(by_hand.uuid).state is CheckpointState.COMPLETED
+        version.delete()
+        by_hand.delete()
+        assert not (home / "determined" / by_hand.uuid).exists()
+
+
+class TestModels:
+    def test_models_and_versions(self, by_hand: Checkpoint) -> None:
+        net = client.create_model("net", "for cats", {"a": 1}, ["x", "y"])
+        client.create_model("12", labels=["x"])
+        assert client.get_model("net").model_id == client.get_model(net.model_id).model_id == net.model_id
+        assert client.get_model("12").name == "12"
+        assert client.get_model(str(net.model_id)).name == "net"
+        assert [model.name for model in client.list_models()] == ["12", "net"]
+        assert [model.name for model in client.list_models(description="CATS")] == ["net"]
+        assert client.get_model_labels() == ["x", "y"]
+        assert net.get_version() is None
+        first, second = net.register_version(by_hand.uuid), net.register_version(by_hand.uuid)
+        first.set_name("first")
+        first.set_notes("good")
+        first.add_metadata({"k": 1})
+        found = net.get_version(1)
+        assert found is not None
+        assert (found.name, found.notes, found.metadata, found.checkpoint.uuid) == (
+            "first",
+            "good",
+            {"k": 1},
+            by_hand.uuid,
+        )
+        latest = net.get_version()
+        assert latest is not None
+        assert latest.model_version == second.model_version == 2
+        assert [version.model_version for version in net.list_versions()] == [2, 1]
+        net.set_description("for dogs")
+        net.set_labels(["z"])
+        net.add_metadata({"b": 2})
+        net.remove_metadata(["a"])
+        net.archive()
+        again = client.get_model("net")
+        assert (again.description, again.labels, again.metadata, again.archived) == ("for dogs", ["z"], {"b": 2}, True)
+        assert (again.username, again.workspace_id) == (net.username, None)
+        net.unarchive()
+        net.delete()
+        assert [model.name for model in client.list_models()] == ["12"]
+
+
+class TestDeletingExperiments:
+    def test_a_run_by_hand_leaves_nothing_but_its_neighbours(self, by_hand: Checkpoint, home: Path) -> None:
+        with core.init() as context:
+            context.train.report_training_metrics(1, {"loss": 1.0})
+        root = home / "determined"
+        first, second = client.list_experiments()
+        assert len(list((root / "runs").iterdir())) == 2
+        first.delete_tensorboard_files()
+        assert len(list(root.glob("runs/*/tensorboard"))) == 1
+        first.delete()
+        assert first.state is ExperimentState.DELETED
+        assert [found.id for found in client.list_experiments()] == [second.id]
+        assert len(list((root / "runs").iterdir())) == 1
+        assert not (root / by_hand.uuid).exists()
+        assert list(root.rglob(".deleted*")) == []
+
+    @pytest.mark.parametrize("odd", ["..", "../outside", "a/b", "/", ".", "", "quo'te\n"])
+    def test_keys_and_directories_are_data(self, home: Path, odd: str) -> None:
+        """A store whose rows were made to name other places."""
+        root = home / "determined"
+        (root / "experiments" / "neighbour").mkdir(parents=True)
+        (root / "runs" / "neighbour").mkdir(parents=True)
+        (home / "outside").mkdir()
+        (home / "outside" / "file").write_text("x")
+        before = tree(home)
+        with opened() as store:
+            experiment_id = store.experiments.create(new_experiment(key=odd))
+            lease = store.experiments.acquire(experiment_id, this_process())
+            (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0),)))
+            running = TrialChange(trial_id, state="RUNNING", allocation="a")
+            store.experiments.commit(lease, Change(trials=(running,)))
+            for number, run_dir in enumerate([str(root / "runs" / odd), odd, str(home / "outside"), str(root)]):
+                run = NewRun("train.py", run_dir, {}, {}, 1.0)
+                start = AttemptStart(f"k{number}", run, this_process(), 1.0, allocation=(trial_id, "a"))
+                store.begin_attempt(start)
+            over = TrialChange(trial_id, state="COMPLETED", ended=2.0)
+            ended = ExperimentChange(state="COMPLETED", ended=2.0)
+            store.experiments.commit(lease, Change(trials=(over,), experiment=ended))
+            store.experiments.release(lease)
+            done = delete_experiment(store, experiment_id)
+            assert store.experiments.list() == []
+        assert done.directories == ()
+        after = tree(home)
+        assert {name: data for name, data in after.items() if "store.sqlite" not in name} == before
+
+    def test_a_checkpoint_whose_name_is_a_path_has_no_files(self, home: Path) -> None:
+        (home / "outside").mkdir()
+        with opened() as store:
+            run = NewRun("train.py", str(home / "run"), {}, {}, 1.0)
+            begun = store.begin_attempt(AttemptStart("k", run, this_process(), 1.0))
+            row = CheckpointRow("../outside", begun.trial_id, 1, 1, {}, {}, str(home / "saved"), 1.0)
+            store.write([row, EndRow(begun.trial_id, 1, "completed", 2.0, 1.0)])
+            delete_experiment(store, begun.experiment_id)
+        assert (home / "outside").is_dir()
+
+    def test_a_search_with_all_that_belongs_to_it(self, searched: Experiment, searched_home: tuple[Path, int]) -> None:
+        home, _ = searched_home
+        root = home / "determined"
+        kept = client.create_experiment(searched.config, Path(searched._row.code_dir), paused=True)
+        best = searched.top_checkpoint()
+        version = client.create_model("net").register_version(best.uuid)
+        with pytest.raises(CheckpointInUse, match="version 1 of the model 'net'"):
+            searched.delete()
+        assert len(searched.list_checkpoints()) == 6
+        version.delete()
+        searched.delete()
+        assert [found.id for found in client.list_experiments()] == [kept.id]
+        assert [path.name for path in (root / "experiments").iterdir()] == [kept._row.key]
+        assert list((root / "runs").iterdir()) == []
+        assert [path for path in (home / "saved").iterdir() if not path.name.startswith(".")] == []

@@ -1,0 +1,150 @@
+"""Experiments that the SDK creates, watches and disturbs while they run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from determined.errors import DeterminedError, ExperimentHeld, InvalidExperimentConfig, InvalidExperimentException
+from determined.experimental import Experiment, client
+from determined.experimental import experiment as experiment_module
+from determined.experimental.client import ExperimentState, TrialState
+from tests.experimental.conftest import MODELS
+
+STEADY = MODELS / "steady"
+
+
+def config(seconds: float, length: int, **searcher: Any) -> dict[str, Any]:
+    return {
+        "name": "steady",
+        "entrypoint": f"python3 train.py {seconds} {length}",
+        "hyperparameters": {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}},
+        "searcher": {"name": "random", "metric": "loss", "max_trials": 2, "max_concurrent_trials": 2, **searcher},
+        "max_restarts": 0,
+    }
+
+
+def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def state_of(experiment: Experiment) -> ExperimentState:
+    experiment.reload()
+    return experiment.state
+
+
+def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    experiment = client.create_experiment(config(0.05, 100_000), STEADY)
+    assert experiment.state is ExperimentState.ACTIVE
+    trial = experiment.await_first_trial()
+    assert trial.experiment_id == experiment.id
+
+    # What it reports can be read while it goes on.
+    eventually(lambda: len(list(trial.iter_metrics("validation"))) > 3)
+    seen = len(list(trial.iter_metrics("validation")))
+    eventually(lambda: trial.summary_metrics["validation"]["loss"]["count"] > seen)
+    assert experiment.best_trial() is not None
+    with pytest.raises(ExperimentHeld, match="is being run by process"):
+        experiment.delete()
+    with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be archived once"):
+        experiment.archive()
+
+    experiment.pause()
+    eventually(lambda: state_of(experiment) is ExperimentState.PAUSED)
+    with pytest.raises(ValueError, match=f"experiment {experiment.id} is paused"):
+        experiment.wait()
+    saved = {checkpoint.training.trial_id: checkpoint for checkpoint in experiment.list_checkpoints()}
+    assert len(saved) == 2
+    with pytest.raises(DeterminedError, match="would go on from there"):
+        saved[trial.id].delete()
+    with pytest.raises(InvalidExperimentException, match="is PAUSED: it can be deleted once it has ended"):
+        experiment.delete()
+
+    experiment.activate()
+    assert experiment.state is ExperimentState.ACTIVE
+    experiment.activate()  # once more changes nothing
+    trial.reload()
+    before = trial.steps_completed
+    eventually(lambda: (trial.reload(), trial.steps_completed > before)[1])
+
+    # One trial is killed, the other goes on.
+    trial.kill()
+    eventually(lambda: (trial.reload(), trial.state is TrialState.CANCELED)[1])
+    other = experiment.list_trials()[1]
+    assert other.state is TrialState.RUNNING
+    trial.kill()  # it has ended already
+
+    experiment.cancel()
+    assert experiment.wait(interval=0.1) is ExperimentState.CANCELED
+    assert other.list_checkpoints(), "a canceled trial saves a last checkpoint"
+    with pytest.raises(InvalidExperimentException, match="has ended: it is CANCELED"):
+        experiment.activate()
+    assert capfd.readouterr() == ("", ""), "the runner speaks in its own log"
+
+
+def test_it_outlives_the_program_that_created_it(home: Path) -> None:
+    program = (
+        "import sys\nfrom determined.experimental import client\n"
+        "experiment = client.create_experiment(eval(sys.argv[1]), sys.argv[2])\nprint(experiment.id)"
+    )
+    arguments = [sys.executable, "-c", program, repr(config(0.01, 100)), str(STEADY)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, start_new_session=True)
+    assert (done.stderr, done.returncode) == ("", 0)
+    experiment = client.get_experiment(int(done.stdout))
+    assert experiment.wait(interval=0.1) is ExperimentState.COMPLETED
+    assert [len(list(trial.iter_metrics("validation"))) for trial in experiment.list_trials()] == [100, 100]
+
+
+def test_a_runner_that_was_killed_is_missed_and_can_be_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_module, "_SECONDS_TO_START", 1.0)
+    experiment = client.create_experiment(config(0.01, 100), STEADY, paused=True)
+    assert experiment.state is ExperimentState.PAUSED
+    assert experiment.list_trials() == []
+    experiment.activate()
+    eventually(lambda: any(trial.steps_completed > 5 for trial in experiment.list_trials()))
+    experiment.reload()
+    holder = experiment._row.holder
+    assert holder is not None
+    os.kill(holder.process.pid, signal.SIGKILL)
+    with pytest.raises(DeterminedError, match=f"no process runs experiment {experiment.id}; go on with activate"):
+        experiment.wait(interval=0.1)
+    assert experiment.run(interval=0.1) is ExperimentState.COMPLETED
+
+
+def test_what_cannot_run_is_refused_and_leaves_nothing(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="config must be the path of a file or a dict, got 3"):
+        client.create_experiment(3)  # type: ignore[arg-type]
+    wrong = {**config(0.1, 1), "searcher": {"name": "random", "metric": "loss", "max_trials": 0}, "nonsense": 1}
+    with pytest.raises(InvalidExperimentConfig) as told:
+        client.create_experiment(wrong, STEADY)
+    assert {mistake.path for mistake in told.value.mistakes} == {"searcher.max_trials", "nonsense"}
+    with pytest.raises(InvalidExperimentException, match=r"there is no train\.py"):
+        client.create_experiment(config(0.1, 1))
+    with pytest.raises(InvalidExperimentConfig, match=r"no-such\.yaml: No such file"):
+        client.create_experiment(str(tmp_path / "no-such.yaml"), STEADY)
+    assert client.list_experiments() == []
+    experiments = home / "determined" / "experiments"
+    assert not experiments.exists() or not list(experiments.iterdir())
+
+
+def test_what_means_nothing_here_is_accepted(home: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    extra = tmp_path / "extra.txt"
+    extra.write_text("x")
+    experiment = client.create_experiment(config(0.01, 1), STEADY, [extra], project_id=3, template="mine", paused=True)
+    assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["project_id", "template"]
+    assert (Path(experiment._row.code_dir) / "extra.txt").read_text() == "x"
+    experiment.kill()
+    assert experiment.state is ExperimentState.CANCELED
+    with pytest.raises(RuntimeError, match=f"experiment {experiment.id} is CANCELED, and has no trial"):
+        experiment.await_first_trial()
