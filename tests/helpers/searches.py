@@ -112,6 +112,7 @@ class Search:
                     "state": trial.state,
                     "bracket": trial.bracket,
                     "best": trial.best,
+                    "saved": max((row.steps_completed for row in store.checkpoints(trial.id)), default=None),
                     "metrics": [
                         (metric.group, metric.steps_completed, json.dumps(metric.metrics, sort_keys=True))
                         for metric in sorted(

@@ -111,4 +111,6 @@ def _note(changes: list[str], before: dict[str, Any], after: dict[str, Any]) -> 
     config = {name: value for name, value in after.items() if name not in before or before[name] != value}
     listed = "\n".join(f"  - {change}" for change in changes)
     today = "".join(f"    {line}" for line in dump_yaml(mask_secrets(config)).splitlines(keepends=True))
-    return [f"This configuration was written for an older release:\n{listed}\n  Today these parts are written so:\n{today}"]
+    return [
+        f"This configuration was written for an older release:\n{listed}\n  Today these parts are written so:\n{today}"
+    ]

@@ -1,0 +1,40 @@
+"""Trials that report in ways of their own are compared all the same; none of them waits for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.helpers.searches import Search
+
+ODD = Path(__file__).parent / "models" / "odd"
+SPACE = {"x": {"type": "double", "minval": 0, "maxval": 1}}
+
+
+def searching(script: str, **fields: object) -> dict[str, object]:
+    searcher = {"name": "async_halving", "metric": "loss", "num_rungs": 2, "divisor": 2}
+    return {
+        "name": script,
+        "entrypoint": f"python3 {script}",
+        "hyperparameters": SPACE,
+        "searcher": {**searcher, **fields},
+        "reproducibility": {"experiment_seed": 3},
+    }
+
+
+def test_an_operation_that_is_completed_long_after_its_validation(tmp_path: Path) -> None:
+    search = Search(tmp_path, ODD, searching("late.py", max_trials=2, max_length={"epochs": 4}))
+    experiment = search.create()
+    search.activate(experiment, timeout=60)
+    with search.opened() as store:
+        ended = [(trial.state, trial.steps_completed) for trial in store.experiments.trials(experiment)]
+    assert ("COMPLETED", 40) in ended
+    assert {state for state, _ in ended} <= {"COMPLETED", "STOPPED_EARLY"}
+
+
+def test_validations_that_are_counted_otherwise_than_checkpoints(tmp_path: Path) -> None:
+    search = Search(tmp_path, ODD, searching("backwards.py", max_trials=1, max_time=6, time_metric="epochs"))
+    experiment = search.create()
+    search.activate(experiment, timeout=60)
+    with search.opened() as store:
+        (trial,) = store.experiments.trials(experiment)
+        assert (trial.state, trial.restarts, trial.steps_completed) == ("COMPLETED", 1, 6)
