@@ -53,7 +53,7 @@ def fresh_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         client._default.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def searched_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """A data directory in which a search ran to its end, by the SDK; and the search's id."""
     home = tmp_path_factory.mktemp("sdk")

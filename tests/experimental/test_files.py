@@ -68,6 +68,11 @@ class TestDownload:
         (target / "metadata.json").unlink()
         first.download(target)  # a part was missing
         assert json.loads((target / "metadata.json").read_text()) == first.metadata
+        first.add_metadata({"a": 1})
+        first.download(target)
+        first.add_metadata({"a": 2})  # a file of the same size
+        first.download(target)
+        assert json.loads((target / "metadata.json").read_text()) == first.metadata
         other = tmp_path / "mine"
         other.mkdir()
         (other / "metadata.json").write_text("{}")
@@ -194,9 +199,12 @@ class TestDeletingExperiments:
             context.train.report_training_metrics(1, {"loss": 1.0})
         root = home / "determined"
         first, second = client.list_experiments()
+        with opened() as store:
+            ((run_dir,),) = [[found.path] for found in store.upkeep.run_directories(first.id)]
         assert len(list((root / "runs").iterdir())) == 2
         first.delete_tensorboard_files()
         assert len(list(root.glob("runs/*/tensorboard"))) == 1
+        (root / "runs" / f".deleted-{Path(run_dir).name}-0").mkdir()  # of a deletion that was cut short
         first.delete()
         assert first.state is ExperimentState.DELETED
         assert [found.id for found in client.list_experiments()] == [second.id]
@@ -242,19 +250,3 @@ class TestDeletingExperiments:
             store.write([row, EndRow(begun.trial_id, 1, "completed", 2.0, 1.0)])
             delete_experiment(store, begun.experiment_id)
         assert (home / "outside").is_dir()
-
-    def test_a_search_with_all_that_belongs_to_it(self, searched: Experiment, searched_home: tuple[Path, int]) -> None:
-        home, _ = searched_home
-        root = home / "determined"
-        kept = client.create_experiment(searched.config, Path(searched._row.code_dir), paused=True)
-        best = searched.top_checkpoint()
-        version = client.create_model("net").register_version(best.uuid)
-        with pytest.raises(CheckpointInUse, match="version 1 of the model 'net'"):
-            searched.delete()
-        assert len(searched.list_checkpoints()) == 6
-        version.delete()
-        searched.delete()
-        assert [found.id for found in client.list_experiments()] == [kept.id]
-        assert [path.name for path in (root / "experiments").iterdir()] == [kept._row.key]
-        assert list((root / "runs").iterdir()) == []
-        assert [path for path in (home / "saved").iterdir() if not path.name.startswith(".")] == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -268,10 +270,13 @@ class TestCheckpointLists:
 
 
 class TestTheWayIn:
-    def test_login_is_accepted_and_explained(self, searched: Experiment, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize("master", ["http://localhost:8080", "https://det.example.org", "localhost:8080", "host"])
+    def test_login_is_accepted_and_explained(
+        self, searched: Experiment, caplog: pytest.LogCaptureFixture, master: str
+    ) -> None:
         client._default = None
         with caplog.at_level("INFO", "determined"):
-            client.login("http://localhost:8080", user="me", password="s3cr3t")
+            client.login(master, user="me", password="s3cr3t")
         assert caplog.messages == ["there is no master to log in to: experiments are kept in the local store"]
         assert client.get_experiment(searched.id).name == searched.name
         with pytest.raises(ValueError, match="before any other call"):
@@ -283,6 +288,18 @@ class TestTheWayIn:
             assert len(client.list_experiments()) == 1
         with pytest.raises(StoreError, match="cannot name a store"):
             Determined("ray://somewhere")
+
+    def test_threads_may_ask_at_once(self, searched: Experiment) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            names = list(pool.map(lambda _: client.get_experiment(searched.id).name, range(200)))
+        assert set(names) == {"sdk search"}
+
+    def test_a_forked_child_may_ask_as_well(self, searched: Experiment) -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if client.get_experiment(searched.id).name == "sdk search" else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert client.get_experiment(searched.id).name == "sdk search"
 
     def test_old_names(self) -> None:
         with pytest.warns(FutureWarning, match="ExperimentReference is deprecated"):

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from determined.errors import DeterminedError, ExperimentHeld, InvalidExperimentConfig, InvalidExperimentException
+from determined.errors import (
+    CheckpointInUse,
+    DeterminedError,
+    ExperimentHeld,
+    InvalidExperimentConfig,
+    InvalidExperimentException,
+)
 from determined.experimental import Experiment, client
 from determined.experimental import experiment as experiment_module
 from determined.experimental.client import ExperimentState, TrialState
@@ -93,25 +99,19 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", ""), "the runner speaks in its own log"
 
 
-def test_it_outlives_the_program_that_created_it(home: Path) -> None:
+def test_it_outlives_the_program_that_created_it_and_the_process_that_ran_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment_module, "_SECONDS_TO_START", 1.0)
     program = (
         "import sys\nfrom determined.experimental import client\n"
         "experiment = client.create_experiment(eval(sys.argv[1]), sys.argv[2])\nprint(experiment.id)"
     )
-    arguments = [sys.executable, "-c", program, repr(config(0.01, 100)), str(STEADY)]
+    arguments = [sys.executable, "-c", program, repr(config(0.02, 100)), str(STEADY)]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, start_new_session=True)
     assert (done.stderr, done.returncode) == ("", 0)
+
     experiment = client.get_experiment(int(done.stdout))
-    assert experiment.wait(interval=0.1) is ExperimentState.COMPLETED
-    assert [len(list(trial.iter_metrics("validation"))) for trial in experiment.list_trials()] == [100, 100]
-
-
-def test_a_runner_that_was_killed_is_missed_and_can_be_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_module, "_SECONDS_TO_START", 1.0)
-    experiment = client.create_experiment(config(0.01, 100), STEADY, paused=True)
-    assert experiment.state is ExperimentState.PAUSED
-    assert experiment.list_trials() == []
-    experiment.activate()
     eventually(lambda: any(trial.steps_completed > 5 for trial in experiment.list_trials()))
     experiment.reload()
     holder = experiment._row.holder
@@ -120,6 +120,7 @@ def test_a_runner_that_was_killed_is_missed_and_can_be_replaced(home: Path, monk
     with pytest.raises(DeterminedError, match=f"no process runs experiment {experiment.id}; go on with activate"):
         experiment.wait(interval=0.1)
     assert experiment.run(interval=0.1) is ExperimentState.COMPLETED
+    assert [len(list(trial.iter_metrics("validation"))) for trial in experiment.list_trials()] == [100, 100]
 
 
 def test_what_cannot_run_is_refused_and_leaves_nothing(home: Path, tmp_path: Path) -> None:
@@ -148,3 +149,54 @@ def test_what_means_nothing_here_is_accepted(home: Path, caplog: pytest.LogCaptu
     assert experiment.state is ExperimentState.CANCELED
     with pytest.raises(RuntimeError, match=f"experiment {experiment.id} is CANCELED, and has no trial"):
         experiment.await_first_trial()
+
+
+KEEPER = """
+import time
+from pathlib import Path
+from determined import core
+
+with core.init() as context:
+    for step in range(1, 6):
+        context.train.report_validation_metrics(step, {"loss": 1 / step})
+        with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
+            (path / "weights").write_text(str(step))
+        while step == 1 and not Path("WAIT").exists():
+            time.sleep(0.02)
+"""
+
+
+def test_a_checkpoint_that_is_registered_survives_until_it_is_not(home: Path) -> None:
+    model_dir = home / "model"
+    model_dir.mkdir()
+    (model_dir / "train.py").write_text(KEEPER.replace("WAIT", str(home / "go")))
+    storage = {"type": "directory", "container_path": str(home / "saved"), "save_trial_best": 1}
+    single = {
+        **config(0, 0),
+        "entrypoint": "python3 train.py",
+        "searcher": {"name": "single", "metric": "loss"},
+        "checkpoint_storage": {**storage, "save_experiment_best": 0, "save_trial_latest": 1},
+    }
+    experiment = client.create_experiment(single, model_dir)
+    trial = experiment.await_first_trial()
+    eventually(lambda: trial.list_checkpoints())
+    (first,) = trial.list_checkpoints()
+    version = client.create_model("kept").register_version(first.uuid)
+    (home / "go").touch()
+    assert experiment.wait(interval=0.1) is ExperimentState.COMPLETED
+    steps = {checkpoint.metadata["steps_completed"] for checkpoint in experiment.list_checkpoints()}
+    assert steps == {1, 5}, "the registered one, and the best, which is the latest"
+    assert Path(version.checkpoint.download(home / "here"), "weights").read_text() == "1"
+
+    # And then the experiment goes with all that belongs to it, and nothing else.
+    other = client.create_experiment(single, model_dir, paused=True)
+    with pytest.raises(CheckpointInUse, match="version 1 of the model 'kept'"):
+        experiment.delete()
+    assert len(experiment.list_checkpoints()) == 2
+    version.delete()
+    experiment.delete()
+    root = home / "determined"
+    assert [found.id for found in client.list_experiments()] == [other.id]
+    assert [path.name for path in (root / "experiments").iterdir()] == [other._row.key]
+    assert list((root / "runs").iterdir()) == []
+    assert [path for path in (home / "saved").iterdir() if not path.name.startswith(".")] == []

@@ -66,9 +66,10 @@ def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
 def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
     """All of them, or none when one is registered or in use (`CheckpointInUse`). Those deleted before are no matter."""
     rows = [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]
+    storages = [_storage(store, row) for row in rows]  # before anything is marked: one may not be reachable from here
     store.upkeep.condemn([row.uuid for row in rows])
-    for row in rows:
-        _delete_files(_storage(store, row), row)
+    for row, storage in zip(rows, storages, strict=True):
+        _delete_files(storage, row)
 
 
 def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Checkpoint:
@@ -77,6 +78,9 @@ def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Chec
     Nothing is removed of one that is registered or in use. When no file is wanted away, the store learns what is there.
     """
     row = store.upkeep.checkpoint(uuid)
+    if row.state == "DELETED":
+        delete_checkpoints(store, [uuid])  # should that have been cut short
+        return row
     storage = _storage(store, row)
     try:
         present = storage.resources(uuid)
@@ -96,11 +100,10 @@ def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Chec
 
 
 def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:
+    places = {row.storage for row in store.experiments.checkpoints(experiment.id)}
+    storages = {place: storage_of(experiment, place) for place in places}  # or it fails before anything is marked
     checkpoints = store.upkeep.condemn_experiment(experiment.id)
-    storages: dict[str, CheckpointStorage] = {}
     for row in checkpoints:
-        if row.storage not in storages:
-            storages[row.storage] = storage_of(experiment, row.storage)
         _delete_files(storages[row.storage], row)
         if lease is not None:
             store.experiments.heartbeat(lease)
@@ -152,13 +155,14 @@ def _is_plain_name(name: str) -> bool:
 def _remove_tree(path: Path) -> bool:
     """False if it is not there. A link is removed, not followed."""
     # One rename takes it out of sight: a deletion that is cut short leaves nothing that looks whole.
-    grave = path.with_name(f".deleted-{path.name}-{secrets.token_hex(4)}")
     try:
-        os.rename(path, grave)
+        os.rename(path, path.with_name(f".deleted-{path.name}-{secrets.token_hex(4)}"))
+        found = True
     except FileNotFoundError:
-        return False
-    if grave.is_symlink():
-        grave.unlink()
-    else:
-        shutil.rmtree(grave)
-    return True
+        found = False
+    for grave in path.parent.glob(f".deleted-{path.name}-*"):  # also those of deletions that were cut short
+        if grave.is_symlink():
+            grave.unlink()
+        else:
+            shutil.rmtree(grave)
+    return found

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from determined.checkpoint_storage import files
-from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage
 
-_MARK = ".checkpoint-id"  # says which checkpoint a directory was downloaded from
+_MARK = ".checkpoint.json"  # says which checkpoint a directory was downloaded from
 
 
 def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, resources: Mapping[str, int]) -> None:
     """A directory that was downloaded from the same checkpoint and has all its files is left as it is."""
     is_ours = False
     if os.path.lexists(target):
-        is_ours = _mark_of(target) == uuid
-        if is_ours and _has_all(target, resources):
+        is_ours = _read(target / _MARK) == {"uuid": uuid}
+        if is_ours and _has_all(target, resources) and _read(target / METADATA_FILE) == storage.metadata(uuid):
             return
         if not is_ours and (not target.is_dir() or target.is_symlink() or os.listdir(target)):
             raise FileExistsError(
@@ -30,7 +32,7 @@ def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, res
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
         storage.fetch(uuid, draft)
-        (draft / _MARK).write_text(uuid)
+        (draft / _MARK).write_text(json.dumps({"uuid": uuid}))
         if is_ours:  # a part of it was removed or changed since
             shutil.rmtree(target)
         elif target.is_dir():
@@ -41,10 +43,11 @@ def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, res
         raise
 
 
-def _mark_of(target: Path) -> str | None:
+def _read(path: Path) -> Any:
+    """What a JSON file says; None if there is none that can be read."""
     try:
-        return (target / _MARK).read_text()
-    except OSError:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
         return None
 
 

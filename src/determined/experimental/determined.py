@@ -20,6 +20,7 @@ from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session
 from determined.experimental.sorting import in_order
 from determined.experimental.trial import Trial
+from determined.store import place as places
 
 if TYPE_CHECKING:
     from determined.store import experiment_records, registry
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("determined.experimental")
 
 _EVERYTHING = 2**31 - 1
+_STORE_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 
 class Determined:
@@ -48,9 +50,7 @@ class Determined:
         cert_name: str | None = None,
         noverify: bool = False,
     ) -> None:
-        from determined.store import place as places
-
-        if master is not None and master.startswith(("http://", "https://")):
+        if master is not None and not _names_a_store(master):
             logger.info("there is no master to log in to: experiments are kept in the local store")
             master = None
         elif user is not None or password is not None:
@@ -277,6 +277,13 @@ class Determined:
         if created.code.left_out:
             logger.warning("not copied from the model directory: %s", ", ".join(created.code.left_out[:10]))
         return created.experiment_id
+
+
+def _names_a_store(master: str) -> bool:
+    """A path or a URL of a database, rather than the address of a master as `host:8080` or `https://host`."""
+    if "://" in master:
+        return not master.startswith(("http://", "https://"))
+    return "/" in master or os.sep in master or Path(master).suffix in _STORE_SUFFIXES or Path(master).is_file()
 
 
 _EXPERIMENT_VALUES: dict[ExperimentSortBy, Callable[[experiment_records.Experiment], Any]] = {

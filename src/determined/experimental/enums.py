@@ -15,7 +15,7 @@ class OrderBy(enum.Enum):
 
 
 class ExperimentState(enum.Enum):
-    """What an experiment is doing, or how it ended."""
+    """What an experiment is doing, or how it ended. The last ones are words of a cluster: none is ever in them here."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
@@ -28,9 +28,16 @@ class ExperimentState(enum.Enum):
     ERROR = "ERROR"
     DELETED = "DELETED"
 
+    QUEUED = "QUEUED"
+    PULLING = "PULLING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    DELETING = "DELETING"
+    DELETE_FAILED = "DELETE_FAILED"
+
 
 class TrialState(enum.Enum):
-    """What a trial is doing, or how it ended."""
+    """What a trial is doing, or how it ended. The last ones are words of a cluster: none is ever in them here."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
@@ -41,6 +48,14 @@ class TrialState(enum.Enum):
     INVALID_HP = "INVALID_HP"
     CANCELED = "CANCELED"
     ERROR = "ERROR"
+
+    ACTIVE = "ACTIVE"
+    PULLING = "PULLING"
+    STARTING = "STARTING"
+    STOPPING_COMPLETED = "STOPPING_COMPLETED"
+    STOPPING_CANCELED = "STOPPING_CANCELED"
+    STOPPING_KILLED = "STOPPING_KILLED"
+    STOPPING_ERROR = "STOPPING_ERROR"
 
 
 class CheckpointState(enum.Enum):

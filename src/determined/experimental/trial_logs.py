@@ -64,10 +64,11 @@ def _lines(
 ) -> Iterator[str]:
     if follow:
         found = _followed(session, trial_id, wanted)
+    elif tail is not None and wanted == Wanted(min_level=wanted.min_level):  # the store itself knows the last ones
+        found = iter(session.ask(lambda store: store.logs(trial_id, level=wanted.min_level, tail=tail)))
     else:
         found = _present(session, trial_id, wanted, [0])
-    if tail is not None:
-        found = iter(deque(found, maxlen=tail))
+        found = found if tail is None else iter(deque(found, maxlen=tail))
     for line in islice(found, head):
         written = datetime.fromtimestamp(line.written, timezone.utc)
         yield f"[{written.isoformat(timespec='milliseconds')}] [rank={line.rank}] {line.text}"

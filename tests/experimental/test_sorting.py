@@ -1,0 +1,27 @@
+"""Lists are sorted by what can be compared; the rest comes last, whatever the direction."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from determined.experimental.enums import OrderBy
+from determined.experimental.sorting import in_order
+
+
+@given(st.lists(st.none() | st.floats()), st.sampled_from(OrderBy))
+def test_what_cannot_be_compared_comes_last_and_equal_ones_keep_their_order(
+    values: list[float | None], order: OrderBy
+) -> None:
+    found = in_order(enumerate(values), lambda pair: pair[1], order)
+    assert sorted(place for place, _ in found) == list(range(len(values)))
+    comparable = [pair for pair in found if pair[1] is not None and math.isfinite(pair[1])]
+    assert found[: len(comparable)] == comparable
+    for (first_place, first), (second_place, second) in pairwise(comparable):
+        assert first is not None
+        assert second is not None
+        in_place = first < second if order is OrderBy.ASC else first > second
+        assert in_place or (first == second and first_place < second_place)
