@@ -166,10 +166,12 @@ with core.init() as context:
 """
 
 
-def test_a_checkpoint_that_is_registered_survives_until_it_is_not(home: Path) -> None:
+def test_a_checkpoint_that_is_registered_survives_until_it_is_not(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model_dir = home / "model"
     model_dir.mkdir()
     (model_dir / "train.py").write_text(KEEPER.replace("WAIT", str(home / "go")))
+    (home / "random.py").write_text("raise ImportError('a file of the user that is called like a module')")
+    monkeypatch.chdir(home)
     storage = {"type": "directory", "container_path": str(home / "saved"), "save_trial_best": 1}
     single = {
         **config(0, 0),

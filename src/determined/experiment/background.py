@@ -17,12 +17,14 @@ _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
 
 # The runner's parent ends at once, so that the system takes care of the runner and nobody must wait for it.
 _LEAVE_ALONE = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+# As `det` does, but not with the modules of the directory that it happens to be started in.
+_DET = "import sys; sys.path[:] = filter(None, sys.path); from determined.cli.main import main; main()"
 
 
 def start_runner(experiment: Experiment, store_place: str) -> None:
     """`det experiment activate`, in a session of its own; what it says is added to a log in the experiment's files."""
     files = ExperimentFiles.for_key(experiment.key)
-    runner = [sys.executable, "-m", "determined.cli", "experiment", "activate", str(experiment.id)]
+    runner = [sys.executable, "-c", _DET, "experiment", "activate", str(experiment.id)]
     descriptor = os.open(files.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as log:
         subprocess.run(
