@@ -54,7 +54,7 @@ def end_the_unwell(run: Running, health: Health) -> None:
 def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
     row = run.ask(lambda store: store.trial(trial.id))
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if event.code else []
-    trial.lost += event.lost
+    trial.lost += exits.is_lost(event)
     return exits.judge(
         event,
         trial,

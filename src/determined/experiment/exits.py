@@ -10,7 +10,7 @@ from determined.experiment.trials import LiveTrial
 from determined.searchers.base import ExitReason
 from determined.store.experiment_records import TrialState
 
-_MOST_LOSSES = 3  # of its processes, with the engine: then it may be the trial that takes the engine along
+_MOST_LOSSES = 3  # of its processes, with the engine or by a signal: more may be the doing of the trial itself
 _POLITE_SIGNALS = (130, 143)  # a training that saved and left because of SIGINT or SIGTERM
 
 
@@ -44,10 +44,9 @@ def judge(
     if trial.ended_by is not None:
         state: TrialState = "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY"
         return Verdict(state, "completed", process.killed or _unexpected(exited), trial.restarts)
-    if (
-        exited.lost and trial.lost <= _MOST_LOSSES
-    ):  # no fault of the trial's: it is started again, and that does not count
-        return Verdict("QUEUED", None, "its processes were lost with the engine", trial.restarts)
+    if is_lost(exited) and trial.lost <= _MOST_LOSSES:  # no fault of the trial's: it does not count
+        lost = "its processes were lost with the engine" if exited.lost else cause(exited, "")
+        return Verdict("QUEUED", None, lost, trial.restarts)
     leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
     if process.asked == "pause" and (process.killed or (acknowledged and leaves_politely)):
         return Verdict("PAUSED", None, process.killed, trial.restarts)
@@ -58,6 +57,11 @@ def judge(
     if stopped_politely and exited.code in _POLITE_SIGNALS:  # somebody has sent it the signal that we did not send
         return Verdict("QUEUED", None, "it saved and left because of a signal", trial.restarts)
     return _failure(exited, trial, max_restarts)
+
+
+def is_lost(exited: Exited) -> bool:
+    """With the engine, or by a signal that people and machines send to processes that shall go away."""
+    return exited.lost or exited.signal in ("SIGTERM", "SIGHUP", "SIGINT")
 
 
 def _failure(exited: Exited, trial: LiveTrial, max_restarts: int) -> Verdict:

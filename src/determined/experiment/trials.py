@@ -60,7 +60,7 @@ class LiveTrial:
     ended_by: Literal["stop", "finish", None] = None  # the searcher's last word, to be carried out at the goal
     suspended: bool = False  # by the searcher: it waits for being continued
     owes_pause: bool = False  # suspended, but not saved: it is started again to do so at its goal
-    lost: int = 0  # how often its processes were lost with the engine
+    lost: int = 0  # how often its processes were lost, with the engine or by somebody's signal
     seen: tuple[int, int] = (0, -1)  # attempt and sequence number of the newest validation that was looked at
     last_step: int = -1  # its step
     last_value: tuple[float | None, float | None] | None = None  # its metric and time
