@@ -26,6 +26,7 @@ test: check
 
 # Kill training programs in every phase, 120 times, lose ranks in 30 ways, kill the runners of searches 100 times: an hour on two cores.
 soak: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) -m thorough tests
 	$(BIN)/python -m tests.soak --cycles 120
 	$(BIN)/python -m tests.soak.searches --kills 100
 

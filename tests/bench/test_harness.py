@@ -46,6 +46,7 @@ def test_table_shows_ours_beside_the_bare_loop_and_every_peer(tmp_path: Path) ->
     assert {"cpu", "cores", "torch"} <= kept["machine"].keys()
 
 
+@pytest.mark.thorough
 def test_ranks_meet_once_a_report_and_never_for_a_batch(tmp_path: Path) -> None:
     _, kept = run(tmp_path, "--only", "collectives")
     (row,) = kept["rows"]

@@ -16,7 +16,6 @@ FILES = [
     "mnist_pytorch/const",
     "mnist_pytorch/distributed",
     "mnist_multi_output_pytorch/const",
-    "cifar10_pytorch/adaptive",
     "fasterrcnn_coco_pytorch/const",
     "gan_mnist_pytorch/adaptive",
 ]

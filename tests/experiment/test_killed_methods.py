@@ -30,6 +30,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("searcher", METHODS.values(), ids=METHODS)
 def test_kills_change_nothing(make_search: MakeSearch, searcher: dict[str, Any]) -> None:
     config = {

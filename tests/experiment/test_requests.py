@@ -57,6 +57,7 @@ def checkpoints(search: Search, experiment: int) -> list[int]:
         return [checkpoint.trial_id for checkpoint in store.experiments.checkpoints(experiment)]
 
 
+@pytest.mark.thorough
 def test_pauses_change_nothing(make_search: MakeSearch) -> None:
     steps = "python3 train.py 0.1 16"
     undisturbed = make_search("steady", config(ADAPTIVE, steps))

@@ -36,7 +36,9 @@ def waiting_in_training() -> None:
     fit(Trial, max_length=pytorch.Batch(9), hparams={"global_batch_size": 4})
 
 
-@pytest.mark.parametrize("program", [waiting_in_a_collective, waiting_in_training])
+@pytest.mark.parametrize(
+    "program", [pytest.param(waiting_in_a_collective, marks=pytest.mark.thorough), waiting_in_training]
+)
 def test_the_message_names_the_rank_and_shows_its_stack(program: Any) -> None:
     survivor, _ = run_ranks(program, n=2, env=TIMEOUT, check=False, timeout=80)
     assert survivor.returncode == 1

@@ -5,9 +5,12 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.soak.lives import Kill, Life
 
 
+@pytest.mark.thorough
 def test_one_rank_killed_in_every_dangerous_moment(tmp_path: Path) -> None:
     undisturbed = Life(tmp_path / "undisturbed", workers=2)
     undisturbed.run()
@@ -29,6 +32,7 @@ def test_one_rank_killed_in_every_dangerous_moment(tmp_path: Path) -> None:
     assert stopped.differences(undisturbed) == []
 
 
+@pytest.mark.thorough
 def test_two_ranks_stopped_inside_an_aggregation_window_and_one_killed(tmp_path: Path) -> None:
     undisturbed = Life(tmp_path / "undisturbed", ranks=2)
     undisturbed.run()

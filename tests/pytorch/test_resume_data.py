@@ -506,6 +506,7 @@ def test_two_ranks_then_one_then_two_keep_the_order_of_records(data_home: Path) 
     assert [entry[1] for entry in last] == [1] * 2 + [2] * 5 + [3] * 5
 
 
+@pytest.mark.thorough
 def test_a_global_batch_size_shared_by_other_numbers_of_ranks_keeps_the_order_of_records(data_home: Path) -> None:
     """12 records a step on 2, 3 and 1 ranks: batches of 6, 4 and 12."""
     first, _ = run_part(2, data_home, None, 3, None)
@@ -631,6 +632,7 @@ def train_augmented(kill_at: int | None, checkpoint: str | None) -> list[Any]:
     return [trial.seen, weights]
 
 
+@pytest.mark.thorough
 def test_killed_ranks_with_workers_go_on_to_the_same_weights(data_home: Path) -> None:
     whole = [result.value for result in run_ranks(train_augmented, args=[None, None], cwd=Path.cwd())]
     reported = metrics(data_home, "validation")

@@ -218,9 +218,9 @@ def assert_same_run(stopped: Program, undisturbed: Program) -> None:
 @pytest.mark.parametrize(
     ("moments", "env"),
     [
-        (["trained 3", "trained 17"], {}),
+        pytest.param(["trained 3", "trained 17"], {}, marks=pytest.mark.thorough),
         (["trained 6", "validated 19", "trained 38"], {"AGGREGATE": "3"}),
-        (["validated 9", "trained 29"], {"WORKERS": "2"}),
+        pytest.param(["validated 9", "trained 29"], {"WORKERS": "2"}, marks=pytest.mark.thorough),
     ],
     ids=["batches", "aggregation-validation", "workers"],
 )
