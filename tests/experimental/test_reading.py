@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import subprocess
+import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
@@ -295,11 +296,12 @@ class TestTheWayIn:
         assert set(names) == {"sdk search"}
 
     def test_a_forked_child_may_ask_as_well(self, searched: Experiment) -> None:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if client.get_experiment(searched.id).name == "sdk search" else 1)
-        assert os.waitpid(child, 0)[1] == 0
-        assert client.get_experiment(searched.id).name == "sdk search"
+        run_program(
+            "import os\nfrom determined.experimental import client\n"
+            f"def works(): return client.get_experiment({searched.id}).name == 'sdk search'\n"
+            "assert works()\nchild = os.fork()\nif child == 0: os._exit(0 if works() else 1)\n"
+            "assert os.waitpid(child, 0)[1] == 0 and works()"
+        )
 
     def test_old_names(self) -> None:
         with pytest.warns(FutureWarning, match="ExperimentReference is deprecated"):
@@ -311,16 +313,16 @@ class TestTheWayIn:
             _ = client.create_user
 
     def test_the_import_is_light(self) -> None:
-        import subprocess
-        import sys
-
-        program = (
+        run_program(
             "import sys\nfrom determined.experimental import client, Determined\nDetermined().list_experiments()\n"
+            "heavy = {'torch', 'numpy', 'pydantic', 'psutil', 'pandas'} & set(sys.modules)\nassert not heavy, heavy"
         )
-        check = "heavy = {'torch', 'numpy', 'pydantic', 'psutil', 'pandas'} & set(sys.modules)\nassert not heavy, heavy"
-        done = subprocess.run([sys.executable, "-c", program + check], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
 
     def test_states_and_orders_are_json_by_their_values(self) -> None:
         assert json.dumps([ExperimentState.COMPLETED.value, OrderBy.ASC.value]) == '["COMPLETED", "ASC"]'
         assert OrderBy.ASCENDING is OrderBy.ASC
+
+
+def run_program(text: str) -> None:
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

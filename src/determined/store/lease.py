@@ -85,11 +85,12 @@ def _may_be_taken(holder: Holder | None, process: Process) -> bool:
 
 
 def _take(database: Database, experiment_id: int, process: Process, seen: _Row) -> Lease | None:
-    """None if the holder has moved, or another one was faster."""
+    """None if the holder has moved, another one was faster, or the experiment was deleted."""
     with database.transaction():
-        ((token, heartbeat),) = database.read_locked(
-            "SELECT token, heartbeat FROM leases WHERE experiment_id = ?", [experiment_id]
-        )
+        found = database.read_locked("SELECT token, heartbeat FROM leases WHERE experiment_id = ?", [experiment_id])
+        if not found:
+            return None
+        ((token, heartbeat),) = found
         if token != seen.token or (seen.holder is not None and heartbeat != seen.holder.heartbeat):
             return None
         database.execute(
