@@ -10,6 +10,7 @@ import pytest
 from determined.store.base import Store
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.projects import CONFIG, PROGRAM
+from tests.cli.searched import Searched, run_search
 from tests.helpers.records import opened
 
 WEIRD = "two\nlines \x1b[31mred\x1b]0;title\x07 \u202etxt [bold]😀[/bold] 日本"
@@ -79,3 +80,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory / "config.yaml").write_text(CONFIG)
     monkeypatch.chdir(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def search_that_ran(tmp_path_factory: pytest.TempPathFactory) -> Searched:
+    return run_search(tmp_path_factory.mktemp("searched"))
+
+
+@pytest.fixture
+def searched(search_that_ran: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Searched:
+    """The search as it ended, whatever another test did to it; this test's program uses its data directory."""
+    search_that_ran.restore()
+    monkeypatch.setenv("XDG_DATA_HOME", str(search_that_ran.home))
+    monkeypatch.chdir(tmp_path)
+    return search_that_ran

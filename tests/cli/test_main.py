@@ -49,7 +49,8 @@ def test_the_lines_of_help_are_those_of_the_commands_and_each_help_has_an_exampl
 def test_every_command_prints_json() -> None:
     assert isinstance(main, LazyGroup)
     without = [words for words, command, _ in commands(main) if "--json" not in str([p.opts for p in command.params])]
-    assert without == [("experiment",), ("version",)]
+    groups = [words for words, command, _ in commands(main) if isinstance(command, LazyGroup)]
+    assert [words for words in without if words not in groups] == [("version",)]
 
 
 def test_abbreviations_and_the_default_command() -> None:

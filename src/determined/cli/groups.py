@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -31,8 +32,9 @@ class Command(click.Command):
 class LazyGroup(click.Group):
     """A group that knows its commands by name, file and one line of help, and imports one only when it is used.
 
-    `commands_in` names for each command the module that has it (as an attribute of the same name, with underscores)
-    and its line of help; `aliases` are short names; `default` is the command that is meant when none is named.
+    `commands_in` names for each command the module that has it (as an attribute of the same name, with underscores, and
+    one more at the end of a word that Python keeps for itself) and its line of help; `aliases` are short names;
+    `default` is the command that is meant when none is named.
     """
 
     def __init__(
@@ -56,7 +58,8 @@ class LazyGroup(click.Group):
         name = self.aliases.get(cmd_name, cmd_name)
         if name not in self.commands_in:
             return None
-        command = getattr(importlib.import_module(self.commands_in[name][0]), name.replace("-", "_"))
+        attribute = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
+        command = getattr(importlib.import_module(self.commands_in[name][0]), attribute)
         assert isinstance(command, click.Command)
         return command
 

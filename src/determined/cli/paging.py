@@ -21,14 +21,22 @@ class Page:
         return rows[self.offset :] if self.limit is None else rows[self.offset : self.offset + self.limit]
 
 
-def with_paging(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the three options, as the argument `page`."""
+def paging(rows: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the three options, as the argument `page`; so many rows are a page."""
 
-    @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Rows of a page.")
-    @click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out so many rows first.")
-    @click.option("--pages", type=click.Choice(["1", "all"]), default="1", show_default=True, help="One page, or all.")
-    @wraps(command)
-    def paged(*args: Any, limit: int, offset: int, pages: str, **kwargs: Any) -> Any:
-        return command(*args, page=Page(None if pages == "all" else limit, offset), **kwargs)
+    def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("--limit", type=click.IntRange(min=1), default=rows, show_default=True, help="Rows of a page.")
+        @click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out so many rows first.")
+        @click.option(
+            "--pages", type=click.Choice(["1", "all"]), default="1", show_default=True, help="One page, or all."
+        )
+        @wraps(command)
+        def paged(*args: Any, limit: int, offset: int, pages: str, **kwargs: Any) -> Any:
+            return command(*args, page=Page(None if pages == "all" else limit, offset), **kwargs)
 
-    return paged
+        return paged
+
+    return with_options
+
+
+with_paging = paging(200)

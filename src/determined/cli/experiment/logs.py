@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from determined.store.records import Log
 
 _PAGE = 1000
-_POLLING_SECONDS = 0.5
+POLLING_SECONDS = 0.5
 
 Found = tuple[int, "Log"]  # the trial's id, and a line of its log
 Source = tuple[int, "int | None"]  # a trial, and one rank of it or all
@@ -68,12 +68,12 @@ def logs(
             raise click.UsageError("--trial excludes --all; --head excludes --tail and --follow")
     with opened_store() as store:
         log = Reader(store, experiment_id, trial_id, everything, ranks, level)
-        _print(islice(log.new_lines(), head) if tail is None else log.last_lines(tail), everything, form)
+        print_lines(islice(log.new_lines(), head) if tail is None else log.last_lines(tail), everything, form)
         while follow:
             follow = log.may_grow()  # asked before reading: what was written until then is read now
-            _print(log.new_lines(), everything, form)
+            print_lines(log.new_lines(), everything, form)
             if follow:
-                time.sleep(_POLLING_SECONDS)
+                time.sleep(POLLING_SECONDS)
 
 
 class Reader:
@@ -87,6 +87,7 @@ class Reader:
         everything: bool,
         ranks: tuple[int, ...],
         level: str | None,
+        wanted: Callable[[Log], bool] | None = None,
     ) -> None:
         self._store = store
         self._experiment_id = experiment_id
@@ -94,6 +95,7 @@ class Reader:
         self._everything = everything
         self._ranks: tuple[int | None, ...] = tuple(dict.fromkeys(ranks)) or (None,)
         self._level = level
+        self._wanted = wanted
         self._after: dict[Source, int] = {}
         trials = [trial.id for trial in store.experiments.trials(experiment_id)]
         if trial_id is not None and trial_id not in trials:
@@ -104,9 +106,13 @@ class Reader:
 
     def new_lines(self) -> Iterator[Found]:
         """In the order in which they reached the store."""
-        return merge(*(self._pages(source) for source in self._sources()), key=lambda found: found[1].id)
+        lines = merge(*(self._pages(source) for source in self._sources()), key=lambda found: found[1].id)
+        wanted = self._wanted
+        return lines if wanted is None else (found for found in lines if wanted(found[1]))
 
     def last_lines(self, count: int) -> Iterator[Found]:
+        if self._wanted is not None:  # of which the store knows nothing
+            return iter(deque(self.new_lines(), maxlen=count))
         lines = merge(*(self._read(source, tail=count) for source in self._sources()), key=lambda found: found[1].id)
         return iter(deque(lines, maxlen=count))
 
@@ -136,7 +142,7 @@ class Reader:
         return [(trial_id, line) for line in lines]
 
 
-def _print(lines: Iterator[Found], everything: bool, form: Form) -> None:
+def print_lines(lines: Iterator[Found], everything: bool, form: Form) -> None:
     for trial_id, line in lines:
         if form == "json":
             print_json_line(log_plain(line, trial_id))

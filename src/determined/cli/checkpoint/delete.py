@@ -1,0 +1,47 @@
+"""`det checkpoint delete`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.confirming import confirm, with_yes
+from determined.cli.groups import Command
+from determined.cli.id_lists import uuids
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import checkpoint_plain
+from determined.cli.render import size
+from determined.cli.text import visible
+
+
+@click.command(cls=Command)
+@click.argument("checkpoints", metavar="UUIDS", callback=uuids)
+@with_yes
+@with_json
+def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
+    """Delete checkpoints.
+
+    Their files go, their records stay. If one is registered as a version of a model, or a trial needs it, none is
+    deleted.
+
+    \b
+    Example: det checkpoint delete 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --yes
+    """
+    from determined.experiment.deleting import delete_checkpoints
+
+    with opened_store() as store:
+        rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
+        for row in rows:
+            where = f"trial {row.trial_id}, after {row.steps_completed} batches, {size(sum(row.resources.values()))}"
+            click.echo(visible(f"{row.uuid}: {where}"), err=True)
+        confirm(f"Delete {_count(len(rows))}?", yes=yes)
+        delete_checkpoints(store, checkpoints)
+        rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
+    if form == "json":
+        print_json([checkpoint_plain(row, None) for row in rows])
+    else:
+        click.echo(f"Deleted {_count(len(rows))}")
+
+
+def _count(number: int) -> str:
+    return f"{number} checkpoint{'' if number == 1 else 's'}"

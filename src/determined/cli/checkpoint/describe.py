@@ -1,0 +1,25 @@
+"""`det checkpoint describe`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, show, with_csv
+
+
+@click.command(cls=Command)
+@click.argument("uuid")
+@with_csv
+def describe(uuid: str, form: Form) -> None:
+    """Describe a checkpoint.
+
+    \b
+    Example: det checkpoint describe 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c
+    """
+    with opened_store() as store:
+        row = store.upkeep.checkpoint(uuid)
+        experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
+    show(form, COLUMNS, [checkpoint_row(experiment, row)], lambda: described_plain(experiment, row))

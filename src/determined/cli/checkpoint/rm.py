@@ -1,0 +1,49 @@
+"""`det checkpoint rm`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.confirming import confirm, with_yes
+from determined.cli.groups import Command
+from determined.cli.id_lists import uuids
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import checkpoint_plain, checkpoint_state
+from determined.cli.render import size
+from determined.cli.text import visible
+
+
+@click.command(cls=Command)
+@click.argument("checkpoints", metavar="UUIDS", callback=uuids)
+@click.option("--glob", "globs", multiple=True, metavar="PATTERN", help="Remove these files; may be repeated.")
+@with_yes
+@with_json
+def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) -> None:
+    """Remove files of checkpoints.
+
+    Such a checkpoint is PARTIALLY_DELETED then. Without --glob nothing is removed, and the record learns which files
+    are there. Of one that is registered or in use nothing is removed.
+
+    \b
+    Example: det checkpoint rm 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --glob 'optimizer*' --glob 'code/**'
+    """
+    from pathspec import GitIgnoreSpec
+
+    from determined.experiment.deleting import delete_checkpoint_files
+
+    unwanted = GitIgnoreSpec.from_lines(globs).match_file
+    with opened_store() as store:
+        for row in [store.upkeep.checkpoint(uuid) for uuid in checkpoints]:
+            for name in sorted(row.resources) if globs else ():
+                if unwanted(name):
+                    click.echo(visible(f"{row.uuid}: {name} ({size(row.resources[name])})"), err=True)
+        if globs:
+            confirm("Remove these files?", yes=yes)
+        rows = [delete_checkpoint_files(store, uuid, unwanted) for uuid in checkpoints]
+    if form == "json":
+        print_json([checkpoint_plain(row, None) for row in rows])
+        return
+    for row in rows:
+        left = f"{len(row.resources)} files, {size(sum(row.resources.values()))}"
+        click.echo(visible(f"Checkpoint {row.uuid}: {checkpoint_state(row)}, {left}"))

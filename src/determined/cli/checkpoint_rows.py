@@ -1,0 +1,38 @@
+"""One checkpoint as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.plain import checkpoint_plain
+from determined.cli.render import Column, Row, time_text
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment
+    from determined.store.records import Checkpoint
+
+COLUMNS = [
+    Column("Experiment ID"),
+    Column("Trial ID"),
+    Column("Steps Completed"),
+    Column("Report Time"),
+    Column("Checkpoint UUID"),
+    Column("Validation Metrics", long=True),
+    Column("Metadata", long=True),
+]
+
+
+def checkpoint_row(experiment: Experiment, row: Checkpoint) -> Row:
+    return [
+        experiment.id,
+        row.trial_id,
+        row.steps_completed,
+        time_text(row.reported),
+        row.uuid,
+        row.validation,
+        row.metadata,
+    ]
+
+
+def described_plain(experiment: Experiment, row: Checkpoint) -> dict[str, Any]:
+    return {**checkpoint_plain(row, experiment.metric), "experiment_id": experiment.id}

@@ -1,0 +1,92 @@
+"""Fetch checkpoints into directories, and say where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain
+from determined.cli.output import Form, print_json
+from determined.cli.plain import checkpoint_state
+from determined.cli.ranking import best_checkpoints
+from determined.cli.render import table
+from determined.cli.text import visible
+from determined.errors import CheckpointStateException, DeterminedError
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment
+    from determined.store.records import Checkpoint
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+USUAL_DIRECTORY = Path("checkpoints")
+
+
+def with_order(command: F) -> F:
+    """Give a command `--sort-by` and `--smaller-is-better`: another order than the searcher's."""
+    smaller = click.option(
+        "--smaller-is-better", type=bool, metavar="BOOL", help="Whether small values of that metric are the good ones."
+    )
+    return click.option("--sort-by", metavar="METRIC", help="The best by this validation metric.")(smaller(command))
+
+
+def with_quiet(command: F) -> F:
+    return click.option("-q", "--quiet", is_flag=True, help="Only print the path.")(command)
+
+
+def in_order(
+    experiment: Experiment, rows: list[Checkpoint], sort_by: str | None, smaller_is_better: bool | None
+) -> list[Checkpoint]:
+    """Whole ones with a number for the metric, the best first; without an order by the searcher's metric."""
+    if sort_by is None and smaller_is_better is not None:
+        raise click.UsageError("--smaller-is-better goes with --sort-by")
+    metric = experiment.metric if sort_by is None else sort_by
+    if metric is None:
+        raise DeterminedError(
+            f"experiment {experiment.id} has no searcher's metric: name one with --sort-by and --smaller-is-better"
+        )
+    if smaller_is_better is None:
+        if metric != experiment.metric:
+            raise click.UsageError("--sort-by goes with --smaller-is-better")
+        smaller_is_better = experiment.smaller_is_better
+    return best_checkpoints(rows, metric, smaller_is_better)
+
+
+def usual_place(row: Checkpoint, parent: Path = USUAL_DIRECTORY) -> Path:
+    """A directory named after the checkpoint; an id that could lead elsewhere is refused."""
+    from determined.checkpoint_storage.base import checkpoint_id
+
+    return parent / checkpoint_id(row.uuid)
+
+
+def fetch(experiment: Experiment, row: Checkpoint, target: Path) -> None:
+    from determined.experiment.downloading import download_checkpoint
+    from determined.experiment.storages import storage_of
+
+    if row.state == "DELETED":
+        raise CheckpointStateException(f"checkpoint {row.uuid} cannot be downloaded: it is {checkpoint_state(row)}")
+    download_checkpoint(storage_of(experiment, row.storage), row.uuid, target, row.resources)
+
+
+def plain_of(experiment: Experiment, row: Checkpoint, path: Path) -> dict[str, Any]:
+    return {**described_plain(experiment, row), "path": str(path)}
+
+
+def tell(experiment: Experiment, fetched: Sequence[tuple[Checkpoint, Path]], *, quiet: bool) -> None:
+    if not quiet:
+        click.echo(table(COLUMNS, [checkpoint_row(experiment, row) for row, _ in fetched]) + "\n")
+    for _, path in fetched:
+        click.echo(visible(str(path) if quiet else f"Local checkpoint path: {path}"))
+
+
+def fetch_one(experiment: Experiment, row: Checkpoint, directory: Path | None, *, quiet: bool, form: Form) -> None:
+    """Into the named directory itself, else into the usual place."""
+    path = usual_place(row) if directory is None else directory
+    fetch(experiment, row, path)
+    if form == "json":
+        print_json(plain_of(experiment, row, path))
+    else:
+        tell(experiment, [(row, path)], quiet=quiet)

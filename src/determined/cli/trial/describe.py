@@ -1,0 +1,115 @@
+"""`det trial describe`: the trial, and what it did step by step."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.experiment.workloads import Workload, workloads_of
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, show, with_csv, write_csv
+from determined.cli.paging import Page, paging
+from determined.cli.plain import checkpoint_state, trial_plain
+from determined.cli.render import Column, Row, table, time_text
+from determined.cli.text import visible
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Trial
+
+Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
+
+_TRIAL = [
+    Column("Experiment ID"),
+    Column("State"),
+    Column("H-Params", long=True),
+    Column("Summary Metrics", long=True),
+    Column("Started"),
+    Column("Ended"),
+]
+_WORKLOADS = [
+    Column("# of Batches"),
+    Column("Report Time"),
+    Column("Checkpoint"),
+    Column("Checkpoint UUID"),
+    Column("Checkpoint Metadata", long=True),
+    Column("Validation Metrics", long=True),
+]
+_MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
+
+
+@click.command(cls=Command)
+@click.argument("trial_id", metavar="ID", type=int)
+@click.option("--metrics", is_flag=True, help="Also show the training metrics of each workload.")
+@click.option("--metrics-summary", "summed_up", is_flag=True, help="Only show each metric, summed up.")
+@paging(1000)
+@with_csv
+def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Form) -> None:
+    """Describe a trial with its workloads.
+
+    \b
+    Example: det trial describe 7 --metrics
+    """
+    if metrics and summed_up:
+        raise click.UsageError("--metrics and --metrics-summary exclude each other")
+    with opened_store() as store:
+        row = store.experiments.trial(trial_id)
+        workloads: list[Workload] = page.of(workloads_of(store, trial_id))
+    summary = _summary(trial_id)
+    if summed_up:
+        columns = [Column("Group"), Column("Metric"), *(Column(measure) for measure in _MEASURES)]
+        show(form, columns, _summary_rows(summary), lambda: summary)
+        return
+    if form == "json":
+        plain = [workload.plain(metrics) for workload in workloads]
+        print_json({**trial_plain(row), "summary_metrics": summary, "workloads": plain})
+        return
+    columns = [*_WORKLOADS, *([Column("Workload Metrics", long=True)] if metrics else [])]
+    rows = [_workload_row(workload, metrics) for workload in workloads]
+    if form == "csv":
+        write_csv(sys.stdout, _TRIAL, [_trial_row(row, summary)])
+        click.echo()
+        write_csv(sys.stdout, columns, rows)
+        return
+    click.echo(f"{table(_TRIAL, [_trial_row(row, summary)])}\n\nWorkloads\n{table(columns, rows)}")
+    if row.reason:
+        click.echo("\n" + visible(f"Trial {row.id}: {row.state}: {row.reason}"))
+
+
+def _summary(trial_id: int) -> Summary:
+    from determined.experimental.metrics import summarize
+    from determined.experimental.session import Session
+
+    session = Session(None)
+    try:
+        return summarize(session, trial_id)
+    finally:
+        session.close()
+
+
+def _summary_rows(summary: Summary) -> list[Row]:
+    return [
+        [group, name, *(measures.get(measure) for measure in _MEASURES)]
+        for group, metrics in summary.items()
+        for name, measures in metrics.items()
+    ]
+
+
+def _trial_row(row: Trial, summary: Summary) -> Row:
+    return [row.experiment_id, row.state, row.hparams, summary, time_text(row.started), time_text(row.ended)]
+
+
+def _workload_row(workload: Workload, metrics: bool) -> Row:
+    checkpoint = workload.checkpoint
+    reports = [report for report in (workload.training, workload.validation, checkpoint) if report is not None]
+    return [
+        workload.steps_completed,
+        time_text(max(report.reported for report in reports)),
+        "" if checkpoint is None else checkpoint_state(checkpoint),
+        "" if checkpoint is None else checkpoint.uuid,
+        None if checkpoint is None else checkpoint.metadata,
+        None if workload.validation is None else workload.validation.metrics,
+        *([None if workload.training is None else workload.training.metrics] if metrics else []),
+    ]

@@ -1,0 +1,71 @@
+"""`det trial download`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.downloads import fetch_one, in_order, with_order, with_quiet
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, with_json
+from determined.errors import DeterminedError
+
+if TYPE_CHECKING:
+    from determined.store.records import Checkpoint
+
+
+@click.command(cls=Command)
+@click.argument("trial_id", metavar="ID", type=int)
+@click.option("--best", is_flag=True, help="The best one by the searcher's metric, or by --sort-by.")
+@click.option("--latest", is_flag=True, help="The newest one.")
+@click.option("--uuid", help="The one with this id.")
+@click.option("-o", "--output-dir", type=click.Path(path_type=Path), help="Where to; without it checkpoints/<uuid>.")
+@with_order
+@with_quiet
+@with_json
+def download(
+    trial_id: int,
+    best: bool,
+    latest: bool,
+    uuid: str | None,
+    output_dir: Path | None,
+    sort_by: str | None,
+    smaller_is_better: bool | None,
+    quiet: bool,
+    form: Form,
+) -> None:
+    """Download a checkpoint of a trial.
+
+    Exactly one of --best, --latest and --uuid says which. A directory that holds anything else is left alone.
+
+    \b
+    Example: det trial download 7 --best -o best-model
+    """
+    if sum((best, latest, uuid is not None)) != 1:
+        raise click.UsageError("give exactly one of --best, --latest and --uuid")
+    if not best and (sort_by is not None or smaller_is_better is not None):
+        raise click.UsageError("--sort-by and --smaller-is-better go with --best")
+    with opened_store() as store:
+        experiment = store.experiments.get(store.experiments.trial(trial_id).experiment_id)
+        rows = store.checkpoints(trial_id)  # the newest first
+    if best:
+        found = in_order(experiment, rows, sort_by, smaller_is_better)
+    elif latest:
+        found = [row for row in rows if row.state == "ACTIVE"]
+    else:
+        found = [row for row in rows if row.uuid == uuid]
+    if not found:
+        raise DeterminedError(_what_is_missing(trial_id, rows, uuid, best))
+    fetch_one(experiment, found[0], output_dir, quiet=quiet, form=form)
+
+
+def _what_is_missing(trial_id: int, rows: list[Checkpoint], uuid: str | None, best: bool) -> str:
+    if uuid is not None:
+        return f"trial {trial_id} has no checkpoint {uuid!r}"
+    if not any(row.state == "ACTIVE" for row in rows):
+        return f"trial {trial_id} has no checkpoint" + (" any more" if rows else " yet")
+    assert best
+    return f"no checkpoint of trial {trial_id} has a number for that validation metric; --latest takes the newest one"

@@ -1,0 +1,45 @@
+"""`det trial kill`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.holders import is_abandoned
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import trial_plain
+from determined.errors import DeterminedError
+
+
+@click.command(cls=Command)
+@click.argument("trial_id", metavar="ID", type=int)
+@with_json
+def kill(trial_id: int, form: Form) -> None:
+    """Kill a trial.
+
+    Its processes end at once, and it is CANCELED; what it did since its last checkpoint is lost. The search goes on
+    without it.
+
+    \b
+    Example: det trial kill 7
+    """
+    with opened_store() as store:
+        trial = store.experiments.trial(trial_id)
+        experiment = store.experiments.get(trial.experiment_id)
+        if trial.state not in ("QUEUED", "RUNNING", "PAUSED", "STOPPING"):
+            raise DeterminedError(f"trial {trial_id} has ended already: it is {trial.state}")
+        if experiment.by_hand:
+            store.add_request(trial_id, "kill")
+        else:
+            store.experiments.request(experiment.id, "kill", trial_id)
+    if form == "json":
+        print_json(trial_plain(trial))
+    elif experiment.by_hand:
+        click.echo(f"Trial {trial_id}: asked the run to end")
+    elif experiment.state == "PAUSED" or is_abandoned(experiment):
+        click.echo(
+            f"Trial {trial_id}: nobody runs experiment {experiment.id}; whoever activates it ends the trial first"
+        )
+    else:
+        click.echo(f"Trial {trial_id}: asked the runner of experiment {experiment.id} to end it")

@@ -1,0 +1,106 @@
+"""`det checkpoint` on a search that ran."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from determined.cli.main import main
+from determined.store.base import Store
+from tests.cli.running import det, det_csv, det_json, det_ok, head_of, rows_of, run_det
+from tests.cli.searched import Searched
+
+COLUMNS = [
+    "Experiment ID",
+    "Trial ID",
+    "Steps Completed",
+    "Report Time",
+    "Checkpoint UUID",
+    "Validation Metrics",
+    "Metadata",
+]
+
+
+@pytest.mark.parametrize("uuid", ["none", "../../etc", "a/b", "two\nlines", "'; DROP TABLE checkpoints; --"])
+@pytest.mark.parametrize("command", ["describe", "download", "delete", "rm"])
+def test_unknown_ones(command: str, uuid: str) -> None:
+    result = det("c", command, uuid)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has no checkpoint" in result.stderr
+    assert not Path("checkpoints").exists()
+
+
+def test_describe(searched: Searched) -> None:
+    uuid = searched.checkpoint(2, 8).uuid
+    printed = det_ok("checkpoint", "describe", uuid)
+    assert head_of(printed) == COLUMNS
+    (row,) = rows_of(printed)
+    assert (row["Experiment ID"], row["Trial ID"], row["Steps Completed"]) == ("1", "2", "8")
+    assert json.loads(row["Validation Metrics"])["accuracy"] == 8
+    plain = det_json("c", "describe", uuid)
+    assert (plain["uuid"], plain["experiment_id"], plain["validation_metrics"]["accuracy"]) == (uuid, 1, 8)
+    assert det_csv("c", "describe", uuid)[0]["Checkpoint UUID"] == uuid
+
+
+def test_download(searched: Searched) -> None:
+    uuid = searched.checkpoint(1, 4).uuid
+    assert det_ok("c", "download", uuid, "-q") == f"checkpoints/{uuid}\n"
+    assert Path("checkpoints", uuid, "weights").read_text() == "4"
+    assert det_json("c", "download", uuid, "-o", "here", "--mode", "direct")["path"] == "here"
+    assert "--mode master is accepted and not used" in det("c", "download", uuid, "--mode", "master").stderr
+
+
+def test_delete_asks_and_removes_the_files(searched: Searched) -> None:
+    rows = [searched.checkpoint(1, 4), searched.checkpoint(1, 8)]
+    both = ",".join(row.uuid for row in rows)
+    for answer in ("n\n", ""):
+        result = CliRunner().invoke(main, ["c", "delete", both], input=answer)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "Delete 2 checkpoints? [y/N]" in result.stderr
+        assert all(searched.files(row).is_dir() for row in rows)
+    result = CliRunner().invoke(main, ["c", "delete", both], input="y\n")
+    assert (result.exit_code, result.stdout) == (0, "Deleted 2 checkpoints\n")
+    assert not any(searched.files(row).exists() for row in rows)
+    assert searched.checkpoint(1, 4).state == "DELETED"
+    assert searched.files(searched.checkpoint(1, 12)).is_dir()
+    assert det("c", "delete", f"{both},", "--yes").exit_code == 2
+
+
+def test_what_is_registered_stays(searched: Searched, store: Store) -> None:
+    model = store.registry.create_model("it's a model")
+    kept, other = searched.checkpoint(1, 8), searched.checkpoint(1, 4)
+    store.registry.register(model.id, kept.uuid)
+    for words in (["delete", f"{other.uuid},{kept.uuid}"], ["rm", kept.uuid, "--glob", "weights"]):
+        result = det("c", *words, "--yes")
+        assert result.exit_code == 1
+        assert f"checkpoint {kept.uuid} is version 1 of the model" in result.stderr
+    for row in (kept, other):
+        assert (searched.files(row) / "weights").exists()
+        assert searched.checkpoint(1, row.steps_completed).state == "ACTIVE"
+
+
+def test_rm(searched: Searched) -> None:
+    row = searched.checkpoint(2, 16)
+    assert CliRunner().invoke(main, ["c", "rm", row.uuid, "--glob", "opt*"], input="n\n").exit_code == 1
+    assert (searched.files(row) / "optimizer.bin").exists()
+    result = det("c", "rm", row.uuid, "--glob", "opt*", "--yes", "--json")
+    assert f"{row.uuid}: optimizer.bin (16 B)" in result.stderr
+    (plain,) = json.loads(result.stdout)
+    assert (plain["state"], "optimizer.bin" in plain["resources"]) == ("PARTIALLY_DELETED", False)
+    assert sorted(path.name for path in searched.files(row).iterdir()) == ["metadata.json", "weights"]
+    other = searched.checkpoint(2, 12)
+    (searched.files(other) / "weights").unlink()
+    assert "PARTIALLY_DELETED" in det_ok("c", "rm", other.uuid)
+    assert "weights" not in searched.checkpoint(2, 12).resources
+
+
+def test_as_a_process(searched: Searched) -> None:
+    uuid = searched.checkpoint(1, 16).uuid
+    done = run_det("c", "delete", uuid, input="")
+    assert (done.returncode, done.stdout) == (1, "")
+    done = run_det("c", "delete", uuid, "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["state"] == "DELETED"
