@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from determined.cli.text import visible_lines
+from determined.cli.text import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,4 +20,4 @@ def with_yes(command: F) -> F:
 def confirm(question: str, *, yes: bool) -> None:
     """Go on only if somebody says so; without an answer nothing is done, and the exit code is 1."""
     if not yes:
-        click.confirm(visible_lines(question), abort=True, err=True)
+        click.confirm(visible(question), abort=True, err=True)

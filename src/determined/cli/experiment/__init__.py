@@ -20,6 +20,15 @@ _COMMANDS = {
     "cancel": (f"{_HERE}.control", "Cancel an experiment."),
     "kill": (f"{_HERE}.control", "Kill an experiment."),
     "wait": (f"{_HERE}.wait", "Wait for an experiment to end."),
+    "continue": (f"{_HERE}.continuing", "Continue an experiment, or extend an ended one."),
+    "download": (f"{_HERE}.download", "Download the best checkpoints of an experiment."),
+    "download-model-def": (f"{_HERE}.download_model_def", "Download the code of an experiment."),
+    "archive": (f"{_HERE}.archiving", "Archive an experiment."),
+    "unarchive": (f"{_HERE}.archiving", "Unarchive an experiment."),
+    "label": (f"{_HERE}.label", "Add and remove labels."),
+    "set": (f"{_HERE}.setting", "Change what was said of an experiment."),
+    "delete": (f"{_HERE}.delete", "Delete an experiment with all that it left."),
+    "delete-tb-files": (f"{_HERE}.delete", "Delete the TensorBoard files of an experiment."),
 }
 
 

@@ -1,0 +1,46 @@
+"""`det experiment archive` and `unarchive`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import experiment_plain
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_json
+def archive(experiment_id: int, form: Form) -> None:
+    """Archive an experiment.
+
+    It must have ended. `det experiment list` does not show it any more, with --all it does; nothing is removed.
+
+    \b
+    Example: det experiment archive 3
+    """
+    _set(experiment_id, True, form)
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_json
+def unarchive(experiment_id: int, form: Form) -> None:
+    """Unarchive an experiment.
+
+    \b
+    Example: det experiment unarchive 3
+    """
+    _set(experiment_id, False, form)
+
+
+def _set(experiment_id: int, archived: bool, form: Form) -> None:
+    with opened_store() as store:
+        store.upkeep.set_archived(experiment_id, archived)
+        row = store.experiments.get(experiment_id)
+    if form == "json":
+        print_json(experiment_plain(row))
+    else:
+        click.echo(f"Experiment {experiment_id}: {'archived' if archived else 'unarchived'}")

@@ -1,0 +1,69 @@
+"""`det experiment delete` and `delete-tb-files`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.confirming import confirm, with_yes
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.text import visible
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_yes
+@with_json
+def delete(experiment_id: int, yes: bool, form: Form) -> None:
+    """Delete an experiment with all that it left.
+
+    Checkpoints, code, TensorBoard files, logs and records; it must have ended. If one of its checkpoints is registered
+    as a version of a model, or something begins with one, nothing is deleted.
+
+    \b
+    Example: det experiment delete 3
+    """
+    from determined.experiment.deleting import delete_experiment
+
+    with opened_store() as store:
+        row = store.experiments.get(experiment_id)
+        saved = sum(checkpoint.state != "DELETED" for checkpoint in store.experiments.checkpoints(experiment_id))
+        holding = f"{row.trial_count} trials and {saved} checkpoints"
+        confirm(f"Delete experiment {row.id} ({row.name}, {row.state}) with {holding}?", yes=yes)
+        done = delete_experiment(store, experiment_id)
+    if form == "json":
+        print_json(
+            {
+                "id": experiment_id,
+                "checkpoints": done.checkpoints,
+                "directories": [str(path) for path in done.directories],
+                "left": done.left,
+            }
+        )
+        return
+    click.echo(f"Deleted experiment {experiment_id}")
+    for path in done.left:
+        click.echo(visible(f"{path} stays: it is not below the data directory, or not on this machine"))
+
+
+@click.command("delete-tb-files", cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_yes
+@with_json
+def delete_tb_files(experiment_id: int, yes: bool, form: Form) -> None:
+    """Delete the TensorBoard files of an experiment.
+
+    \b
+    Example: det experiment delete-tb-files 3
+    """
+    from determined.experiment.deleting import delete_tensorboard_files
+
+    with opened_store() as store:
+        row = store.experiments.get(experiment_id)
+        confirm(f"Delete the TensorBoard files of experiment {row.id} ({row.name})?", yes=yes)
+        removed = delete_tensorboard_files(store, experiment_id)
+    if form == "json":
+        print_json({"id": experiment_id, "directories": [str(path) for path in removed]})
+    else:
+        click.echo(f"Experiment {experiment_id}: TensorBoard files of {len(removed)} runs deleted")

@@ -1,0 +1,65 @@
+"""`det experiment download`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from determined.cli.downloads import (
+    USUAL_DIRECTORY,
+    fetch,
+    in_order,
+    plain_of,
+    tell,
+    usual_place,
+    with_order,
+    with_quiet,
+)
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.errors import DeterminedError
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.option(
+    "-o",
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    default=USUAL_DIRECTORY,
+    show_default=True,
+    help="Each comes to <dir>/<uuid>.",
+)
+@click.option("--top-n", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="The N best ones.")
+@with_order
+@with_quiet
+@with_json
+def download(
+    experiment_id: int,
+    output_dir: Path,
+    top_n: int,
+    sort_by: str | None,
+    smaller_is_better: bool | None,
+    quiet: bool,
+    form: Form,
+) -> None:
+    """Download the best checkpoints of an experiment.
+
+    \b
+    Example: det experiment download 3 --top-n 2 -o models
+    """
+    with opened_store() as store:
+        experiment = store.experiments.get(experiment_id)
+        rows = store.experiments.checkpoints(experiment_id)
+    best = in_order(experiment, rows, sort_by, smaller_is_better)[:top_n]
+    if not best:
+        raise DeterminedError(f"experiment {experiment_id} has no checkpoint with a number for that validation metric")
+    fetched = [(row, usual_place(row, output_dir)) for row in best]
+    for row, path in fetched:
+        fetch(experiment, row, path)
+    if form == "json":
+        print_json([plain_of(experiment, row, path) for row, path in fetched])
+    else:
+        tell(experiment, fetched, quiet=quiet)

@@ -1,0 +1,35 @@
+"""`det experiment download-model-def`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.text import visible
+
+
+@click.command("download-model-def", cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.option("-o", "--output-dir", type=click.Path(path_type=Path), default=".", help="Where to; by default here.")
+@with_json
+def download_model_def(experiment_id: int, output_dir: Path, form: Form) -> None:
+    """Download the code of an experiment.
+
+    As it was copied when the experiment was created, in the file experiment_<ID>_model_def.tgz.
+
+    \b
+    Example: det experiment download-model-def 3
+    """
+    from determined.experiment.code_archive import write_code_archive
+
+    with opened_store() as store:
+        experiment = store.experiments.get(experiment_id)
+    path = write_code_archive(experiment, output_dir, f"experiment_{experiment_id}_model_def.tgz")
+    if form == "json":
+        print_json({"id": experiment_id, "path": str(path)})
+    else:
+        click.echo(visible(str(path)))

@@ -1,0 +1,151 @@
+"""`det experiment set gc-policy`: which checkpoints stay; the others are shown, and removed when somebody says so."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from determined.cli.confirming import confirm, with_yes
+from determined.cli.experiment.settable import GC_POLICY, change_config
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import validation_metric
+from determined.cli.render import Column, size, table
+from determined.cli.text import visible
+from determined.errors import CheckpointInUse
+
+if TYPE_CHECKING:
+    from determined.checkpoint_storage.base import CheckpointStorage, Resources, Selector
+    from determined.checkpoint_storage.retention import Policy
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment
+    from determined.store.records import Checkpoint
+
+_COLUMNS = [Column("Trial ID"), Column("# of Batches"), Column("Validation Metric"), Column("UUID"), Column("Size")]
+_ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")
+
+
+@click.command("gc-policy", cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.option("--save-experiment-best", type=click.IntRange(min=0), required=True, metavar="N", help="Of all trials.")
+@click.option("--save-trial-best", type=click.IntRange(min=0), required=True, metavar="N", help="Of each trial.")
+@click.option("--save-trial-latest", type=click.IntRange(min=0), required=True, metavar="N", help="Of each trial.")
+@with_yes
+@with_json
+def gc_policy(
+    experiment_id: int,
+    save_experiment_best: int,
+    save_trial_best: int,
+    save_trial_latest: int,
+    yes: bool,
+    form: Form,
+) -> None:
+    """Change which checkpoints stay, and remove the others.
+
+    What would go is shown first. Whatever the numbers say, every trial keeps one good checkpoint, and what is
+    registered or in use stays.
+
+    \b
+    Example: det experiment set gc-policy 3 --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 0
+    """
+    from determined.checkpoint_storage.retention import Policy
+
+    numbers = dict(zip(GC_POLICY, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
+    with opened_store() as store:
+        experiment = store.experiments.get(experiment_id)
+        policy = Policy(**numbers, smaller_is_better=experiment.smaller_is_better)
+        surplus = _surplus(store, experiment, policy)
+        click.echo(_preview(experiment, surplus), err=True)
+        confirm(f"Set this policy{' and remove these checkpoints' if surplus else ''}?", yes=yes)
+        if not experiment.by_hand:
+            change_config(store, experiment, "checkpoint_storage", numbers)
+        shown = [row.uuid for row in surplus]
+        # Once more: somebody may have taken long to answer.
+        removed, kept = _remove(store, [row for row in _surplus(store, experiment, policy) if row.uuid in shown])
+    if form == "json":
+        print_json({"id": experiment_id, **numbers, "removed": removed, "in_use": kept})
+        return
+    for reason in kept.values():
+        click.echo(visible(f"Not removed: {reason}"))
+    click.echo(f"Experiment {experiment_id}: {len(removed)} checkpoint{'' if len(removed) == 1 else 's'} removed")
+
+
+def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Checkpoint]:
+    """What a clean-up by that policy would remove; what stays is read, and found whole, for that."""
+    from determined.checkpoint_storage import retention
+    from determined.experiment.storages import storage_of
+    from determined.store.best import finite_number
+
+    trials = store.experiments.trials(experiment.id)
+    registered = store.registry.registered(experiment.id)
+    sources = {trial.source for trial in trials}
+    rows = {row.uuid: row for row in reversed(store.experiments.checkpoints(experiment.id)) if row.state == "ACTIVE"}
+    stored = [
+        retention.Checkpoint(
+            id=row.uuid,
+            trial=row.trial_id,
+            steps=row.steps_completed,
+            metric=finite_number(validation_metric(row, experiment.metric)),
+            validated=row.steps_completed,
+            registered=row.uuid in registered,
+            in_use=row.uuid in sources,
+            resources=row.resources,
+        )
+        for row in rows.values()
+    ]
+    places = {row.storage: storage_of(experiment, row.storage) for row in rows.values()}
+    rehearsal = _Rehearsal({row.uuid: places[row.storage] for row in rows.values()})
+    ended = {trial.id for trial in trials if trial.state not in _ALIVE}
+    done = retention.clean_up(cast("CheckpointStorage", rehearsal), stored, policy, ended=ended)
+    return [rows[uuid] for uuid in done.removed]
+
+
+class _Rehearsal:
+    """The storages of an experiment as a clean-up sees them: it can read, and what it deletes stays."""
+
+    def __init__(self, storages: dict[str, CheckpointStorage]) -> None:
+        self._storages = storages
+
+    def resources(self, storage_id: str) -> Resources:
+        return self._storages[storage_id].resources(storage_id)
+
+    def open(self, storage_id: str, wanted: Selector | None = None) -> AbstractContextManager[Path]:
+        return self._storages[storage_id].open(storage_id, wanted)
+
+    def delete(self, storage_id: str) -> None:
+        pass
+
+
+def _remove(store: Store, rows: list[Checkpoint]) -> tuple[list[str], dict[str, str]]:
+    """Those that are gone, and for the others why they are not: the store has the last word."""
+    from determined.experiment.deleting import delete_checkpoints
+
+    removed: list[str] = []
+    kept: dict[str, str] = {}
+    for row in rows:
+        try:
+            delete_checkpoints(store, [row.uuid])
+            removed.append(row.uuid)
+        except CheckpointInUse as error:
+            kept[row.uuid] = str(error)
+    return removed, kept
+
+
+def _preview(experiment: Experiment, rows: list[Checkpoint]) -> str:
+    if not rows:
+        return "No checkpoint would be removed."
+    cells = [
+        [
+            row.trial_id,
+            row.steps_completed,
+            validation_metric(row, experiment.metric),
+            row.uuid,
+            size(sum(row.resources.values())),
+        ]
+        for row in rows
+    ]
+    return f"These checkpoints would be removed:\n{table(_COLUMNS, cells)}"

@@ -1,0 +1,65 @@
+"""`det experiment label`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import Command, LazyGroup
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import experiment_plain
+from determined.cli.text import visible
+
+_HERE = "determined.cli.experiment.label"
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_in={
+        "add": (_HERE, "Add a label to an experiment."),
+        "remove": (_HERE, "Remove a label from an experiment."),
+    },
+    aliases={},
+)
+def label() -> None:
+    """Add and remove labels.
+
+    \b
+    Example: det experiment label add 3 baseline
+    """
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("text", metavar="LABEL")
+@with_json
+def add(experiment_id: int, text: str, form: Form) -> None:
+    """Add a label to an experiment.
+
+    \b
+    Example: det experiment label add 3 baseline
+    """
+    _change(experiment_id, [text], [], form)
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("text", metavar="LABEL")
+@with_json
+def remove(experiment_id: int, text: str, form: Form) -> None:
+    """Remove a label from an experiment.
+
+    \b
+    Example: det experiment label remove 3 baseline
+    """
+    _change(experiment_id, [], [text], form)
+
+
+def _change(experiment_id: int, add: list[str], remove: list[str], form: Form) -> None:
+    with opened_store() as store:
+        labels = store.upkeep.change_labels(experiment_id, add=add, remove=remove)
+        row = store.experiments.get(experiment_id)
+    if form == "json":
+        print_json(experiment_plain(row))
+    else:
+        click.echo(visible(f"Labels of experiment {experiment_id}: {', '.join(labels) or 'none'}"))
