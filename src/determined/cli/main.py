@@ -14,6 +14,7 @@ _COMMANDS = {
     "experiment": ("determined.cli.experiment", "Create experiments, watch and control them."),
     "trial": ("determined.cli.trial", "Look at trials, fetch their checkpoints, end them."),
     "checkpoint": ("determined.cli.checkpoint", "Look at checkpoints, fetch and delete them."),
+    "model": ("determined.cli.model", "Keep checkpoints as versions of models."),
     "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
     "version": ("determined.cli.version", "Show the version."),
 }
@@ -22,7 +23,7 @@ _COMMANDS = {
 @click.group(
     cls=LazyGroup,
     commands_in=_COMMANDS,
-    aliases={"e": "experiment", "t": "trial", "c": "checkpoint"},
+    aliases={"e": "experiment", "t": "trial", "c": "checkpoint", "m": "model"},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(determined.__version__, "-v", "--version", prog_name="det")

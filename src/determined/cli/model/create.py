@@ -1,0 +1,27 @@
+"""`det model create`."""
+
+from __future__ import annotations
+
+import getpass
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.model.rows import MODEL, model_plain, model_row
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, show, with_json
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.option("--description", default="", help="What it is.")
+@with_json
+def create(name: str, description: str, form: Form) -> None:
+    """Create a model.
+
+    \b
+    Example: det model create digits --description "reads house numbers"
+    """
+    with opened_store() as store:
+        model = store.registry.create_model(name, description=description, owner=getpass.getuser())
+    show(form, MODEL, [model_row(model)], lambda: model_plain(model))

@@ -1,0 +1,34 @@
+"""`det model delete`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.confirming import confirm, with_yes
+from determined.cli.groups import Command
+from determined.cli.model.rows import find_model, model_plain
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.text import visible
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@with_yes
+@with_json
+def delete(name: str, yes: bool, form: Form) -> None:
+    """Delete a model.
+
+    With its versions; their checkpoints stay, and can be deleted from then on.
+
+    \b
+    Example: det model delete digits
+    """
+    with opened_store() as store:
+        model = find_model(store, name)
+        confirm(f"Delete the model {model.name} with {model.versions} versions?", yes=yes)
+        store.registry.delete_model(model.id)
+    if form == "json":
+        print_json(model_plain(model))
+    else:
+        click.echo(visible(f"Deleted the model {model.name}"))

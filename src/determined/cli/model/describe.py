@@ -1,0 +1,49 @@
+"""`det model describe`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.model.rows import (
+    MODEL,
+    VERSION,
+    find_model,
+    model_plain,
+    model_row,
+    version_plain,
+    version_row,
+    versions_of,
+)
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_csv, write_csv
+from determined.cli.render import table
+from determined.errors import DeterminedError
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.option("--version", "number", type=click.IntRange(min=1), metavar="N", help="Without it the newest one.")
+@with_csv
+def describe(name: str, number: int | None, form: Form) -> None:
+    """Describe a model and one of its versions.
+
+    \b
+    Example: det model describe digits --version 2
+    """
+    with opened_store() as store:
+        model = find_model(store, name)
+        found = [version for version in versions_of(store, model) if number in (None, version.row.number)][:1]
+    if number is not None and not found:
+        raise DeterminedError(f"the model {model.name!r} has no version {number}")
+    if form == "json":
+        print_json({**model_plain(model), "version": version_plain(found[0]) if found else None})
+    elif form == "csv":
+        write_csv(sys.stdout, MODEL, [model_row(model)])
+        click.echo()
+        write_csv(sys.stdout, VERSION, [version_row(version) for version in found])
+    else:
+        versions = table(VERSION, [version_row(version) for version in found])
+        click.echo(f"{table(MODEL, [model_row(model)])}\n\n{versions}")

@@ -1,0 +1,41 @@
+"""`det model list`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.model.rows import MODEL, model_plain, model_row
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, show, with_csv
+from determined.cli.paging import Page, with_paging
+
+if TYPE_CHECKING:
+    from determined.store.registry import Model
+
+_ORDERS: dict[str, Callable[[Model], Any]] = {
+    "name": lambda model: model.name,
+    "description": lambda model: model.description,
+    "creation_time": lambda model: model.created,
+    "last_updated_time": lambda model: model.updated,
+}
+
+
+@click.command("list", cls=Command)
+@click.option("--sort-by", type=click.Choice([*_ORDERS]), default="last_updated_time", show_default=True)
+@click.option("--order-by", type=click.Choice(["asc", "desc"]), default="asc", show_default=True)
+@with_paging
+@with_csv
+def list(sort_by: str, order_by: str, page: Page, form: Form) -> None:
+    """List models.
+
+    \b
+    Example: det model list --sort-by name
+    """
+    with opened_store() as store:
+        models = store.registry.models()
+    found = page.of(sorted(models, key=_ORDERS[sort_by], reverse=order_by == "desc"))
+    show(form, MODEL, [model_row(model) for model in found], lambda: [model_plain(model) for model in found])

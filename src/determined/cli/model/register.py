@@ -1,0 +1,28 @@
+"""`det model register-version`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.model.rows import VERSION, Version, find_model, version_plain, version_row
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, show, with_json
+
+
+@click.command("register-version", cls=Command)
+@click.argument("name")
+@click.argument("uuid")
+@with_json
+def register_version(name: str, uuid: str, form: Form) -> None:
+    """Register a checkpoint as a version of a model.
+
+    From now on nothing deletes that checkpoint.
+
+    \b
+    Example: det model register-version digits 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c
+    """
+    with opened_store() as store:
+        row = store.registry.register(find_model(store, name).id, uuid)
+        version = Version(row, store.upkeep.checkpoint(uuid))
+    show(form, VERSION, [version_row(version)], lambda: version_plain(version))
