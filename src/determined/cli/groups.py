@@ -64,7 +64,8 @@ class LazyGroup(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if self.default is not None and (not args or (args[0].startswith("-") and not _asks_for_help(ctx, args[0]))):
+        unnamed = not args or (args[0].startswith("-") and not _asks_for_help(ctx, args[0]))
+        if self.default is not None and unnamed and not ctx.resilient_parsing:  # a shell that completes means the group
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 

@@ -15,7 +15,9 @@ _COMMANDS = {
     "trial": ("determined.cli.trial", "Look at trials, fetch their checkpoints, end them."),
     "checkpoint": ("determined.cli.checkpoint", "Look at checkpoints, fetch and delete them."),
     "model": ("determined.cli.model", "Keep checkpoints as versions of models."),
+    "tensorboard": ("determined.cli.tensorboard", "Look at metrics with TensorBoard."),
     "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
+    "completion": ("determined.cli.completion", "Print what makes a shell complete commands of det."),
     "version": ("determined.cli.version", "Show the version."),
 }
 

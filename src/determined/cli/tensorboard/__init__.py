@@ -1,0 +1,20 @@
+"""`det tensorboard`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_in={"start": ("determined.cli.tensorboard.start", "Start TensorBoard for experiments and trials.")},
+    aliases={},
+)
+def tensorboard() -> None:
+    """Look at metrics with TensorBoard.
+
+    \b
+    Example: det tensorboard start 3
+    """

@@ -1,0 +1,47 @@
+"""Where the TensorBoard files of trials lie, and one directory that shows all of them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment, Trial
+
+MOST_TRIALS = 100
+
+
+def chosen_trials(store: Store, experiment_ids: Sequence[int], trial_ids: Sequence[int]) -> list[Trial]:
+    """Those that were named, then those of the experiments, the best of each first; every one once."""
+    found = [store.experiments.trial(trial_id) for trial_id in trial_ids]
+    for experiment_id in experiment_ids:
+        found += _best_first(store.experiments.get(experiment_id), store.experiments.trials(experiment_id))
+    return list({trial.id: trial for trial in found}.values())
+
+
+def directories_of(store: Store, trials: Sequence[Trial]) -> dict[str, Path]:
+    """By the name under which TensorBoard shows them; only what is on this machine."""
+    found: dict[str, Path] = {}
+    for trial in trials:
+        attempts = [one for one in store.attempts(trial.id) if one.process.host == socket.gethostname()]
+        paths = dict.fromkeys(Path(attempt.run_dir) / "tensorboard" for attempt in attempts)
+        for number, path in enumerate((path for path in paths if path.is_dir()), start=1):
+            name = f"experiment_{trial.experiment_id}/trial_{trial.id}"
+            found[name if number == 1 else f"{name}_run_{number}"] = path
+    return found
+
+
+def link_all(root: Path, directories: Mapping[str, Path]) -> None:
+    """Links, because a list of paths for TensorBoard cannot hold a comma or a colon."""
+    for name, path in directories.items():
+        link = root / name
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(path, target_is_directory=True)
+
+
+def _best_first(experiment: Experiment, trials: list[Trial]) -> list[Trial]:
+    sign = 1 if experiment.smaller_is_better else -1
+    return sorted(trials, key=lambda trial: float("inf") if trial.best is None else sign * trial.best)

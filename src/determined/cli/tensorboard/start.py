@@ -1,0 +1,91 @@
+"""`det tensorboard start`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import threading
+import webbrowser
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json_line, with_json
+from determined.cli.tensorboard.directories import MOST_TRIALS, chosen_trials, directories_of, link_all
+from determined.errors import DeterminedError
+
+_TRIALS = ("-t", "--trial-ids")
+
+
+class _Start(Command):
+    """`-t 7 8` names two trials, as it did in Determined."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        naming_trials = False
+        for word in args:
+            if word.startswith("-"):
+                naming_trials = word in _TRIALS
+                spread += [] if naming_trials else [word]
+            else:
+                spread += [_TRIALS[0], word] if naming_trials else [word]
+        return super().parse_args(ctx, spread)
+
+
+@click.command(cls=_Start)
+@click.argument("experiment_ids", metavar="[EXPERIMENT_ID]...", type=int, nargs=-1)
+@click.option(*_TRIALS, "trial_ids", type=int, multiple=True, metavar="TRIAL_ID...", help="Trials to show.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Without it a free one.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@with_json
+def start(experiment_ids: tuple[int, ...], trial_ids: tuple[int, ...], port: int, no_browser: bool, form: Form) -> None:
+    """Start TensorBoard for experiments and trials.
+
+    It can be reached from this machine alone, and runs until Ctrl-C. Of more than 100 trials the best ones are shown.
+
+    \b
+    Example: det tensorboard start 3 4 -t 17
+    """
+    if not experiment_ids and not trial_ids:
+        raise click.UsageError("name experiments, or trials with -t")
+    with opened_store() as store:
+        trials = chosen_trials(store, experiment_ids, trial_ids)
+        directories = directories_of(store, trials[:MOST_TRIALS])
+    if not directories:
+        raise DeterminedError("these trials have no TensorBoard files on this machine")
+    if len(trials) > MOST_TRIALS:
+        click.echo(f"Of {len(trials)} trials the best {MOST_TRIALS} are shown", err=True)
+    signal.signal(signal.SIGTERM, _end)  # so that the directory of links goes as well
+    with tempfile.TemporaryDirectory(prefix="det-tensorboard-") as root:
+        link_all(Path(root), directories)
+        url = _serve(root, port)
+        if form == "json":
+            print_json_line({"url": url, "directories": {name: str(path) for name, path in directories.items()}})
+        else:
+            click.echo(f"TensorBoard of {len(directories)} runs is at {url} (Ctrl-C ends it)")
+        if not no_browser:
+            webbrowser.open(url)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            click.echo(err=True)
+
+
+def _serve(root: str, port: int) -> str:
+    """In threads of this process, on the loopback device; returns the address."""
+    from tensorboard.program import TensorBoard, TensorBoardServerException  # type: ignore[import-untyped]
+
+    program = TensorBoard()
+    program.configure(logdir=root, host="127.0.0.1", port=port)
+    try:
+        return str(program.launch())
+    except TensorBoardServerException as error:
+        raise DeterminedError(error.msg) from error
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    sys.exit(128 + number)
