@@ -157,6 +157,9 @@ def test_commands_that_read_load_nothing_heavy(search: int) -> None:
         ["e"],
         ["e", "describe", str(search), "--metrics"],
         ["e", "logs", str(search)],
+        ["t", "describe", "1"],
+        ["t", "logs", "1"],
+        ["m"],
         ["e", "create", "-h"],
     ):
         done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)

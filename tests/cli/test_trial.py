@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from determined.store.base import Store
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
-from tests.cli.running import det, det_json, det_ok, head_of, rows_of, run_det
-from tests.cli.searched import Searched
+from tests.cli.projects import PROGRAM
+from tests.cli.running import DET, det, det_json, det_ok, head_of, rows_of, run_det
+from tests.cli.searched import CONFIG, Searched
+from tests.helpers.searches import Search
 
 TRIAL = ["Experiment ID", "State", "H-Params", "Summary Metrics", "Started", "Ended"]
 WORKLOADS = [
@@ -170,6 +173,37 @@ def test_kill(searched: Searched, store: Store) -> None:
     (request,) = store.experiments.requests(experiment)
     assert (request.kind, request.trial_id) == ("kill", trial)
     assert det_json("t", "kill", str(trial))["id"] == trial
+
+
+def test_a_trial_that_is_followed_and_killed(tmp_path: Path) -> None:
+    """Its follower ends with it; the search goes on."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "train.py").write_text(PROGRAM)
+    config = {**CONFIG, "hyperparameters": {"lr": 0.3, "seconds": 0.5}}
+    search = Search(tmp_path / "home", model, {**config, "searcher": {**CONFIG["searcher"], "max_trials": 50}})
+    experiment = search.create()
+    runner = search.start(experiment)
+    try:
+        search.wait_for(lambda store: any(row.state == "RUNNING" for row in store.experiments.trials(experiment)))
+        with search.opened() as store:
+            trial = next(row.id for row in store.experiments.trials(experiment) if row.state == "RUNNING")
+        command = [*DET, "t", "logs", str(trial), "-f"]
+        with subprocess.Popen(command, env=search.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
+            assert follower.stdout is not None
+            assert follower.stdout.readline().endswith(b"hello from the trial\n")
+            assert "asked the runner" in search.det("t", "kill", str(trial)).stdout
+            _, said = follower.communicate(timeout=30)
+        assert (follower.returncode, said) == (0, f"To see it again: det trial logs {trial}\n".encode())
+        with search.opened() as store:
+            assert store.experiments.trial(trial).state == "CANCELED"
+            assert store.experiments.get(experiment).state == "ACTIVE"
+        search.det("e", "kill", str(experiment))
+        assert runner.wait(timeout=30) == 1
+    finally:
+        if runner.poll() is None:
+            runner.kill()
+            runner.wait()
 
 
 def test_as_a_process(searched: Searched) -> None:
