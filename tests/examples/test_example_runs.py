@@ -58,6 +58,7 @@ def test_multi_output(run: Run) -> None:
     assert done.values("training", "classification_error")[-1] < 0.8
 
 
+@pytest.mark.thorough
 def test_cifar10(run: Run) -> None:
     done = run("cifar10_pytorch", "--batches", "126")
     assert len(done.checkpoints) == 1
@@ -69,7 +70,7 @@ def test_cifar10(run: Run) -> None:
     )
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_detector(run: Run, processes: int) -> None:
     done = run("fasterrcnn_coco_pytorch", "--batches", "60", processes=processes)
     assert len(done.checkpoints) == 1
@@ -78,7 +79,7 @@ def test_detector(run: Run, processes: int) -> None:
     assert done.values("validation", "val_avg_iou")[-1] > 0.5  # 0.34 before training
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_gan(run: Run, processes: int) -> None:
     done = run("gan_mnist_pytorch", "--batches", "60", processes=processes)
     assert len(done.checkpoints) == 1

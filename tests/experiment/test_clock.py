@@ -40,6 +40,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return search.record(1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("days", [(-1, 1), (1, -1)], ids=["back", "forward"])
 def test_a_day_back_and_forward(
     make_search: MakeSearch, tmp_path: Path, undisturbed: dict[str, Any], days: tuple[int, int]

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import DET, Search
@@ -87,6 +88,7 @@ def next_refusal(runners: list[subprocess.Popen[str]], known: dict[int, str]) ->
     raise AssertionError(f"only {len(known)} have given up")
 
 
+@pytest.mark.thorough
 def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     """Takes more than twenty seconds by design: so long a living holder may be silent."""
     search = make_search("steady", CONFIG)

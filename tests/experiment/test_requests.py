@@ -175,6 +175,7 @@ def test_a_search_is_extended(make_search: MakeSearch) -> None:
     assert extended == planned
 
 
+@pytest.mark.thorough
 def test_a_cancelled_search_is_extended(make_search: MakeSearch) -> None:
     """It goes on without what was cancelled; what was asked before, and heard by nobody, is out of date."""
     search = make_search("steady", config({"name": "random", "max_trials": 2}, "python3 train.py 0.1 25"))
@@ -191,7 +192,7 @@ def test_a_cancelled_search_is_extended(make_search: MakeSearch) -> None:
     assert states == [("CANCELED", 1), ("CANCELED", 1), ("COMPLETED", 1)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.thorough)])
 def test_everybody_is_told_to_end(make_search: MakeSearch, number: signal.Signals) -> None:
     """As when the machine is shut down: the experiment is paused, and no trial is blamed for having left."""
     search = make_search("steady", config({"name": "random", "max_trials": 4}, "python3 train.py 0.1 20"))

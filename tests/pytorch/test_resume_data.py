@@ -575,6 +575,7 @@ def sampler_on_ranks(batches: int, checkpoint: str | None) -> list[Any]:
     ).seen
 
 
+@pytest.mark.thorough
 def test_a_sampler_that_draws_from_the_programs_generators_goes_on_on_two_ranks(data_home: Path) -> None:
     """After 3 batches of each rank the chief has not yet begun the second pass, and the other rank has."""
     whole = [result.value for result in run_ranks(sampler_on_ranks, args=[8, None], cwd=Path.cwd())]

@@ -264,6 +264,7 @@ def test_a_signal_during_the_last_checkpoint_ends_all_ranks_alike(tmp_path: Path
     assert not any("after fit" in stdout for stdout, _ in outputs)
 
 
+@pytest.mark.thorough
 def test_a_dead_rank_is_named_when_the_other_is_asked_to_stop(tmp_path: Path) -> None:
     program = Program(tmp_path / "run", ranks=2, ALONE="1")
     processes = program.start(TELL="1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import random
 import shutil
@@ -28,6 +27,7 @@ from determined.experiment.files import ExperimentFiles
 from determined.experiment.settings import Settings, check_slots, settings_of
 from determined.store.base import Store
 from determined.store.experiment_records import NewExperiment
+from determined.store.process import this_user
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _row(
         original=loaded.shown_original,
         seed=config["reproducibility"]["experiment_seed"],
         code_dir=str(files.code),
-        owner=getpass.getuser(),
+        owner=this_user(),
         created=time.time(),
         paused=paused,
         metric=settings.metric,

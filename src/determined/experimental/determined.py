@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import os
 import tempfile
@@ -21,6 +20,7 @@ from determined.experimental.session import Session
 from determined.experimental.sorting import in_order
 from determined.experimental.trial import Trial
 from determined.store import place as places
+from determined.store.process import this_user
 
 if TYPE_CHECKING:
     from determined.store import experiment_records, registry
@@ -191,7 +191,7 @@ class Determined:
                 description=description or "",
                 labels=labels or (),
                 metadata=metadata,
-                owner=getpass.getuser(),
+                owner=this_user(),
             )
         )
         return Model(self._session, row)

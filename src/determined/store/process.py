@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 import sys
@@ -31,6 +32,14 @@ def is_running(process: Process) -> bool:
 
 def on_this_machine(process: Process) -> bool:
     return process.host == socket.gethostname()
+
+
+def this_user() -> str:
+    """Who runs this process; the number of one whom the system does not know by name, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def this_program() -> str:

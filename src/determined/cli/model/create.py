@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
-
 import click
 
 from determined.cli.groups import Command
 from determined.cli.model.rows import MODEL, model_plain, model_row
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_json
+from determined.store.process import this_user
 
 
 @click.command(cls=Command)
@@ -23,5 +22,5 @@ def create(name: str, description: str, form: Form) -> None:
     Example: det model create digits --description "reads house numbers"
     """
     with opened_store() as store:
-        model = store.registry.create_model(name, description=description, owner=getpass.getuser())
+        model = store.registry.create_model(name, description=description, owner=this_user())
     show(form, MODEL, [model_row(model)], lambda: model_plain(model))
