@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 
 from determined import pytorch
 from determined.checkpoint_storage import files
-from determined.core.supervisor import StoreSupervisor
+from determined.core.store_supervisor import StoreSupervisor
 from determined.pytorch import checkpoint, checkpoint_format
 from determined.pytorch.checkpoint import Checkpointer
 from determined.store.sqlite import SqliteDatabase
