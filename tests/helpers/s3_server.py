@@ -87,6 +87,10 @@ class S3Server:
         found = sorted(str(path.relative_to(self.bucket)) for path in self.bucket.rglob("*") if path.is_file())
         return [name for name in found if ".rclone_temp_" not in name]  # of a server that was killed; no objects
 
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -147,6 +151,8 @@ class Wire:
                         direction, target = ways[source]
                         target.sendall(content)
                         self._count(direction, len(content))
+                        if not self._server.lives:  # what it had sent already dies with it
+                            return
         except OSError:
             return  # the server is dead, or the client has left
 
