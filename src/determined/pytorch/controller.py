@@ -81,7 +81,6 @@ class PyTorchTrialController:
         self.ends = math.inf if time_limit is None else time.monotonic() + time_limit
         self.nonfinite = NonFinite(on_nan)
         self.rollbacks = RollBacks()
-        self.stopping: Stopping | None = None
         self.load_data = load_data
         self.code_dir = code_dir
         self.state = TrialState(trial_id=context.get_trial_id())
@@ -112,23 +111,23 @@ class PyTorchTrialController:
 
     def run(self) -> None:
         """Train, from the last checkpoint again and again if what came after it is to be undone."""
-        self.latest_checkpoint = latest.resolved(self.core_context, self.latest_checkpoint)
-        with ExitStack() as listening:
+        # From the very beginning: by the time when one rank restores a checkpoint, all of them take signals alike.
+        with self._new_stopping().listening() as stopping:
+            self.latest_checkpoint = latest.resolved(self.core_context, self.latest_checkpoint)
             while True:
                 try:
-                    self._run(listening)
+                    self._run(stopping)
                     break
                 except RollBack as finding:
                     window = self.context._optimization.aggregation_frequency
                     self.rollbacks.note(finding, self.latest_checkpoint, self.state.last_ckpt, window)
                     self.state = TrialState(trial_id=self.state.trial_id)
-        assert self.stopping is not None
-        why = self.stopping.why
+        why = stopping.why
         if why is not None and why.value is not None:
             logger.warning("training was stopped by %s after %d batches", why.described, self.state.batches_trained)
             raise SystemExit(why.value)
 
-    def _run(self, listening: ExitStack) -> None:
+    def _run(self, stopping: Stopping) -> None:
         """Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
         with ExitStack() as cleanup, ExitStack() as restoring:
             checkpoint = restoring.enter_context(self._checkpoint_directory())
@@ -162,9 +161,7 @@ class PyTorchTrialController:
                 ),
             )
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
-            if self.stopping is None:  # else it was listening already before a rollback
-                self.stopping = listening.enter_context(self._new_stopping().listening())
-            loop = self._build_loop(plan, data, self.stopping, cleanup)
+            loop = self._build_loop(plan, data, stopping, cleanup)
             if checkpoint is not None:
                 loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
             restoring.close()  # of a storage elsewhere, it is a copy
