@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from determined.core.doorbell import Doorbell
 from determined.errors import StoreError
 from determined.info import ClusterInfo
 from determined.store.base import Store
-from determined.store.experiment_records import Decision
 from determined.store.writer import Writer
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Decision
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at the store, should the bell be lost
 

@@ -42,6 +42,7 @@ _IMPORTED = (
     "determined.pytorch",
     "determined.exec.harness",
     "determined.launch.torch_distributed",
+    "determined.store.sql_store",
     "determined.store.sqlite",
     "pathspec",
 )

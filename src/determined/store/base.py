@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from determined.store.experiments import Experiments
 from determined.store.records import (
     Attempt,
     AttemptStart,
@@ -18,8 +17,11 @@ from determined.store.records import (
     Row,
     Run,
 )
-from determined.store.registry import Registry
-from determined.store.upkeep import Upkeep
+
+if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opened, not by every training at its import
+    from determined.store.experiments import Experiments
+    from determined.store.registry import Registry
+    from determined.store.upkeep import Upkeep
 
 
 class Store(Protocol):

@@ -9,7 +9,6 @@ from determined import paths
 from determined.errors import StoreError
 from determined.store import place as places
 from determined.store.base import Store
-from determined.store.sql_store import SqlStore
 
 
 def checked_place() -> str:
@@ -23,7 +22,9 @@ def open_store(place: str | os.PathLike[str] | None = None) -> Store:
     It is created, or brought to the version of this library, when that is needed.
     """
     resolved = checked_place() if place is None else places.resolve(place)
-    # Each driver is imported when it is used.
+    # The queries and each driver are imported when they are used.
+    from determined.store.sql_store import SqlStore
+
     if places.is_postgres(resolved):
         from determined.store.postgres import PostgresDatabase
 
