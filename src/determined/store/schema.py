@@ -224,7 +224,35 @@ CREATE TABLE model_versions (
 CREATE INDEX model_versions_by_checkpoint ON model_versions (checkpoint);
 """
 
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD]
+# Experiments that wait for their turn on a machine; runs that name themselves; which checkpoints a run made use of.
+_FOURTH = """
+CREATE TABLE queue (
+    id {identity},
+    experiment_id BIGINT NOT NULL UNIQUE REFERENCES experiments (id),
+    host TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    slots INTEGER,
+    max_trials INTEGER,
+    added DOUBLE PRECISION NOT NULL
+);
+
+ALTER TABLE experiments ADD COLUMN external_id TEXT;
+ALTER TABLE trials ADD COLUMN external_id TEXT;
+CREATE UNIQUE INDEX experiments_by_external_id ON experiments (external_id);
+CREATE UNIQUE INDEX trials_by_external_id ON trials (experiment_id, external_id);
+
+CREATE TABLE checkpoint_uses (
+    trial_id BIGINT NOT NULL REFERENCES trials (id),
+    checkpoint TEXT NOT NULL REFERENCES checkpoints (uuid),
+    model_version BIGINT REFERENCES model_versions (id),
+    since DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (trial_id, checkpoint)
+);
+CREATE INDEX checkpoint_uses_by_checkpoint ON checkpoint_uses (checkpoint);
+"""
+
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:
