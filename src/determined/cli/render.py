@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from determined.cli import text
+from determined.cli.zone import shown_zone
 
 _NARROWEST = 12
 
@@ -70,8 +71,10 @@ def percent(fraction: float | None) -> str:
 
 
 def time_text(seconds: float | None) -> str:
-    """A moment in UTC."""
-    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S+0000}"
+    """A moment in the viewer's zone, or in UTC with `--utc`."""
+    if seconds is None:
+        return ""
+    return f"{datetime.fromtimestamp(seconds, timezone.utc).astimezone(shown_zone()):%Y-%m-%d %H:%M:%S%z}"
 
 
 def duration(seconds: float) -> str:

@@ -8,10 +8,12 @@ from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_pl
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
+from determined.cli.zone import with_utc
 
 
 @click.command(cls=Command)
 @click.argument("uuid")
+@with_utc
 @with_csv
 def describe(uuid: str, form: Form) -> None:
     """Describe a checkpoint.

@@ -10,6 +10,7 @@ from determined.cli.downloads import fetch_one, with_quiet
 from determined.cli.groups import Command, explain_unused
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
+from determined.cli.zone import with_utc
 
 
 @click.command(cls=Command)
@@ -19,6 +20,7 @@ from determined.cli.output import Form, with_json
     "--mode", type=click.Choice(["direct", "master", "auto"]), default="auto", help="Accepted for old command lines."
 )
 @with_quiet
+@with_utc
 @with_json
 def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: Form) -> None:
     """Download a checkpoint.

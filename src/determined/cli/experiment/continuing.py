@@ -14,6 +14,7 @@ from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 from determined.cli.watching import flat
+from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _OTHER_CHANGES = (
 @click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="searcher.max_trials=N extends it.")
 @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
 @click.option("-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log.")
+@with_utc
 @with_json
 def continue_(
     experiment_id: int,

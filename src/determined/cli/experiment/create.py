@@ -18,6 +18,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.render import some
 from determined.cli.text import visible, visible_lines
+from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
     from determined.config.experiment import LoadedExperiment
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--template", metavar="NAME", help="Accepted for old command lines: there are no templates.")
 @click.option("--project_id", metavar="N", help="Accepted for old command lines: name a project in the configuration.")
 @click.option("-p", "--publish", metavar="PORTS", help="Accepted for old command lines: ports are visible as they are.")
+@with_utc
 @with_json
 def create(
     config_file: Path,

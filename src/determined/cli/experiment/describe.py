@@ -16,6 +16,7 @@ from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.plain import experiment_plain, resource_pool, trial_plain
 from determined.cli.render import Column, Row, percent, table, time_text
 from determined.cli.text import visible
+from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -56,6 +57,7 @@ def _ids(context: click.Context, parameter: click.Parameter, value: str) -> list
 @click.argument("experiment_ids", metavar="IDS", callback=_ids)
 @click.option("--metrics", is_flag=True, help="Also show the metrics of each workload.")
 @click.option("--outdir", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files into this directory.")
+@with_utc
 @with_csv
 def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form: Form) -> None:
     """Describe experiments with their trials and workloads.

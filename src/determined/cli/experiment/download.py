@@ -19,6 +19,7 @@ from determined.cli.downloads import (
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
+from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 
 
@@ -35,6 +36,7 @@ from determined.errors import DeterminedError
 @click.option("--top-n", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="The N best ones.")
 @with_order
 @with_quiet
+@with_utc
 @with_json
 def download(
     experiment_id: int,

@@ -10,6 +10,7 @@ from determined.cli.output import Form, show, with_csv
 from determined.cli.paging import Page, with_paging
 from determined.cli.plain import trial_plain
 from determined.cli.render import Column, time_text
+from determined.cli.zone import with_utc
 
 _COLUMNS = [
     Column("Trial ID"),
@@ -24,6 +25,7 @@ _COLUMNS = [
 @click.command("list-trials", cls=Command)
 @click.argument("experiment_id", metavar="ID", type=int)
 @with_paging
+@with_utc
 @with_csv
 def list_trials(experiment_id: int, page: Page, form: Form) -> None:
     """List the trials of an experiment.

@@ -13,6 +13,7 @@ from determined.cli.output import Form, show, with_csv
 from determined.cli.paging import Page, with_paging
 from determined.cli.plain import experiment_plain, resource_pool
 from determined.cli.render import Column, percent, time_text
+from determined.cli.zone import with_utc
 
 _COLUMNS = [
     Column("ID"),
@@ -32,6 +33,7 @@ _EVERYTHING = 2**31
 @click.option("-a", "--all", "archived", is_flag=True, help="Also show archived ones.")
 @click.option("--show_project", "projects", is_flag=True, help="Also show workspace and project.")
 @with_paging
+@with_utc
 @with_csv
 def list(archived: bool, projects: bool, page: Page, form: Form) -> None:
     """List experiments.

@@ -19,6 +19,7 @@ from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json_line, with_json
 from determined.cli.plain import log_plain
 from determined.cli.render import some
+from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 from determined.store.records import LOG_LEVELS
 
@@ -44,6 +45,7 @@ Source = tuple[int, "int | None"]  # a trial, and one rank of it or all
 @click.option(
     "--level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Only lines of this level or above it."
 )
+@with_utc
 @with_json
 def logs(
     experiment_id: int,

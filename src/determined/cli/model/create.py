@@ -8,12 +8,14 @@ from determined.cli.groups import Command
 from determined.cli.model.rows import MODEL, model_plain, model_row
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_json
+from determined.cli.zone import with_utc
 from determined.store.process import this_user
 
 
 @click.command(cls=Command)
 @click.argument("name")
 @click.option("--description", default="", help="What it is.")
+@with_utc
 @with_json
 def create(name: str, description: str, form: Form) -> None:
     """Create a model.

@@ -12,6 +12,7 @@ from determined.cli.model.rows import MODEL, model_plain, model_row
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
 from determined.cli.paging import Page, with_paging
+from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
     from determined.store.registry import Model
@@ -28,6 +29,7 @@ _ORDERS: dict[str, Callable[[Model], Any]] = {
 @click.option("--sort-by", type=click.Choice([*_ORDERS]), default="last_updated_time", show_default=True)
 @click.option("--order-by", type=click.Choice(["asc", "desc"]), default="asc", show_default=True)
 @with_paging
+@with_utc
 @with_csv
 def list(sort_by: str, order_by: str, page: Page, form: Form) -> None:
     """List models.

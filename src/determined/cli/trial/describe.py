@@ -15,6 +15,7 @@ from determined.cli.paging import Page, paging
 from determined.cli.plain import checkpoint_state, trial_plain
 from determined.cli.render import Column, Row, table, time_text
 from determined.cli.text import visible
+from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial
@@ -45,6 +46,7 @@ _MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
 @click.option("--metrics", is_flag=True, help="Also show the training metrics of each workload.")
 @click.option("--metrics-summary", "summed_up", is_flag=True, help="Only show each metric, summed up.")
 @paging(1000)
+@with_utc
 @with_csv
 def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Form) -> None:
     """Describe a trial with its workloads.

@@ -11,6 +11,7 @@ from determined.cli.downloads import fetch_one, in_order, with_order, with_quiet
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
+from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output-dir", type=click.Path(path_type=Path), help="Where to; without it checkpoints/<uuid>.")
 @with_order
 @with_quiet
+@with_utc
 @with_json
 def download(
     trial_id: int,

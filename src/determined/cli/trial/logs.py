@@ -12,6 +12,7 @@ from determined.cli.experiment.logs import POLLING_SECONDS, Reader, print_lines
 from determined.cli.groups import Command, explain_unused
 from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, with_json
+from determined.cli.zone import with_utc
 from determined.store.records import LOG_LEVELS
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def _moment(context: click.Context, parameter: click.Parameter, value: str | Non
 @click.option("--source", "sources", multiple=True, help="Accepted for old command lines.")
 @click.option("--agent-id", "agents", multiple=True, help="Accepted for old command lines.")
 @click.option("--container-id", "containers", multiple=True, help="Accepted for old command lines.")
+@with_utc
 @with_json
 def logs(
     trial_id: int,
