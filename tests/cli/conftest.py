@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,16 @@ from tests.cli.searched import Searched, run_search
 from tests.helpers.records import opened
 
 WEIRD = "two\nlines \x1b[31mred\x1b]0;title\x07 \u202etxt [bold]😀[/bold] 日本"
+
+
+@pytest.fixture(autouse=True)
+def viewers_zone() -> Iterator[None]:
+    """The machine that runs the tests may be anywhere; who looks at tables here is in UTC."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture
