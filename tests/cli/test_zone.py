@@ -57,9 +57,11 @@ def test_every_command_that_shows_times_can_show_them_in_utc(in_berlin: None, st
         ["m", "describe", "digits"],
     ):
         here, there = det(*words).stdout, det(*words, "--utc").stdout
-        assert ":" in here, words
-        assert ("+0000" in here, "+0000" in there) == (False, True), words
-        assert ("+0100" in here or "+0200" in here) and not ("+0100" in there or "+0200" in there), words
+        assert "+0000" not in here, words
+        assert "+0100" in here or "+0200" in here, words
+        assert "+0000" in there, words
+        assert "+0100" not in there, words
+        assert "+0200" not in there, words
 
 
 def test_the_zone_of_the_environment(search: int) -> None:
