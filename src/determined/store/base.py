@@ -20,6 +20,7 @@ from determined.store.records import (
 
 if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opened, not by every training at its import
     from determined.store.experiments import Experiments
+    from determined.store.lineage import Lineage
     from determined.store.registry import Registry
     from determined.store.upkeep import Upkeep
 
@@ -43,6 +44,11 @@ class Store(Protocol):
     @property
     def registry(self) -> Registry:
         """Models, and the checkpoints that are their versions."""
+        ...
+
+    @property
+    def lineage(self) -> Lineage:
+        """Which runs made use of which checkpoints."""
         ...
 
     @property

@@ -84,7 +84,7 @@ class SqlRegistry:
     def delete_model(self, model_id: int) -> None:
         with self._database.transaction(exclusive=True):
             self.model(model_id)
-            self._database.execute("DELETE FROM model_versions WHERE model_id = ?", [model_id])
+            self._delete_versions("model_id = ?", [model_id])
             self._database.execute("DELETE FROM models WHERE id = ?", [model_id])
 
     def register(self, model_id: int, checkpoint: str) -> ModelVersion:
@@ -119,7 +119,7 @@ class SqlRegistry:
     def delete_version(self, model_id: int, number: int) -> None:
         with self._database.transaction(exclusive=True):
             self._version(model_id, number)
-            self._database.execute("DELETE FROM model_versions WHERE model_id = ? AND number = ?", [model_id, number])
+            self._delete_versions("model_id = ? AND number = ?", [model_id, number])
             self._database.execute("UPDATE models SET updated = ? WHERE id = ?", [time.time(), model_id])
 
     def registered(self, experiment_id: int) -> set[str]:
@@ -135,6 +135,14 @@ class SqlRegistry:
         if not found:
             raise StoreError(f"the model {self.model(model_id).name!r} has no version {number}")
         return _version(found[0])
+
+    def _delete_versions(self, condition: str, values: list[int]) -> None:
+        """Runs that made use of one still did so of its checkpoint."""
+        doomed = f"SELECT id FROM model_versions WHERE {condition}"
+        self._database.execute(
+            f"UPDATE checkpoint_uses SET model_version = NULL WHERE model_version IN ({doomed})", values
+        )
+        self._database.execute(f"DELETE FROM model_versions WHERE {condition}", values)
 
     def _check_name(self, name: str) -> None:
         if not name.strip():

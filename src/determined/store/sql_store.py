@@ -12,6 +12,7 @@ from determined.store import columns, process
 from determined.store.columns import text
 from determined.store.database import Database
 from determined.store.experiments import Experiments
+from determined.store.lineage import Lineage
 from determined.store.migrate import migrate
 from determined.store.records import (
     Attempt,
@@ -34,6 +35,7 @@ from determined.store.records import (
 from determined.store.registry import Registry
 from determined.store.reports import archive_after, write_reports
 from determined.store.sql_experiments import SqlExperiments
+from determined.store.sql_lineage import SqlLineage
 from determined.store.sql_registry import SqlRegistry
 from determined.store.sql_upkeep import SqlUpkeep
 from determined.store.upkeep import Upkeep
@@ -52,6 +54,7 @@ class SqlStore:
         self._database = database
         self._experiments = SqlExperiments(database)
         self._registry = SqlRegistry(database)
+        self._lineage = SqlLineage(database)
         self._upkeep = SqlUpkeep(database)
         try:
             migrate(database)
@@ -70,6 +73,10 @@ class SqlStore:
     @property
     def registry(self) -> Registry:
         return self._registry
+
+    @property
+    def lineage(self) -> Lineage:
+        return self._lineage
 
     @property
     def upkeep(self) -> Upkeep:

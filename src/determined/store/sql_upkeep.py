@@ -18,7 +18,7 @@ from determined.store.records import Checkpoint, CheckpointState
 from determined.store.upkeep import RunDirectory
 
 _ENDED = ("COMPLETED", "CANCELED", "ERROR")
-_OF_TRIALS = ("requests", "logs", "samples", "metrics", "checkpoints", "attempts")
+_OF_TRIALS = ("checkpoint_uses", "requests", "logs", "samples", "metrics", "checkpoints", "attempts")
 _OF_EXPERIMENTS = ("experiment_requests", "journal", "snapshots", "leases")
 
 
@@ -118,8 +118,10 @@ class SqlUpkeep:
                 raise StoreError(f"experiment {experiment_id} can only be deleted by whoever holds its lease")
             self._check_ended(experiment, "deleted")
             own = "(SELECT id FROM trials WHERE experiment_id = ?)"
+            its_checkpoints = f"(SELECT uuid FROM checkpoints WHERE trial_id IN {own})"
             execute(f"UPDATE trials SET parent_id = NULL WHERE parent_id IN {own}", [experiment_id])
             execute("UPDATE experiments SET parent_id = NULL WHERE parent_id = ?", [experiment_id])
+            execute(f"DELETE FROM checkpoint_uses WHERE checkpoint IN {its_checkpoints}", [experiment_id])
             for table in _OF_EXPERIMENTS:
                 execute(f"DELETE FROM {table} WHERE experiment_id = ?", [experiment_id])
             for table in _OF_TRIALS:

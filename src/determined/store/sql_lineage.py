@@ -1,0 +1,53 @@
+"""The queries behind `lineage.py`, the same for every database."""
+
+from __future__ import annotations
+
+import time
+
+from determined.errors import StoreError
+from determined.store.columns import text
+from determined.store.database import Database
+
+_USES = "checkpoint_uses (trial_id, checkpoint, model_version, since)"
+_KNOWN = """(trial_id, checkpoint) DO UPDATE SET
+    model_version = coalesce(excluded.model_version, checkpoint_uses.model_version)"""
+
+
+class SqlLineage:
+    """See `lineage.py` for what the methods promise."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record_use(self, trial_id: int, checkpoint: str, version: tuple[int, int] | None = None) -> None:
+        # Exclusive, as is every deletion of what is named here.
+        with self._database.transaction(exclusive=True):
+            self._check("trial", "SELECT 1 FROM trials WHERE id = ?", trial_id)
+            self._check("checkpoint", "SELECT 1 FROM checkpoints WHERE uuid = ?", text(checkpoint))
+            named = None if version is None else self._version(*version)
+            self._database.insert(_USES, [(trial_id, text(checkpoint), named, time.time())], _KNOWN)
+
+    def users_of_checkpoint(self, checkpoint: str) -> list[int]:
+        self._check("checkpoint", "SELECT 1 FROM checkpoints WHERE uuid = ?", text(checkpoint))
+        return self._users("checkpoint", text(checkpoint))
+
+    def users_of_version(self, model_id: int, number: int) -> list[int]:
+        return self._users("model_version", self._version(model_id, number))
+
+    def _users(self, column: str, value: str | int) -> list[int]:
+        found = self._database.execute(
+            f"SELECT trial_id FROM checkpoint_uses WHERE {column} = ? ORDER BY since, trial_id", [value]
+        )
+        return [trial_id for (trial_id,) in found]
+
+    def _version(self, model_id: int, number: int) -> int:
+        found = self._database.execute(
+            "SELECT id FROM model_versions WHERE model_id = ? AND number = ?", [model_id, number]
+        )
+        if not found:
+            raise StoreError(f"the store {self._database.place} has no version {number} of model {model_id}")
+        return int(found[0][0])
+
+    def _check(self, what: str, select: str, key: str | int) -> None:
+        if not self._database.execute(select, [key]):
+            raise StoreError(f"the store {self._database.place} has no {what} {key!r}")
