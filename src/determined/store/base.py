@@ -21,6 +21,7 @@ from determined.store.records import (
 if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opened, not by every training at its import
     from determined.store.experiments import Experiments
     from determined.store.lineage import Lineage
+    from determined.store.queueing import Queue
     from determined.store.registry import Registry
     from determined.store.upkeep import Upkeep
 
@@ -49,6 +50,11 @@ class Store(Protocol):
     @property
     def lineage(self) -> Lineage:
         """Which runs made use of which checkpoints."""
+        ...
+
+    @property
+    def queue(self) -> Queue:
+        """Experiments that wait for their turn on a machine."""
         ...
 
     @property
@@ -102,7 +108,7 @@ class Store(Protocol):
         ...
 
     def set_checkpoint_deleted(self, uuid: str) -> None:
-        """Its files are gone."""
+        """Its files are gone: nothing is left of it. One that is marked and has files left is still to be removed."""
         ...
 
     def logs(

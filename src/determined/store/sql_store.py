@@ -14,6 +14,7 @@ from determined.store.database import Database
 from determined.store.experiments import Experiments
 from determined.store.lineage import Lineage
 from determined.store.migrate import migrate
+from determined.store.queueing import Queue
 from determined.store.records import (
     Attempt,
     AttemptStart,
@@ -36,6 +37,7 @@ from determined.store.registry import Registry
 from determined.store.reports import archive_after, write_reports
 from determined.store.sql_experiments import SqlExperiments
 from determined.store.sql_lineage import SqlLineage
+from determined.store.sql_queue import SqlQueue
 from determined.store.sql_registry import SqlRegistry
 from determined.store.sql_upkeep import SqlUpkeep
 from determined.store.upkeep import Upkeep
@@ -53,6 +55,7 @@ class SqlStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._experiments = SqlExperiments(database)
+        self._queue = SqlQueue(database)
         self._registry = SqlRegistry(database)
         self._lineage = SqlLineage(database)
         self._upkeep = SqlUpkeep(database)
@@ -77,6 +80,10 @@ class SqlStore:
     @property
     def lineage(self) -> Lineage:
         return self._lineage
+
+    @property
+    def queue(self) -> Queue:
+        return self._queue
 
     @property
     def upkeep(self) -> Upkeep:
@@ -208,7 +215,7 @@ class SqlStore:
 
     def set_checkpoint_deleted(self, uuid: str) -> None:
         with self._database.transaction():
-            self._database.execute("UPDATE checkpoints SET state = 'DELETED' WHERE uuid = ?", [uuid])
+            self._database.execute("UPDATE checkpoints SET state = 'DELETED', resources = '{}' WHERE uuid = ?", [uuid])
 
     def logs(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from determined.errors import InvalidExperimentException, StoreError
@@ -13,13 +14,13 @@ from determined.store import lease as leases
 from determined.store.columns import text
 from determined.store.database import Database
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.in_use import refuse_in_use
+from determined.store.in_use import needed, refuse_in_use
 from determined.store.records import Checkpoint, CheckpointState
 from determined.store.upkeep import RunDirectory
 
 _ENDED = ("COMPLETED", "CANCELED", "ERROR")
 _OF_TRIALS = ("checkpoint_uses", "requests", "logs", "samples", "metrics", "checkpoints", "attempts")
-_OF_EXPERIMENTS = ("experiment_requests", "journal", "snapshots", "leases")
+_OF_EXPERIMENTS = ("experiment_requests", "journal", "snapshots", "leases", "queue")
 
 
 class SqlUpkeep:
@@ -49,6 +50,22 @@ class SqlUpkeep:
             labels = [label for label in dict.fromkeys([*known, *add]) if label not in remove]
             self._set(experiment_id, "labels", json.dumps(labels))
             return labels
+
+    def change_config(self, experiment_id: int, block: str, values: Mapping[str, int]) -> None:
+        with self._database.transaction():
+            self._lock(experiment_id)
+            experiment = self._experiment(experiment_id)
+            if experiment.by_hand:
+                raise InvalidExperimentException(
+                    f"experiment {experiment_id} is a run that somebody started by hand: it has no configuration to "
+                    "change"
+                )
+            present = experiment.config.get(block) or {}
+            self._set(experiment_id, "config", json.dumps({**experiment.config, block: {**present, **values}}))
+            self._database.execute(
+                "INSERT INTO experiment_requests (experiment_id, trial_id, kind, created) VALUES (?, NULL, ?, ?)",
+                [experiment_id, "reconfigure", time.time()],
+            )
 
     def set_archived(self, experiment_id: int, archived: bool) -> None:
         with self._database.transaction():
@@ -80,11 +97,21 @@ class SqlUpkeep:
                 [state, json.dumps(resources), text(uuid)],
             )
 
-    def condemn(self, uuids: Sequence[str], *, partially: bool = False) -> None:
+    def condemn(self, uuids: Sequence[str], *, partially: Sequence[str] = ()) -> None:
+        with self._database.transaction(exclusive=True):
+            whole = [self.checkpoint(uuid) for uuid in uuids]
+            in_part = [self.checkpoint(uuid) for uuid in partially]
+            refuse_in_use(self._database, [*whole, *in_part])
+            self._mark(whole, "DELETED")
+            self._mark(in_part, "PARTIALLY_DELETED")
+
+    def condemn_unused(self, uuids: Sequence[str]) -> list[str]:
         with self._database.transaction(exclusive=True):
             found = [self.checkpoint(uuid) for uuid in uuids]
-            refuse_in_use(self._database, found)
-            self._mark(found, "PARTIALLY_DELETED" if partially else "DELETED")
+            spared = needed(self._database, found)
+            unused = [checkpoint for checkpoint in found if checkpoint.uuid not in spared]
+            self._mark(unused, "DELETED")
+            return [checkpoint.uuid for checkpoint in unused]
 
     def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:
         with self._database.transaction(exclusive=True):

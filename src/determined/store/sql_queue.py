@@ -1,0 +1,82 @@
+"""The queries about the queue, the same for every database."""
+
+from __future__ import annotations
+
+import time
+
+from determined.errors import StoreError
+from determined.store.columns import text
+from determined.store.database import Database
+from determined.store.queueing import HIGHEST_PRIORITY, LOWEST_PRIORITY, Entry, NewEntry
+
+_ENTRIES = "SELECT id, experiment_id, host, owner, priority, slots, max_trials, added FROM queue"
+
+
+class SqlQueue:
+    """See `queueing.py` for what the methods promise."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, new: NewEntry) -> Entry:
+        _check(new.priority)
+        with self._database.transaction(exclusive=True):
+            self._check_is_there(new.experiment_id)
+            known = self.find(new.experiment_id)
+            if known is not None:
+                raise StoreError(
+                    f"experiment {new.experiment_id} is in the queue of {known.owner} on {known.host} already, with "
+                    f"priority {known.priority}"
+                )
+            self._database.execute(
+                "INSERT INTO queue (experiment_id, host, owner, priority, slots, max_trials, added) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [
+                    new.experiment_id,
+                    text(new.host),
+                    text(new.owner),
+                    new.priority,
+                    new.slots,
+                    new.max_trials,
+                    time.time(),
+                ],
+            )
+            added = self.find(new.experiment_id)
+            assert added is not None
+            return added
+
+    def find(self, experiment_id: int) -> Entry | None:
+        found = self._database.execute(f"{_ENTRIES} WHERE experiment_id = ?", [experiment_id])
+        return Entry(*found[0]) if found else None
+
+    def entries(self, host: str, owner: str) -> list[Entry]:
+        found = self._database.execute(
+            f"{_ENTRIES} WHERE host = ? AND owner = ? ORDER BY priority, id", [text(host), text(owner)]
+        )
+        return [Entry(*row) for row in found]
+
+    def set_priority(self, experiment_id: int, priority: int) -> Entry:
+        _check(priority)
+        with self._database.transaction():
+            self._database.execute("UPDATE queue SET priority = ? WHERE experiment_id = ?", [priority, experiment_id])
+            changed = self.find(experiment_id)
+            if changed is None:
+                self._check_is_there(experiment_id)
+                raise StoreError(f"experiment {experiment_id} is not in the queue")
+            return changed
+
+    def remove(self, experiment_id: int) -> bool:
+        with self._database.transaction():
+            was_there = self.find(experiment_id) is not None
+            self._database.execute("DELETE FROM queue WHERE experiment_id = ?", [experiment_id])
+            return was_there
+
+    def _check_is_there(self, experiment_id: int) -> None:
+        if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
+            raise StoreError(f"the store {self._database.place} has no experiment {experiment_id}")
+
+
+def _check(priority: int) -> None:
+    first, last = HIGHEST_PRIORITY, LOWEST_PRIORITY
+    if not first <= priority <= last:
+        raise StoreError(f"a priority is a whole number from {first}, which goes first, to {last}, not {priority}")
