@@ -22,5 +22,10 @@ def is_abandoned(row: Experiment) -> bool:
     return on_this_machine(process) and not is_running(process)
 
 
+def is_at_work(row: Experiment) -> bool:
+    """Its trials may still do and write something."""
+    return row.state in RUNNING and not is_abandoned(row)
+
+
 def how_to_go_on(experiment_id: int) -> str:
     return f"no process is running experiment {experiment_id}; go on with: det experiment activate {experiment_id}"

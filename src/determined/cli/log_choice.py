@@ -1,0 +1,120 @@
+"""Which lines of a log are wanted: the options of every command that shows one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.groups import explain_unused
+from determined.cli.zone import shown_zone, with_utc
+from determined.store.records import LOG_LEVELS
+
+if TYPE_CHECKING:
+    from determined.store.records import Log
+
+_NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"
+_OFFSET_WITHOUT_COLON = re.compile(r"(:\d\d(?:\.\d+)?[+-]\d\d)(\d\d)$")  # as tables show times; Python 3.10 wants one
+
+
+@dataclass(frozen=True)
+class LogChoice:
+    """What somebody asked for; None and empty mean: all."""
+
+    follow: bool
+    head: int | None
+    tail: int | None
+    ranks: tuple[int, ...]
+    level: str | None
+    before: float | None
+    after: float | None
+    streams: tuple[str, ...]
+    text: str | None
+
+    @property
+    def store_knows(self) -> bool:
+        """Whether the store finds these lines by itself."""
+        return self.before is None and self.after is None and not self.streams and self.text is None
+
+    def matches(self, line: Log) -> bool:
+        """In all that the store does not sort out."""
+        return (
+            (self.before is None or line.written < self.before)
+            and (self.after is None or line.written > self.after)
+            and (not self.streams or line.stream in self.streams)
+            and (self.text is None or self.text in line.text)
+        )
+
+
+def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options, as the argument `choice`."""
+
+    @click.option("-f", "--follow", is_flag=True, help="Go on as new lines are written, to the end.")
+    @click.option("--head", type=click.IntRange(min=1), metavar="N", help="Only the first N lines.")
+    @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines.")
+    @click.option("--rank-id", "ranks", type=int, multiple=True, help="Only of this rank; may be repeated.")
+    @click.option(
+        "--level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Only lines of this level or above it."
+    )
+    @click.option("--search", "text", metavar="TEXT", help="Only lines with this text in them.")
+    @click.option("--timestamp-before", "before", metavar="TIME", help="Only lines written before.")
+    @click.option("--timestamp-after", "after", metavar="TIME", help="Only lines written after.")
+    @click.option(
+        "--stdtype", "streams", type=click.Choice(["stdout", "stderr"]), multiple=True, help="Only what went there."
+    )
+    @click.option("--source", "sources", multiple=True, help="Accepted for old command lines.")
+    @click.option("--agent-id", "agents", multiple=True, help="Accepted for old command lines.")
+    @click.option("--container-id", "containers", multiple=True, help="Accepted for old command lines.")
+    @with_utc
+    @wraps(command)
+    def choosing(
+        *args: Any,
+        follow: bool,
+        head: int | None,
+        tail: int | None,
+        ranks: tuple[int, ...],
+        level: str | None,
+        text: str | None,
+        before: str | None,
+        after: str | None,
+        streams: tuple[str, ...],
+        sources: tuple[str, ...],
+        agents: tuple[str, ...],
+        containers: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        if head is not None and (tail is not None or follow):
+            raise click.UsageError("--head excludes --tail and --follow")
+        for option, given in (("--source", sources), ("--agent-id", agents), ("--container-id", containers)):
+            explain_unused(option, given, _NO_CLUSTER)
+        choice = LogChoice(
+            follow=follow,
+            head=head,
+            tail=tail,
+            ranks=ranks,
+            level=level,
+            before=_moment("--timestamp-before", before),
+            after=_moment("--timestamp-after", after),
+            streams=streams,
+            text=text,
+        )
+        return command(*args, choice=choice, **kwargs)
+
+    return choosing
+
+
+def _moment(option: str, value: str | None) -> float | None:
+    """As RFC 3339 writes it, or as a table shows it; what names no zone is in the one that times are shown in."""
+    if value is None:
+        return None
+    written = _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value.strip()).replace("Z", "+00:00")
+    try:
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=shown_zone())).timestamp()
+    except (ValueError, OverflowError):
+        raise click.UsageError(f"{option} takes a time like 2026-01-31T12:00:00Z, got {value!r}") from None

@@ -1,0 +1,87 @@
+"""Logs of all trials of a search, while it runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import DET, det, det_ok
+from tests.helpers.searches import Search
+
+PROGRAM = """
+import determined as det
+from determined import core
+
+with core.init() as context:
+    print("begins with", det.get_cluster_info().trial.hparams["n"], flush=True)
+    context.train.report_validation_metrics(1, {"loss": 1.0})
+    print("has ended", flush=True)
+"""
+
+
+def test_all_trials_of_a_search_that_runs(tmp_path: Path) -> None:
+    """Who follows from the beginning sees every line of every trial once, and is let go at the end."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "train.py").write_text(PROGRAM)
+    config = {
+        "entrypoint": "python3 train.py",
+        "hyperparameters": {"n": {"type": "categorical", "vals": [1, 2, 3, 4]}},
+        "searcher": {"name": "grid", "metric": "loss", "max_concurrent_trials": 1},
+    }
+    search = Search(tmp_path / "home", model, config, slots=1)
+    experiment = search.create()
+    runner = search.start(experiment)
+    try:
+        search.wait_for(lambda store: store.experiments.get(experiment).state == "ACTIVE")
+        command = [*DET, "e", "logs", str(experiment), "--all", "-f", "--stdtype", "stdout"]
+        done = subprocess.run(command, env=search.env(), capture_output=True, text=True, timeout=100)
+    finally:
+        assert runner.wait(timeout=100) == 0
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = [re.sub(r"^\[.*?\] ", "", line) for line in done.stdout.splitlines()]
+    with search.opened() as store:
+        trials = {trial.id: trial.hparams["n"] for trial in store.experiments.trials(experiment)}
+    assert len(trials) == 4
+    assert sorted(seen) == sorted(
+        f"[trial {trial}] [rank=0] {said}" for trial, n in trials.items() for said in (f"begins with {n}", "has ended")
+    )
+
+
+def test_the_filters_are_those_of_one_trial(search: int) -> None:
+    def texts(*arguments: str) -> list[str]:
+        return [line.rpartition(": ")[2] for line in det_ok("e", "logs", str(search), "--all", *arguments).splitlines()]
+
+    assert texts("--search", "second") == ["second"]
+    assert texts("--search", "root: ", "--tail", "2") == ["oops", "second"]
+    assert texts("--stdtype", "stderr") == []
+    assert det("e", "logs", str(search), "--source", "x").stderr.startswith("--source is accepted and not used")
+
+
+@pytest.mark.parametrize("zone", ["UTC", "IST-5:30"])
+def test_a_time_without_a_zone_is_in_the_one_that_is_shown(
+    search: int, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    """The lines were written at 14:13:32.5 in UTC."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+
+    def count(*arguments: str) -> int:
+        return len(det_ok("e", "logs", str(search), *arguments).splitlines())
+
+    shown = det_ok("e", "logs", str(search)).partition("]")[0][1:]
+    assert count("--timestamp-after", shown) == 3
+    assert count("--timestamp-before", shown) == 0
+    assert count("--timestamp-after", shown[:-5]) == 3
+    assert count("--timestamp-before", shown[:-5]) == 0
+    assert count("--timestamp-after", "2026-09-21T14:13:32", "--utc") == 3
+    assert count("--timestamp-after", "2026-09-21T14:13:33", "--utc") == 0
+    assert count("--timestamp-after", "2026-09-21T14:13:32.4Z", "--timestamp-before", "2026-09-21T14:13:32.6Z") == 3
+    for wrong in ("yesterday", "9999-99-99", ""):
+        refused = det("e", "logs", str(search), "--timestamp-after", wrong)
+        assert refused.exit_code == 2
+        assert "--timestamp-after takes a time like 2026-01-31T12:00:00Z" in refused.stderr
