@@ -96,7 +96,7 @@ def test_a_file_that_others_keep_busy_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(sqlite, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
     attempt = writer.ask(begin)

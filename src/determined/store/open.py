@@ -29,9 +29,9 @@ def open_store(place: str | os.PathLike[str] | None = None) -> Store:
         from determined.store.postgres import PostgresDatabase
 
         return SqlStore(PostgresDatabase(resolved))
-    from determined.store.sqlite import SqliteDatabase
+    from determined.store.sqlite import BUSY_SECONDS, SqliteDatabase
 
-    return SqlStore(SqliteDatabase(Path(resolved)))
+    return SqlStore(SqliteDatabase(Path(resolved), busy_seconds=min(BUSY_SECONDS, patience())))
 
 
 def patience() -> float:

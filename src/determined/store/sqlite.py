@@ -15,8 +15,7 @@ from determined.errors import StoreError, StoreFull
 from determined.store.database import Values, broken, unavailable
 from determined.store.schema import refuse_foreign
 
-_BUSY_SECONDS = 30.0
-_BUSY = f"other processes have been writing to it for {_BUSY_SECONDS:g} seconds without a pause"
+BUSY_SECONDS = 30.0
 _MOST_VALUES = 900  # in one statement: every SQLite takes 999
 
 # A copy of this process (a forked child) must never close what is its parent's: the locks would be gone with it.
@@ -28,8 +27,9 @@ class SqliteDatabase:
 
     identity = "INTEGER PRIMARY KEY AUTOINCREMENT"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.place = str(path)
+        self._busy_seconds = busy_seconds
         self._path = path
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class SqliteDatabase:
                 # Never opened otherwise: closing a file drops the locks that SQLite has on it in this process.
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(
-                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
             )
         except (OSError, sqlite3.Error) as error:
             raise broken(self.place, error) from error
@@ -58,7 +58,7 @@ class SqliteDatabase:
             self._connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.Error as error:
             if _is_busy(error):
-                raise unavailable(self.place, _BUSY) from error
+                raise unavailable(self.place, self._busy()) from error
             raise broken(self.place, error) from error
         self._file = self._identity_of_file()
 
@@ -120,13 +120,16 @@ class SqliteDatabase:
         except sqlite3.OperationalError as error:
             if "full" in str(error):
                 raise StoreFull(f"the store {self.place} cannot be written now: {error}") from error
-            raise unavailable(self.place, _BUSY if _is_busy(error) else error) from error
+            raise unavailable(self.place, self._busy() if _is_busy(error) else error) from error
         except sqlite3.Error as error:
             raise broken(self.place, error) from error
 
+    def _busy(self) -> str:
+        return f"other processes have been writing to it for {self._busy_seconds:g} seconds without a pause"
+
     def _switch_to_wal(self) -> None:
         """Several processes that open a new store at once disturb each other here, whatever the timeout is."""
-        deadline = time.monotonic() + _BUSY_SECONDS
+        deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
                 ((mode,),) = self._connection.execute("PRAGMA journal_mode = WAL").fetchall()

@@ -1,0 +1,114 @@
+"""How each command of `det` is called in the tests that call all of them: a new command gets a line here.
+
+COMMANDS["experiment describe"] = Case("{experiment}", tables=(...), store="reads")
+
+What is filled into arguments: {experiment} is a search that has ended, {trial} and {checkpoint} are of it, {spare} is a
+checkpoint that may be deleted, {idle} an active experiment that nobody runs, {model} a model with one version, {config}
+and {model_dir} are a configuration and its program, {directory} is a directory that is not there yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+_OF_THE_SEARCH = ("{experiment}", "{trial}", "{checkpoint}", "{spare}", "{idle}", "{model}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a command."""
+
+    arguments: str = ""
+    # Whether it opens the store, and whether it changes it: the second kind waits for another writer, then says so.
+    store: Literal["none", "reads", "writes"] = "reads"
+    # The heads of the tables that it prints without --json, in their order, as the specification has them.
+    tables: tuple[tuple[str, ...], ...] = ()
+    exit_code: int = 0  # with the search
+    words: str = ""  # in its answer when the exit code is not 0
+    form: Literal["json", "lines", "none"] = "json"  # what --json prints; none: it has no --json
+    elsewhere: str = ""  # the file of the tests that run it with a search, if these here cannot
+    reports: bool = False  # its very purpose is to say what is wrong, in many lines and on standard output
+
+    @property
+    def empty_exit_code(self) -> int:
+        """What names something fails when there is nothing; the rest has nothing to show."""
+        return int(any(word in self.arguments for word in _OF_THE_SEARCH))
+
+
+EXPERIMENTS = ("ID", "Owner", "Name", "Parent ID", "State", "Progress", "Started", "Ended", "Resource Pool")
+EXPERIMENT = (
+    *("Experiment ID", "State", "Progress", "Started", "Ended", "Name", "Description", "Archived", "Resource Pool"),
+    "Labels",
+)
+TRIALS_OF_EXPERIMENT = ("Trial ID", "Experiment ID", "State", "Started", "Ended", "H-Params")
+WORKLOADS = (
+    *("Trial ID", "# of Batches", "State", "Report Time", "Training Metric: loss", "Training Metric: rate"),
+    *("Checkpoint State", "Checkpoint Report Time", "Validation State", "Validation Report Time"),
+    *("Validation Metric: accuracy", "Validation Metric: loss"),
+)
+TRIALS = ("Trial ID", "State", "H-Params", "Started", "Ended", "# of Batches")
+CHECKPOINTS = ("Trial ID", "# of Batches", "State", "Validation Metric", "UUID", "Resources", "Size")
+TRIAL = ("Experiment ID", "State", "H-Params", "Summary Metrics", "Started", "Ended")
+WORKLOADS_OF_TRIAL = (
+    *("# of Batches", "Report Time", "Checkpoint", "Checkpoint UUID", "Checkpoint Metadata", "Validation Metrics"),
+    "Workload Metrics",
+)
+CHECKPOINT = (
+    *("Experiment ID", "Trial ID", "Steps Completed", "Report Time", "Checkpoint UUID", "Validation Metrics"),
+    "Metadata",
+)
+MODELS = ("ID", "Name", "Description", "Workspace ID", "Creation Time", "Last Updated Time", "Metadata")
+VERSIONS = ("Version #", "Trial ID", "Batch #", "Checkpoint UUID", "Validation Metrics", "Metadata")
+PREVIEW = ("Trials", "Training Time")
+BRACKETS = ("Bracket", "Trials", "At Once", "Rungs")
+
+_POLICY = "--save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1"
+
+COMMANDS: dict[str, Case] = {
+    "experiment create": Case("{config} {model_dir} --paused", store="writes"),
+    "experiment list": Case(tables=(EXPERIMENTS,)),
+    "experiment describe": Case("{experiment} --metrics", tables=(EXPERIMENT, TRIALS_OF_EXPERIMENT, WORKLOADS)),
+    "experiment config": Case("{experiment}"),
+    "experiment list-trials": Case("{experiment}", tables=(TRIALS,)),
+    "experiment list-checkpoints": Case("{experiment}", tables=(CHECKPOINTS,)),
+    "experiment logs": Case("{experiment}", form="lines"),
+    "experiment pause": Case("{idle}", store="writes"),
+    "experiment activate": Case("{experiment} --max-trials 3", store="writes", elsewhere="test_create.py"),
+    "experiment cancel": Case("{idle}", store="writes"),
+    "experiment kill": Case("{idle}", store="writes"),
+    "experiment wait": Case("{experiment}"),
+    "experiment continue": Case(
+        "{experiment} --config searcher.max_trials=3", store="writes", elsewhere="test_upkeep.py"
+    ),
+    "experiment download": Case("{experiment} -o {directory}", tables=(CHECKPOINT,)),
+    "experiment download-model-def": Case("{experiment} -o {directory}"),
+    "experiment archive": Case("{experiment}", store="writes"),
+    "experiment unarchive": Case("{experiment}", store="writes"),
+    "experiment label add": Case("{experiment} a,b", store="writes"),
+    "experiment label remove": Case("{experiment} none", store="writes"),
+    "experiment set name": Case("{experiment} ../another", store="writes"),
+    "experiment set description": Case("{experiment} text", store="writes"),
+    "experiment set max-slots": Case("{experiment} 2", store="writes"),
+    "experiment set gc-policy": Case(f"{{experiment}} {_POLICY} --yes", store="writes"),
+    "experiment delete": Case("{experiment} --yes", store="writes"),
+    "experiment delete-tb-files": Case("{experiment} --yes"),
+    "trial describe": Case("{trial} --metrics", tables=(TRIAL, WORKLOADS_OF_TRIAL)),
+    "trial logs": Case("{trial}", form="lines"),
+    "trial download": Case("{trial} --best -o {directory}", tables=(CHECKPOINT,)),
+    "trial kill": Case("{trial}", store="writes", exit_code=1, words="COMPLETED"),
+    "checkpoint describe": Case("{checkpoint}", tables=(CHECKPOINT,)),
+    "checkpoint download": Case("{checkpoint} -o {directory}", tables=(CHECKPOINT,)),
+    "checkpoint delete": Case("{spare} --yes", store="writes"),
+    "checkpoint rm": Case("{spare} --glob *.bin --yes", store="writes"),
+    "model create": Case("another --description text", store="writes", tables=(MODELS,)),
+    "model list": Case(tables=(MODELS,)),
+    "model describe": Case("{model}", tables=(MODELS, VERSIONS)),
+    "model list-versions": Case("{model}", tables=(VERSIONS,)),
+    "model register-version": Case("{model} {spare}", store="writes", tables=(VERSIONS,)),
+    "model delete": Case("{model} --yes", store="writes"),
+    "tensorboard start": Case("{experiment} --no-browser", elsewhere="test_tensorboard.py"),
+    "preview-search": Case("{config} --slots 2", store="none", tables=(PREVIEW, BRACKETS)),
+    "completion": Case("bash", store="none", form="none"),
+    "version": Case(store="none", form="none"),
+}

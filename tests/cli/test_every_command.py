@@ -1,0 +1,229 @@
+"""Every command, on a store that a search filled, on an empty one, a locked one, a damaged one, and a newer one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from determined.cli.groups import LazyGroup
+from determined.cli.main import main
+from tests.cli.every_command import COMMANDS, Case
+from tests.cli.filling import new_experiment
+from tests.cli.forking import Forking, Result
+from tests.cli.projects import CONFIG, PROGRAM
+from tests.cli.running import DET
+from tests.cli.searched import Searched
+from tests.helpers.records import opened
+
+PATIENCE = "0.2"
+SEARCH_RUNS_HERE = [name for name, case in COMMANDS.items() if not case.elsewhere]
+WITH_STORE = [name for name, case in COMMANDS.items() if case.store != "none"]
+
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    with Forking() as forking:
+        yield forking
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, str]:
+    """A project, and the ids of what may be there or not."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "train.py").write_text(PROGRAM)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    ids = {"experiment": "1", "trial": "1", "checkpoint": "none", "spare": "none", "idle": "2", "model": "digits"}
+    paths = {"config": "config.yaml", "model_dir": "model", "directory": "fetched"}
+    return {**ids, **paths}
+
+
+@pytest.fixture
+def filled(searched: Searched, given: dict[str, str], request: pytest.FixtureRequest) -> dict[str, str]:
+    """What arguments mean in the store with the search."""
+    case: Case = COMMANDS[request.node.callspec.params["name"]]
+    registered = searched.checkpoint(1, 8).uuid
+    with opened() as store:
+        new_experiment(store, "nobody runs it")
+        if "{model}" in case.arguments or case.tables:
+            store.registry.register(store.registry.create_model("digits").id, registered)
+    return {**given, "checkpoint": registered, "spare": searched.checkpoint(2, 4).uuid}
+
+
+@pytest.fixture
+def place(data_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file of an empty store, in the working directory of this test."""
+    monkeypatch.chdir(tmp_path)
+    with opened():
+        pass
+    return data_home / "determined" / "store.sqlite"
+
+
+def words_of(name: str, given: dict[str, str]) -> list[str]:
+    return [*name.split(), *(word.format(**given) for word in shlex.split(COMMANDS[name].arguments))]
+
+
+def forked(forking: Forking, *words: str) -> Result:
+    environment = {
+        "XDG_DATA_HOME": os.environ["XDG_DATA_HOME"],
+        "DET_STORE": os.environ.get("DET_STORE", ""),
+        "DET_STORE_PATIENCE": PATIENCE,
+    }
+    return forking.det(*words, environment=environment, cwd=Path.cwd())
+
+
+def assert_refused(result: Result, words: str) -> None:
+    """One line, exit code 1, nothing else."""
+    assert result.code == 1, result
+    assert result.stdout == "", result
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Failed to "), line
+    assert words in line, line
+
+
+def parse(text: str, case: Case) -> Any:
+    """Strictly JSON: no NaN."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    if case.form == "lines":
+        return [json.loads(line, parse_constant=refuse) for line in text.splitlines()]
+    return json.loads(text, parse_constant=refuse)
+
+
+def keys_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys_of(inner)
+
+
+def heads_of(text: str) -> list[tuple[str, ...]]:
+    """Of all tables in a text: the line above a line of dashes."""
+    lines = text.splitlines()
+    return [
+        tuple(name.strip() for name in above.split(" | "))
+        for above, line in pairwise(lines)
+        if line and set(line) <= set("-+")
+    ]
+
+
+def all_commands(group: LazyGroup, words: tuple[str, ...] = ()) -> Iterator[str]:
+    for name in group.commands_in:
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, LazyGroup):
+            yield from all_commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name))
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_no_command_is_left_out() -> None:
+    assert isinstance(main, LazyGroup)
+    assert set(all_commands(main)) == set(COMMANDS)
+    here = Path(__file__).parent
+    for name, case in COMMANDS.items():
+        if case.elsewhere:
+            assert f'"{name.split()[-1]}"' in (here / case.elsewhere).read_text(), name
+
+
+@pytest.mark.parametrize("name", SEARCH_RUNS_HERE)
+def test_with_a_search(name: str, filled: dict[str, str], forking: Forking, searched: Searched) -> None:
+    """As a process of its own with --json, and as people see it."""
+    case = COMMANDS[name]
+    words = words_of(name, filled)
+    if case.form != "none":
+        done = subprocess.run([*DET, *words, "--json"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == case.exit_code, done.stderr
+        if done.returncode == 0:
+            printed = parse(done.stdout, case)
+            assert printed is not None
+            assert all(key == key.lower() and " " not in key for key in keys_of(printed)), printed
+        else:
+            assert case.words in done.stderr
+    if case.form != "none" and case.store == "writes":
+        return  # it is done, and cannot be done again
+    shown = forked(forking, *words_of(name, {**filled, "directory": "fetched again"}))
+    assert shown.code == case.exit_code, shown
+    assert heads_of(shown.stdout) == list(case.tables)
+    assert shown.stdout or case.exit_code, shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_on_an_empty_store(name: str, given: dict[str, str], place: Path, forking: Forking) -> None:
+    """Nothing there is not an error for what lists; what is named and missing is one line."""
+    case = COMMANDS[name]
+    for form in [[], ["--json"]] if case.form != "none" and case.store != "writes" else [[]]:
+        result = forked(forking, *words_of(name, given), *form)
+        if case.empty_exit_code:
+            assert_refused(result, "")
+        else:
+            assert result.code == 0, result
+            assert not form or parse(result.stdout, case) is not None
+            assert form or heads_of(result.stdout) == list(case.tables)
+
+
+@pytest.mark.parametrize("name", WITH_STORE)
+def test_while_another_process_writes(name: str, filled: dict[str, str], searched: Searched, forking: Forking) -> None:
+    """Who reads does not wait; who writes says after a while for whom."""
+    case = COMMANDS[name]
+    if case.elsewhere and case.store == "reads":
+        pytest.skip(f"it reads on until it is ended: {case.elsewhere}")
+    with closing(sqlite3.connect(searched.home / "determined" / "store.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        result = forked(forking, *words_of(name, filled))
+        other.execute("ROLLBACK")
+    if case.store == "writes" and not case.exit_code:
+        assert result.code == 1, result
+        assert f"other processes have been writing to it for {PATIENCE} seconds" in result.stderr.splitlines()[-1]
+        assert "Traceback" not in result.stderr
+    else:
+        assert result.code == case.exit_code, result
+
+
+@pytest.mark.parametrize("name", WITH_STORE)
+@pytest.mark.parametrize("damage", ["no database", "pages"])
+def test_on_a_damaged_store(name: str, damage: str, given: dict[str, str], place: Path, forking: Forking) -> None:
+    case = COMMANDS[name]
+    content = place.read_bytes()
+    place.write_bytes(b"no database" * 1000 if damage == "no database" else content[:4096] + b"\xa5" * 100_000)
+    before = digest(place)
+    result = forked(forking, *words_of(name, given))
+    if case.reports:
+        assert result.code == 1
+        assert "Traceback" not in result.stdout + result.stderr
+    else:
+        assert_refused(result, "not a database" if damage == "no database" else "malformed")
+    assert digest(place) == before
+
+
+@pytest.mark.parametrize("name", WITH_STORE)
+def test_on_a_store_of_a_newer_version(name: str, given: dict[str, str], place: Path, forking: Forking) -> None:
+    case = COMMANDS[name]
+    with closing(sqlite3.connect(place, isolation_level=None)) as connection:
+        connection.execute("UPDATE determined_schema SET version = 99")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = digest(place)
+    result = forked(forking, *words_of(name, given))
+    if case.reports:
+        assert result.code == 1
+        assert "a newer version" in result.stdout + result.stderr
+    else:
+        assert_refused(result, "was written by a newer version of determined-pytorch")
+    assert digest(place) == before
