@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from determined.checkpoint_storage import manifest
@@ -65,6 +65,40 @@ def keep(checkpoints: Iterable[Checkpoint], policy: Policy) -> set[str]:
     return kept
 
 
+def surplus(
+    checkpoints: Iterable[Checkpoint],
+    policy: Policy,
+    is_good: Callable[[Checkpoint], bool],
+    *,
+    ended: Collection[int] = (),
+    even_the_last: bool = False,
+) -> list[Checkpoint]:
+    """What a clean-up deletes; nothing is touched, and `is_good` is asked for whatever justifies a deletion.
+
+    A damaged checkpoint does not count as kept: the next one in rank stays in its place. Every trial keeps one
+    good checkpoint whatever the policy says, and its newest good one unless it is in `ended`, the trials that
+    will not be resumed. `even_the_last=True` lets those go without any. A trial that has no good checkpoint
+    loses none.
+    """
+    stored = list(checkpoints)
+    # What the numbers name stays even when it is damaged: reading may only have failed this once.
+    kept = keep(stored, policy) | _kept_of_the_good(stored, policy, is_good)
+    doomed: list[Checkpoint] = []
+    for trial in sorted({checkpoint.trial for checkpoint in stored}):
+        newest = _newest_first(stored, trial)
+        losing = [checkpoint for checkpoint in newest if checkpoint.id not in kept]
+        if not losing:
+            continue
+        if not (even_the_last and trial in ended):
+            spared = _good_to_spare(newest, stored, kept, is_good, resumable=trial not in ended)
+            if not spared:
+                logger.warning("trial %s has no good checkpoint: none of its checkpoints is removed", trial)
+                continue
+            losing = [checkpoint for checkpoint in losing if checkpoint.id not in spared]
+        doomed += losing
+    return doomed
+
+
 def clean_up(
     storage: CheckpointStorage,
     checkpoints: Iterable[Checkpoint],
@@ -72,59 +106,34 @@ def clean_up(
     *,
     ended: Collection[int] = (),
     even_the_last: bool = False,
+    claim: Callable[[list[str]], list[str]] | None = None,
 ) -> CleanUp:
-    """Delete what the policy does not keep, once what stays was read and found whole.
+    """Delete the `surplus`, once what stays was read and found whole.
 
-    A damaged checkpoint does not count as kept: the next one in rank stays in its place. Every trial keeps one
-    good checkpoint whatever the policy says, and its newest good one unless it is in `ended`, the trials that
-    will not be resumed. `even_the_last=True` lets those go without any. A trial that has no good checkpoint
-    loses none. Safe to call after each checkpoint and at the end, with the same checkpoints or fewer.
+    `claim` is asked once, before the first deletion, which of these may really go; what it names besides goes as well.
+    Safe to call after each checkpoint and at the end, with the same checkpoints or fewer.
     """
-    stored = list(checkpoints)
-    inspected = _Inspected(storage)
-    doomed = _doomed(stored, policy, inspected, set(ended), even_the_last)
-    removed = []
-    for checkpoint in doomed:
+    inspection = Inspection(lambda _: storage)
+    doomed = surplus(checkpoints, policy, inspection.is_good, ended=ended, even_the_last=even_the_last)
+    places = {checkpoint.id: f" of trial {checkpoint.trial} at step {checkpoint.steps}" for checkpoint in doomed}
+    removed = list(places) if claim is None else claim(list(places))
+    for name in removed:
         try:
-            storage.delete(checkpoint.id)
+            storage.delete(name)
         except CheckpointNotFound:
-            logger.info("checkpoint %s of trial %s was gone already", checkpoint.id, checkpoint.trial)
+            logger.debug("checkpoint %s%s was gone already", name, places.get(name, ""))
         else:
-            logger.info(
-                "removed checkpoint %s of trial %s at step %s: the policy keeps others",
-                checkpoint.id,
-                checkpoint.trial,
-                checkpoint.steps,
-            )
-        removed.append(checkpoint.id)
-    return CleanUp(tuple(removed), inspected.damaged())
-
-
-def _doomed(
-    stored: list[Checkpoint], policy: Policy, inspected: _Inspected, ended: set[int], even_the_last: bool
-) -> list[Checkpoint]:
-    """What may be deleted; whatever justifies a deletion is verified here, before the first one."""
-    # What the numbers name stays even when it is damaged: reading may only have failed this once.
-    named = keep(stored, policy)
-    kept = named | _kept_of_the_good(stored, policy, inspected)
-    doomed = []
-    for trial in sorted({checkpoint.trial for checkpoint in stored}):
-        newest = _newest_first(stored, trial)
-        losing = [checkpoint for checkpoint in newest if checkpoint.id not in kept]
-        if not losing:
-            continue
-        if not (even_the_last and trial in ended):
-            spared = _good_to_spare(newest, stored, kept, inspected, resumable=trial not in ended)
-            if not spared:
-                logger.warning("trial %s has no good checkpoint: none of its checkpoints was removed", trial)
-                continue
-            losing = [checkpoint for checkpoint in losing if checkpoint.id not in spared]
-        doomed += losing
-    return doomed
+            logger.info("removed checkpoint %s%s: the policy keeps others", name, places.get(name, ""))
+    return CleanUp(tuple(removed), inspection.damaged())
 
 
 def _good_to_spare(
-    newest: list[Checkpoint], stored: list[Checkpoint], kept: set[str], inspected: _Inspected, *, resumable: bool
+    newest: list[Checkpoint],
+    stored: list[Checkpoint],
+    kept: set[str],
+    is_good: Callable[[Checkpoint], bool],
+    *,
+    resumable: bool,
 ) -> set[str]:
     """Good checkpoints of one trial that stay whatever the policy says; empty when it has none."""
     if not resumable:
@@ -134,11 +143,11 @@ def _good_to_spare(
         # After a step back the checkpoint stored last, from which the trial goes on, is not that of the last step.
         last_stored_first = [checkpoint for checkpoint in reversed(stored) if checkpoint.trial == newest[0].trial]
         orders = [newest, last_stored_first]
-    found = [next((checkpoint.id for checkpoint in order if inspected.is_good(checkpoint)), None) for order in orders]
+    found = [next((checkpoint.id for checkpoint in order if is_good(checkpoint)), None) for order in orders]
     return {name for name in found if name is not None}
 
 
-def _kept_of_the_good(stored: list[Checkpoint], policy: Policy, inspected: _Inspected) -> set[str]:
+def _kept_of_the_good(stored: list[Checkpoint], policy: Policy, is_good: Callable[[Checkpoint], bool]) -> set[str]:
     """The keep-set when damaged checkpoints hold no rank."""
     good = stored
     while True:
@@ -146,23 +155,23 @@ def _kept_of_the_good(stored: list[Checkpoint], policy: Policy, inspected: _Insp
         losing = {checkpoint.trial for checkpoint in stored if checkpoint.id not in kept}
         # A best of the experiment may justify a deletion in any trial.
         relied_on = [c for c in good if c.id in kept and losing and (policy.save_experiment_best or c.trial in losing)]
-        damaged = {checkpoint.id for checkpoint in relied_on if not inspected.is_good(checkpoint)}
+        damaged = {checkpoint.id for checkpoint in relied_on if not is_good(checkpoint)}
         if not damaged:
             return kept
         good = [checkpoint for checkpoint in good if checkpoint.id not in damaged]
 
 
-class _Inspected:
-    """Reads each checkpoint at most once in a clean-up."""
+class Inspection:
+    """Reads each checkpoint at most once, in the storage that it lies in."""
 
-    def __init__(self, storage: CheckpointStorage) -> None:
-        self._storage = storage
+    def __init__(self, storage_for: Callable[[Checkpoint], CheckpointStorage]) -> None:
+        self._storage_for = storage_for
         self._good: dict[str, bool] = {}
 
     def is_good(self, checkpoint: Checkpoint) -> bool:
         if checkpoint.id not in self._good:
             try:
-                verify(self._storage, checkpoint)
+                verify(self._storage_for(checkpoint), checkpoint)
                 self._good[checkpoint.id] = True
             except (InvalidCheckpointException, CheckpointNotFound) as error:
                 logger.warning("does not count as kept for trial %s: %s", checkpoint.trial, error)
