@@ -73,7 +73,8 @@ def test_what_is_registered_stays(searched: Searched, store: Store) -> None:
     model = store.registry.create_model("it's a model")
     kept, other = searched.checkpoint(1, 8), searched.checkpoint(1, 4)
     store.registry.register(model.id, kept.uuid)
-    for words in (["delete", f"{other.uuid},{kept.uuid}"], ["rm", kept.uuid, "--glob", "weights"]):
+    both = f"{other.uuid},{kept.uuid}"
+    for words in (["delete", both], ["rm", kept.uuid, "--glob", "weights"], ["rm", both, "--glob", "*"]):
         result = det("c", *words, "--yes")
         assert result.exit_code == 1
         assert f"checkpoint {kept.uuid} is version 1 of the model" in result.stderr

@@ -100,7 +100,7 @@ class TestVersions:
         with pytest.raises(StoreError, match="'net' is archived"):
             store.registry.register(model.id, saved)
         store.registry.edit_model(model.id, Edit(archived=False))
-        store.upkeep.condemn([saved], partially=True)
+        store.upkeep.condemn([], partially=[saved])
         with pytest.raises(StoreError, match=f"{saved} is PARTIALLY_DELETED: only a whole one"):
             store.registry.register(model.id, saved)
         assert store.registry.versions(model.id) == []

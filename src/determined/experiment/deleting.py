@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,30 +73,49 @@ def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
 
 
 def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Checkpoint:
-    """Remove some files of a checkpoint, which is PARTIALLY_DELETED then; without any left but its metadata, DELETED.
+    """The same as `delete_files_of_checkpoints`, for one."""
+    return delete_files_of_checkpoints(store, [uuid], unwanted)[0]
 
-    Nothing is removed of one that is registered or in use. When no file is wanted away, the store learns what is there.
+
+def delete_files_of_checkpoints(store: Store, uuids: Sequence[str], unwanted: Selector) -> list[Checkpoint]:
+    """Remove some files of checkpoints, which are PARTIALLY_DELETED then; without any left but metadata, DELETED.
+
+    If one of those that would lose a file is registered or in use (`CheckpointInUse`), nothing is removed of any. Where
+    no file is wanted away, the store learns what is there.
     """
-    row = store.upkeep.checkpoint(uuid)
-    if row.state == "DELETED":
-        delete_checkpoints(store, [uuid])  # should that have been cut short
-        return row
+    found = [_found(store, row) for row in [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]]
+    wholly = [one for one in found if one.present and all(map(unwanted, one.present))]
+    partly = [one for one in found if one not in wholly and any(map(unwanted, one.present))]
+    store.upkeep.condemn([one.row.uuid for one in wholly], partially=[one.row.uuid for one in partly])
+    for one in found:
+        if one in wholly or not one.present:
+            _delete_files(one.storage, one.row)  # also what a deletion that was cut short has left
+            store.upkeep.set_checkpoint_files(one.row.uuid, "DELETED", {})
+        elif one in partly:
+            left = one.storage.remove_files(one.row.uuid, unwanted)
+            store.upkeep.set_checkpoint_files(one.row.uuid, "PARTIALLY_DELETED", left)
+        elif one.present != one.row.resources:
+            store.upkeep.set_checkpoint_files(one.row.uuid, "PARTIALLY_DELETED", one.present)
+    return [store.upkeep.checkpoint(uuid) for uuid in uuids]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A checkpoint with the files that it really has; none of one that is deleted."""
+
+    row: Checkpoint
+    storage: CheckpointStorage
+    present: Mapping[str, int]
+
+
+def _found(store: Store, row: Checkpoint) -> _Found:
     storage = _storage(store, row)
+    if row.state == "DELETED":
+        return _Found(row, storage, {})
     try:
-        present = storage.resources(uuid)
+        return _Found(row, storage, storage.resources(row.uuid))
     except CheckpointNotFound:
-        store.upkeep.set_checkpoint_files(uuid, "DELETED", {})
-        return store.upkeep.checkpoint(uuid)
-    doomed = [name for name in present if unwanted(name)]
-    if len(doomed) == len(present):
-        delete_checkpoints(store, [uuid])
-        store.upkeep.set_checkpoint_files(uuid, "DELETED", {})
-    elif doomed:
-        store.upkeep.condemn([uuid], partially=True)
-        store.upkeep.set_checkpoint_files(uuid, "PARTIALLY_DELETED", storage.remove_files(uuid, unwanted))
-    elif present != row.resources:
-        store.upkeep.set_checkpoint_files(uuid, "PARTIALLY_DELETED", present)
-    return store.upkeep.checkpoint(uuid)
+        return _Found(row, storage, {})
 
 
 def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:

@@ -31,7 +31,7 @@ TrialState = Literal[
     "CANCELED",
     "ERROR",
 ]
-ExperimentRequestKind = Literal["pause", "activate", "cancel", "kill"]
+ExperimentRequestKind = Literal["pause", "activate", "cancel", "kill", "reconfigure"]
 
 
 class Unchanged(enum.Enum):

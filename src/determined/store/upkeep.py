@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,6 +33,10 @@ class Upkeep(Protocol):
         """Returns all that it has then; one that is there, or is not, already is no matter."""
         ...
 
+    def change_config(self, experiment_id: int, block: str, values: Mapping[str, int]) -> None:
+        """Set values of one block of the configuration of a search; its runner is told to look at it again."""
+        ...
+
     def set_archived(self, experiment_id: int, archived: bool) -> None:
         """Only of experiments that have ended."""
         ...
@@ -45,12 +49,18 @@ class Upkeep(Protocol):
         """What is left of it."""
         ...
 
-    def condemn(self, uuids: Sequence[str], *, partially: bool = False) -> None:
+    def condemn(self, uuids: Sequence[str], *, partially: Sequence[str] = ()) -> None:
         """Mark checkpoints as deleted, all or none, before their files go: from now on nobody can begin to use them.
+
+        Those in `partially` keep some of their files.
 
         `CheckpointInUse` when one is registered, when a trial that has not ended begins with it, or when it is the one
         that such a trial would go on from.
         """
+        ...
+
+    def condemn_unused(self, uuids: Sequence[str]) -> list[str]:
+        """The same, but what is in use is passed over; returns the others."""
         ...
 
     def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:

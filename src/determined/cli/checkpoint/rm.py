@@ -23,14 +23,14 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
     """Remove files of checkpoints.
 
     Such a checkpoint is PARTIALLY_DELETED then. Without --glob nothing is removed, and the record learns which files
-    are there. Of one that is registered or in use nothing is removed.
+    are there. If one is registered or in use, nothing is removed of any.
 
     \b
     Example: det checkpoint rm 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --glob 'optimizer*' --glob 'code/**'
     """
     from pathspec import GitIgnoreSpec
 
-    from determined.experiment.deleting import delete_checkpoint_files
+    from determined.experiment.deleting import delete_files_of_checkpoints
 
     unwanted = GitIgnoreSpec.from_lines(globs).match_file
     with opened_store() as store:
@@ -40,7 +40,7 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
                     click.echo(visible(f"{row.uuid}: {name} ({size(row.resources[name])})"), err=True)
         if globs:
             confirm("Remove these files?", yes=yes)
-        rows = [delete_checkpoint_files(store, uuid, unwanted) for uuid in checkpoints]
+        rows = delete_files_of_checkpoints(store, checkpoints, unwanted)
     if form == "json":
         print_json([checkpoint_plain(row, None) for row in rows])
         return
