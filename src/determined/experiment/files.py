@@ -45,8 +45,9 @@ class ExperimentFiles:
     def work_dir(self, trial_id: int) -> Path:
         return self.root / "trials" / str(trial_id)
 
-    def write_config(self, config: dict[str, Any]) -> None:
-        path = self.root / "config.json"
+    def write_config(self, config: dict[str, Any], continuation: int | None = None) -> None:
+        """As it was created, or as it is from that entry of the journal on."""
+        path = self._config(continuation)
         draft = path.with_suffix(".new")
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
             json.dump(config, file, indent=2)
@@ -54,8 +55,8 @@ class ExperimentFiles:
             os.fsync(file.fileno())
         os.replace(draft, path)
 
-    def read_config(self) -> dict[str, Any]:
-        path = self.root / "config.json"
+    def read_config(self, continuation: int | None = None) -> dict[str, Any]:
+        path = self._config(continuation)
         try:
             config = json.loads(path.read_text())
         except FileNotFoundError:
@@ -64,3 +65,6 @@ class ExperimentFiles:
             ) from None
         assert isinstance(config, dict)
         return config
+
+    def _config(self, continuation: int | None) -> Path:
+        return self.root / ("config.json" if continuation is None else f"config-{continuation}.json")

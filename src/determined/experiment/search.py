@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined.searchers import journal
 from determined.searchers.base import Action, Event, Searcher
+from determined.searchers.build import build
 from determined.store.experiment_records import JournalEntry, NewEntry
+
+if TYPE_CHECKING:
+    from determined.config.experiment import ExperimentConfig
 
 _ENTRIES_BETWEEN_SNAPSHOTS = 200
 _START = {"event": "start"}
+
+
+def restored(
+    config: ExperimentConfig, seed: int, snapshot: tuple[int, dict[str, Any]] | None, entries: list[JournalEntry]
+) -> Search:
+    """The search as it was after its last decision. `config` is the one that it began with: what was changed later is
+    in the journal."""
+    search = Search(build(config.searcher, config.hyperparameters, seed))
+    search.restore(snapshot, entries)
+    return search
 
 
 class Search:

@@ -32,6 +32,7 @@ class Settings:
     max_trials: int | None  # as far as the configuration says it
     slots_per_trial: int
     max_slots: int | None
+    max_at_once: int | None  # trials; where the searcher compares them it sees to that itself
     max_restarts: int
     preemption_timeout: float
     hang_timeout: float | None
@@ -52,6 +53,7 @@ def settings_of(config: dict[str, Any]) -> Settings:
         max_trials=1 if searcher["name"] == "single" else searcher.get("max_trials"),
         slots_per_trial=max(1, resources.get("slots_per_trial", 1)),
         max_slots=resources.get("max_slots"),
+        max_at_once=(searcher.get("max_concurrent_trials") if searcher["name"] in ("random", "grid") else None) or None,
         max_restarts=config.get("max_restarts", 5),
         preemption_timeout=config.get("preemption_timeout", 3600),
         hang_timeout=config.get("hang_timeout"),

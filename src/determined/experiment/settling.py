@@ -33,7 +33,12 @@ def settle(run: Running) -> None:
 def _tell_of_ended(run: Running) -> None:
     """A cancelled search that is extended goes on without the trials that were cancelled with it."""
     journal = run.ask(lambda store: store.journal(run.experiment.id))
-    heard = {entry.event["number"] for entry in journal if entry.event["event"] == "exited"}
+    heard: set[int] = set()
+    for entry in journal:
+        if entry.event["event"] == "exited":
+            heard.add(entry.event["number"])
+        elif entry.event["event"] == "reopened":
+            heard.difference_update(entry.event["numbers"])
     for trial in list(run.trials.values()):
         if trial.state in ENDED and trial.number not in heard:
             deciding.tell(run, Exited(trial.number, _TOLD[trial.state]))

@@ -76,7 +76,14 @@ class Extended:
     max_trials: int
 
 
-Event = Validated | Exited | Extended
+@dataclass(frozen=True)
+class Reopened:
+    """A person wants trials that are over to go on, from what they saved. Where trials were compared they stay over."""
+
+    numbers: tuple[int, ...]
+
+
+Event = Validated | Exited | Extended | Reopened
 
 
 class Searcher(Protocol):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from determined.searchers.base import Action, Create, Event, Exited, Extended, Validated
+from determined.searchers.base import Action, Create, Event, Exited, Extended, Reopened, Validated
 from determined.searchers.latest import Latest
 from determined.searchers.pool import Pool
 from determined.searchers.sources import Outcome, TrialSource
@@ -24,6 +24,8 @@ class FreeRunningSearcher:
     def on_event(self, event: Event) -> list[Action]:
         if isinstance(event, Extended):
             self._pool.extend(event.max_trials)
+        elif isinstance(event, Reopened):
+            self._reopen(event.numbers)
         elif event.number not in self._trials:
             return []
         elif isinstance(event, Validated):
@@ -37,6 +39,13 @@ class FreeRunningSearcher:
         self._pool.exit(event.number, invalid=event.reason == "invalid_hp")
         ended_well = event.reason == "completed"
         self._source.learn(event.number, Outcome(latest.metric, latest.time, ended_well, not ended_well))
+
+    def _reopen(self, numbers: Iterable[int]) -> None:
+        """Those that are not over for us, as after a cancellation that nobody told, go on as they are."""
+        for number in numbers:
+            if number not in self._trials:
+                self._trials[number] = Latest()
+                self._pool.reopen(number)
 
     def _refill(self) -> list[Action]:
         actions: list[Action] = []

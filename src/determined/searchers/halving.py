@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-from determined.searchers.base import Action, Create, Event, Exited, ExitReason, Extended
+from determined.searchers.base import Action, Create, Event, Exited, ExitReason, Extended, Reopened
 from determined.searchers.brackets import Bracket, next_bracket
 from determined.searchers.latest import Latest
 from determined.searchers.pool import Pool
@@ -68,6 +68,8 @@ class Halving(ABC):
         """What follows for the trial of the event."""
         if isinstance(event, Extended):
             self._pool.extend(event.max_trials)
+        elif isinstance(event, Reopened):
+            return []  # what was compared is over
         elif (trial := self._trials.get(event.number)) is None:
             return []
         elif isinstance(event, Exited):

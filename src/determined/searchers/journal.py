@@ -6,9 +6,25 @@ import math
 from typing import Any
 
 from determined.errors import StoreError
-from determined.searchers.base import Action, Continue, Create, Event, Exited, Extended, Pause, Stop, Validated
+from determined.searchers.base import (
+    Action,
+    Continue,
+    Create,
+    Event,
+    Exited,
+    Extended,
+    Pause,
+    Reopened,
+    Stop,
+    Validated,
+)
 
-_EVENTS: dict[str, type[Event]] = {"validated": Validated, "exited": Exited, "extended": Extended}
+_EVENTS: dict[str, type[Event]] = {
+    "validated": Validated,
+    "exited": Exited,
+    "extended": Extended,
+    "reopened": Reopened,
+}
 _ACTIONS: dict[str, type[Action]] = {"create": Create, "continue": Continue, "pause": Pause, "stop": Stop}
 _EVENT_NAMES = {kind: name for name, kind in _EVENTS.items()}
 _ACTION_NAMES = {kind: name for name, kind in _ACTIONS.items()}
@@ -16,14 +32,16 @@ _ACTION_NAMES = {kind: name for name, kind in _ACTIONS.items()}
 
 def event_to_plain(event: Event) -> dict[str, Any]:
     plain = {"event": _EVENT_NAMES[type(event)], **vars(event)}
-    if isinstance(event, Validated):  # JSON has no words for the others, and a searcher treats them as missing anyway
+    if isinstance(event, Reopened):
+        plain["numbers"] = list(event.numbers)
+    elif isinstance(event, Validated):  # JSON has no words for the others, and a searcher treats them as missing anyway
         plain["metric"], plain["time"] = finite(event.metric), finite(event.time)
     return plain
 
 
 def event_from_plain(plain: dict[str, Any]) -> Event:
     event: Event = _build(_EVENTS, "event", plain)
-    return event
+    return Reopened(tuple(event.numbers)) if isinstance(event, Reopened) else event
 
 
 def action_to_plain(action: Action) -> dict[str, Any]:

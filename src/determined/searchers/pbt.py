@@ -11,7 +11,18 @@ from typing import Any
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException
-from determined.searchers.base import Action, Continue, Create, Event, Exited, Extended, Pause, Stop, Validated
+from determined.searchers.base import (
+    Action,
+    Continue,
+    Create,
+    Event,
+    Exited,
+    Extended,
+    Pause,
+    Reopened,
+    Stop,
+    Validated,
+)
 from determined.searchers.explore import explore
 from determined.searchers.latest import Latest
 from determined.searchers.rung import WORST
@@ -71,6 +82,8 @@ class PbtSearcher:
             raise InvalidConfigurationException(
                 message="the search cannot be extended: pbt has a population and rounds, no max_trials"
             )
+        if isinstance(event, Reopened):
+            return []  # what was compared is over
         if isinstance(event, Exited):
             self._leaving.discard(event.number)
         member = self._members.get(event.number)

@@ -74,6 +74,11 @@ class Pool:
         self.exited += 1
         self.invalid += invalid
 
+    def reopen(self, number: int) -> None:
+        """A trial that was over goes on. For one that was invalid and replaced there is no place any more."""
+        self.busy.add(number)
+        self.exited -= 1
+
     def extend(self, max_trials: int) -> None:
         if self._fixed_because is not None:
             raise InvalidConfigurationException(message=f"the search cannot be extended: {self._fixed_because}")

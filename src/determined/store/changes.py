@@ -128,6 +128,7 @@ def _trial_columns(change: TrialChange) -> dict[str, Any]:
         restarts=change.restarts,
         reason=None if change.reason is None else text(change.reason),
         source=change.warm_start,
+        hparams=None if change.hparams is None else json.dumps(change.hparams),
     )
     if change.goal is not UNCHANGED:
         columns["goal"] = change.goal
@@ -164,6 +165,8 @@ def _write_experiment(database: Database, experiment_id: int, change: Experiment
         archived=None if change.archived is None else int(change.archived),
         last_request=change.last_request,
     )
+    if change.config is not None:
+        columns["config"] = json.dumps(change.config)
     if change.max_trials is not None:
         columns["config"] = _config_with_max_trials(database, experiment_id, change.max_trials)
     _update(database, "experiments", experiment_id, columns | _end(change.state, change.ended))

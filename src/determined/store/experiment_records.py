@@ -122,6 +122,7 @@ class TrialChange:
     reason: str | None = None
     ended: float | None = None
     warm_start: str | None = None  # the checkpoint that it starts from: its `source`
+    hparams: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ class ExperimentChange:
     name: str | None = None
     archived: bool | None = None
     max_trials: int | None = None  # in the searcher's part of the configuration
+    config: dict[str, Any] | None = None  # all of it, without secrets
     last_request: int | None = None  # requests up to this one are dealt with
 
 
