@@ -7,7 +7,7 @@ import pytest
 from determined.errors import CheckpointInUse, InvalidExperimentException, LeaseLost, StoreError
 from determined.store.base import Store
 from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
-from determined.store.records import EndRow, LogRow
+from determined.store.records import EndRow, LogRow, is_to_be_removed
 from determined.store.upkeep import RunDirectory
 from tests.store.experiments import begin_managed, held_experiment, new_experiment, new_trial, with_trials
 from tests.store.rows import alive, begin, checkpoint, metric
@@ -97,6 +97,21 @@ class TestCheckpoints:
             store.upkeep.condemn([new.uuid])
         store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="CANCELED", ended=9.0),)))
         store.upkeep.condemn([new.uuid])
+
+    def test_a_clean_up_takes_only_what_nobody_needs(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        run = begin_managed(store, lease, trial_id)
+        registered, surplus, newest = checkpoint(run, 1), checkpoint(run, 2), checkpoint(run, 3)
+        store.write([registered, surplus, newest])
+        model = store.registry.create_model("net")
+        store.registry.register(model.id, registered.uuid)
+        assert store.upkeep.condemn_unused([registered.uuid, surplus.uuid, newest.uuid]) == [surplus.uuid]
+        with pytest.raises(StoreError, match=f"{surplus.uuid} is DELETED: only a whole one can be registered"):
+            store.registry.register(model.id, surplus.uuid)
+        assert is_to_be_removed(store.upkeep.checkpoint(surplus.uuid))
+        store.set_checkpoint_deleted(surplus.uuid)
+        assert not is_to_be_removed(store.upkeep.checkpoint(surplus.uuid))
+        assert [row.state for row in store.checkpoints(trial_id)] == ["ACTIVE", "DELETED", "ACTIVE"]
 
     def test_the_newest_of_a_run_by_hand_that_is_at_work_stays(self, store: Store) -> None:
         run = begin(store, process=alive())

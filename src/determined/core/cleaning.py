@@ -51,7 +51,8 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
             )
             for checkpoint in supervisor.checkpoints()
         ]
-        for uuid in retention.clean_up(storage, reversed(known), keep.policy).removed:
+        claim = supervisor.condemn_checkpoints  # the store decides: one may have been registered just now
+        for uuid in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
             supervisor.checkpoint_deleted(uuid)
     except (OSError, DeterminedError) as error:
         logger.warning("old checkpoints were not removed: %s", error)

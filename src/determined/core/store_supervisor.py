@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from determined.store.records import (
     MetricRow,
     NewRun,
     StatusRow,
+    is_to_be_removed,
 )
 from determined.store.writer import Writer
 
@@ -164,6 +166,18 @@ class StoreSupervisor:
                 if not at_work or newest.process == this_process():
                     return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == trial_id]
             return []
+
+        return self._writer.ask(ask)
+
+    def condemn_checkpoints(self, storage_ids: Sequence[str]) -> list[str]:
+        if self._writer is None:
+            return []
+        attempt = self._begun()
+
+        def ask(store: Store) -> list[str]:
+            condemned = store.upkeep.condemn_unused(storage_ids)
+            cut_short = [row.uuid for row in store.checkpoints(attempt.trial_id) if is_to_be_removed(row)]
+            return list(dict.fromkeys([*condemned, *cut_short]))
 
         return self._writer.ask(ask)
 

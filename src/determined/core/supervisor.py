@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -94,7 +95,16 @@ class Supervisor(Protocol):
         """Those of the last run of this same program that is not at work now, the newest first."""
         ...
 
-    def checkpoint_deleted(self, storage_id: str) -> None: ...
+    def condemn_checkpoints(self, storage_ids: Sequence[str]) -> list[str]:
+        """Mark those that nobody needs as deleted, before their files go; returns them.
+
+        Those of this trial that were marked before, and whose files may be there still, are among them.
+        """
+        ...
+
+    def checkpoint_deleted(self, storage_id: str) -> None:
+        """Its files are gone."""
+        ...
 
     def report_status(self, change: StatusChange) -> None: ...
 

@@ -313,8 +313,9 @@ class Experiment:
 
     def _checkpoints(self) -> list[Checkpoint]:
         def read(store: Store) -> list[Checkpoint]:
-            trials = {row.id: row for row in store.experiments.trials(self.id)}
             rows = store.experiments.checkpoints(self.id)
+            # After the checkpoints: a search may create trials in between, but takes none away.
+            trials = {row.id: row for row in store.experiments.trials(self.id)}
             return [Checkpoint(self._session, row, trials[row.trial_id], self._row) for row in rows]
 
         return self._session.ask(read)

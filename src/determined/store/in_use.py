@@ -18,34 +18,46 @@ def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_o
 
     What one experiment itself, which has ended, did with its checkpoints does not count.
     """
+    for reason in needed(database, checkpoints, by_others_than=by_others_than).values():
+        raise CheckpointInUse(reason)
+
+
+def needed(database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0) -> dict[str, str]:
+    """Those that may not be deleted, and why."""
     sources = _sources_of_searches(database) if checkpoints else {}
+    reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
-        uuid = checkpoint.uuid
-        found = database.execute(
-            "SELECT m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id WHERE v.checkpoint = ? "
-            "ORDER BY v.id",
-            [uuid],
-        )
-        if found:
-            name, number = found[0]
-            raise CheckpointInUse(
-                f"checkpoint {uuid} is version {number} of the model {name!r}: delete that version first"
-            )
-        if uuid in sources:
-            raise CheckpointInUse(f"checkpoint {uuid} is what the trials of experiment {sources[uuid]} begin with")
-        found = database.execute(
-            "SELECT id FROM trials WHERE source = ? AND state IS NOT NULL AND ended IS NULL AND experiment_id <> ? "
-            "ORDER BY id",
-            [uuid, by_others_than],
-        )
-        if found:
-            raise CheckpointInUse(f"checkpoint {uuid} is what trial {found[0][0]} begins with, which has not ended")
+        reason = _need(database, checkpoint.uuid, sources, by_others_than)
+        if reason is not None:
+            reasons[checkpoint.uuid] = reason
     for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in checkpoints if not by_others_than):
         newest = _goes_on_from(database, trial_id)
-        if any(checkpoint.uuid == newest for checkpoint in checkpoints):
-            raise CheckpointInUse(
-                f"checkpoint {newest} is the newest of trial {trial_id}, which has not ended: it would go on from there"
+        if newest is not None and any(checkpoint.uuid == newest for checkpoint in checkpoints):
+            reasons.setdefault(
+                newest,
+                f"checkpoint {newest} is the newest of trial {trial_id}, which has not ended: "
+                "it would go on from there",
             )
+    return reasons
+
+
+def _need(database: Database, uuid: str, sources: dict[str, int], by_others_than: int) -> str | None:
+    found = database.execute(
+        "SELECT m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id WHERE v.checkpoint = ? "
+        "ORDER BY v.id",
+        [uuid],
+    )
+    if found:
+        name, number = found[0]
+        return f"checkpoint {uuid} is version {number} of the model {name!r}: delete that version first"
+    if uuid in sources:
+        return f"checkpoint {uuid} is what the trials of experiment {sources[uuid]} begin with"
+    found = database.execute(
+        "SELECT id FROM trials WHERE source = ? AND state IS NOT NULL AND ended IS NULL AND experiment_id <> ? "
+        "ORDER BY id",
+        [uuid, by_others_than],
+    )
+    return f"checkpoint {uuid} is what trial {found[0][0]} begins with, which has not ended" if found else None
 
 
 def _sources_of_searches(database: Database) -> dict[str, int]:

@@ -181,6 +181,11 @@ class Checkpoint:
     validation: dict[str, Any] | None = None
 
 
+def is_to_be_removed(checkpoint: Checkpoint) -> bool:
+    """It is marked as deleted, but as far as anybody knows its files are there: somebody was cut short."""
+    return checkpoint.state == "DELETED" and bool(checkpoint.resources)
+
+
 @dataclass(frozen=True)
 class Log:
     """A line of the log, in the order in which it reached the store."""
