@@ -12,7 +12,7 @@ from determined.checkpoint_storage.build import build_from_argument, build_from_
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.settings import Settings
 from determined.store.base import Store
-from determined.store.records import Checkpoint
+from determined.store.records import Checkpoint, is_to_be_removed
 from determined.store.writer import Writer
 
 logger = logging.getLogger("determined.experiment")
@@ -68,12 +68,26 @@ class TrialCheckpoints:
         if not stored:
             return
         try:
-            done = retention.clean_up(self._storage(), stored, policy, ended={row.id for row in rows})
+            done = retention.clean_up(
+                self._storage(), stored, policy, ended={row.id for row in rows}, claim=self._condemn
+            )
         except (OSError, DeterminedError) as error:
             logger.warning("surplus checkpoints were not removed: %s", error)
             return
         for uuid in done.removed:
             self._writer.ask(partial(_set_deleted, uuid))
+
+    def _condemn(self, uuids: list[str]) -> list[str]:
+        """In one transaction with the question who needs them; also what was marked before a process was killed."""
+
+        def ask(store: Store) -> list[str]:
+            condemned = store.upkeep.condemn_unused(uuids)
+            cut_short = [
+                row.uuid for row in store.experiments.checkpoints(self._experiment_id) if is_to_be_removed(row)
+            ]
+            return list(dict.fromkeys([*condemned, *cut_short]))
+
+        return self._writer.ask(ask)
 
     def _active(self, trial_id: int) -> list[Checkpoint]:
         known = self._writer.ask(lambda store: store.checkpoints(trial_id))
