@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,7 @@ class _Found:
 
     row: Checkpoint
     storage: CheckpointStorage
-    present: Mapping[str, int]
+    present: dict[str, int]
 
 
 def _found(store: Store, row: Checkpoint) -> _Found:

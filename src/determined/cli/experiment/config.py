@@ -21,11 +21,10 @@ def config(experiment_id: int, form: Form) -> None:
     \b
     Example: det experiment config 3 > config.yaml
     """
-    from determined.cli.experiment.settable import present_config
     from determined.config.masking import mask_secrets
 
     with opened_store() as store:
-        settings = mask_secrets(present_config(store.experiments.get(experiment_id)))
+        settings = mask_secrets(store.experiments.get(experiment_id).config)
     if form == "json":
         print_json(settings)
         return

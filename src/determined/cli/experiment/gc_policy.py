@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
 from determined.cli.confirming import confirm, with_yes
-from determined.cli.experiment.settable import GC_POLICY, change_config
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
@@ -19,7 +16,6 @@ from determined.cli.text import visible
 from determined.errors import CheckpointInUse
 
 if TYPE_CHECKING:
-    from determined.checkpoint_storage.base import CheckpointStorage, Resources, Selector
     from determined.checkpoint_storage.retention import Policy
     from determined.store.base import Store
     from determined.store.experiment_records import Experiment
@@ -53,6 +49,7 @@ def gc_policy(
     Example: det experiment set gc-policy 3 --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 0
     """
     from determined.checkpoint_storage.retention import Policy
+    from determined.experiment.configured import GC_POLICY
 
     numbers = dict(zip(GC_POLICY, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
     with opened_store() as store:
@@ -62,7 +59,7 @@ def gc_policy(
         click.echo(_preview(experiment, surplus), err=True)
         confirm(f"Set this policy{' and remove these checkpoints' if surplus else ''}?", yes=yes)
         if not experiment.by_hand:
-            change_config(store, experiment, "checkpoint_storage", numbers)
+            store.upkeep.change_config(experiment_id, "checkpoint_storage", numbers)
         shown = [row.uuid for row in surplus]
         # Once more: somebody may have taken long to answer.
         removed, kept = _remove(store, [row for row in _surplus(store, experiment, policy) if row.uuid in shown])
@@ -98,26 +95,9 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Check
         for row in rows.values()
     ]
     places = {row.storage: storage_of(experiment, row.storage) for row in rows.values()}
-    rehearsal = _Rehearsal({row.uuid: places[row.storage] for row in rows.values()})
+    inspection = retention.Inspection(lambda checkpoint: places[rows[checkpoint.id].storage])
     ended = {trial.id for trial in trials if trial.state not in _ALIVE}
-    done = retention.clean_up(cast("CheckpointStorage", rehearsal), stored, policy, ended=ended)
-    return [rows[uuid] for uuid in done.removed]
-
-
-class _Rehearsal:
-    """The storages of an experiment as a clean-up sees them: it can read, and what it deletes stays."""
-
-    def __init__(self, storages: dict[str, CheckpointStorage]) -> None:
-        self._storages = storages
-
-    def resources(self, storage_id: str) -> Resources:
-        return self._storages[storage_id].resources(storage_id)
-
-    def open(self, storage_id: str, wanted: Selector | None = None) -> AbstractContextManager[Path]:
-        return self._storages[storage_id].open(storage_id, wanted)
-
-    def delete(self, storage_id: str) -> None:
-        pass
+    return [rows[found.id] for found in retention.surplus(stored, policy, inspection.is_good, ended=ended)]
 
 
 def _remove(store: Store, rows: list[Checkpoint]) -> tuple[list[str], dict[str, str]]:

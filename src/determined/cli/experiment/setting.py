@@ -9,6 +9,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
+from determined.errors import InvalidExperimentException
 
 _HERE = "determined.cli.experiment.setting"
 
@@ -68,16 +69,21 @@ def description(experiment_id: int, text: str, form: Form) -> None:
 def max_slots(experiment_id: int, slots: int, form: Form) -> None:
     """Change how many slots an experiment may use.
 
-    Over all its trials, from its next activation on: pause it first.
+    Over all its trials. One that runs takes it within a second: no trial is ended for it, but none is started either
+    until there is room.
 
     \b
     Example: det experiment set max-slots 3 4
     """
-    from determined.cli.experiment.settable import change_config
-
     with opened_store() as store:
-        change_config(store, store.experiments.get(experiment_id), "resources", {"max_slots": slots})
-    _tell(experiment_id, f"it may use {slots} slot{'' if slots == 1 else 's'} when it is activated", form)
+        resources = store.experiments.get(experiment_id).config.get("resources") or {}
+        each = max(1, resources.get("slots_per_trial", 1))
+        if slots < each:
+            raise InvalidExperimentException(
+                f"resources.max_slots: expected at least slots_per_trial, which is {each}, got {slots}"
+            )
+        store.upkeep.change_config(experiment_id, "resources", {"max_slots": slots})
+    _tell(experiment_id, f"it may use {slots} slot{'' if slots == 1 else 's'}", form)
 
 
 def _tell(experiment_id: int, done: str, form: Form) -> None:
