@@ -62,6 +62,7 @@ MODELS = ("ID", "Name", "Description", "Workspace ID", "Creation Time", "Last Up
 VERSIONS = ("Version #", "Trial ID", "Batch #", "Checkpoint UUID", "Validation Metrics", "Metadata")
 PREVIEW = ("Trials", "Training Time")
 BRACKETS = ("Bracket", "Trials", "At Once", "Rungs")
+COMPARED = (("", "Experiment 1"), ("Differs", "Hyperparameter", "Experiment 1"))
 
 _POLICY = "--save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1"
 
@@ -69,6 +70,7 @@ COMMANDS: dict[str, Case] = {
     "experiment create": Case("{config} {model_dir} --paused", store="writes"),
     "experiment list": Case(tables=(EXPERIMENTS,)),
     "experiment describe": Case("{experiment} --metrics", tables=(EXPERIMENT, TRIALS_OF_EXPERIMENT, WORKLOADS)),
+    "experiment compare": Case("{experiment}", tables=COMPARED),
     "experiment config": Case("{experiment}"),
     "experiment list-trials": Case("{experiment}", tables=(TRIALS,)),
     "experiment list-checkpoints": Case("{experiment}", tables=(CHECKPOINTS,)),

@@ -1,4 +1,4 @@
-"""`UUID` or `UUID,UUID`: several checkpoints in one argument."""
+"""`UUID,UUID` or `3,4,7`: several checkpoints or experiments in one argument."""
 
 from __future__ import annotations
 
@@ -11,3 +11,12 @@ def uuids(context: click.Context, parameter: click.Parameter, value: str) -> lis
     if not all(found):
         raise click.BadParameter(f"{value!r} is no list of checkpoints, as one UUID, or several with commas between")
     return found
+
+
+def numbers(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[int]:
+    """Each once, from one argument or from several."""
+    given = (value,) if isinstance(value, str) else value
+    try:
+        return list(dict.fromkeys(int(part) for argument in given for part in argument.split(",")))
+    except ValueError:
+        raise click.BadParameter(f"{','.join(given)!r} is no list of ids, as 3 or 3,4,7") from None

@@ -11,6 +11,7 @@ _COMMANDS = {
     "create": (f"{_HERE}.create", "Create an experiment and run it."),
     "list": (f"{_HERE}.listing", "List experiments."),
     "describe": (f"{_HERE}.describe", "Describe experiments with their trials and workloads."),
+    "compare": (f"{_HERE}.compare", "Compare experiments and trials side by side."),
     "config": (f"{_HERE}.config", "Show the configuration of an experiment."),
     "list-trials": (f"{_HERE}.list_trials", "List the trials of an experiment."),
     "list-checkpoints": (f"{_HERE}.list_checkpoints", "List the checkpoints of an experiment."),

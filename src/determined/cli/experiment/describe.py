@@ -11,6 +11,7 @@ import click
 from determined.cli.experiment.workloads import Workload, metric_names, workload_columns, workload_row, workloads_of
 from determined.cli.groups import Command
 from determined.cli.holders import how_to_go_on, is_abandoned
+from determined.cli.id_lists import numbers
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.plain import experiment_plain, resource_pool, trial_plain
@@ -45,16 +46,8 @@ _TRIALS = [
 Tables = list[tuple[str, str, list[Column], list[Row]]]
 
 
-def _ids(context: click.Context, parameter: click.Parameter, value: str) -> list[int]:
-    """`1,2,3`, each once."""
-    try:
-        return list(dict.fromkeys(int(part) for part in value.split(",")))
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of experiment ids, as 3 or 3,4,7") from None
-
-
 @click.command(cls=Command)
-@click.argument("experiment_ids", metavar="IDS", callback=_ids)
+@click.argument("experiment_ids", metavar="IDS", callback=numbers)
 @click.option("--metrics", is_flag=True, help="Also show the metrics of each workload.")
 @click.option("--outdir", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files into this directory.")
 @with_utc

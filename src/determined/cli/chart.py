@@ -1,0 +1,107 @@
+"""Curves as text: numbers in, lines out, as wide as somebody has room for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from determined.cli.render import number
+
+Curve = Sequence[tuple[float, float]]  # x and y, by x; what is no finite number is a gap
+Paint = Callable[[str, int], str]  # a character, and the curve whose colour it gets
+Dot = tuple[int, int]  # column and row, from the upper left
+Cells = dict[tuple[int, int], tuple[int, int]]  # by column and row: the dots, and the curve that was drawn last
+
+_DECADES_FOR_LOG = 3
+_NARROWEST, _LOWEST = 8, 2
+_ACROSS, _DOWN = 2, 4  # dots of a braille character
+_BRAILLE = 0x2800
+_BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column and row
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Its lines, and whether the vertical axis is logarithmic."""
+
+    lines: list[str]
+    logarithmic: bool
+
+
+def draw(curves: Sequence[Curve], *, width: int, height: int = 14, paint: Paint | None = None) -> Chart:
+    """All curves in one picture. Where nothing can be painted a cell is the letter of its curve: A, B, C ..."""
+    finite = [point for curve in curves for point in curve if _is_finite(point)]
+    if not finite:
+        return Chart(["(no numbers to draw)"], False)
+    ys = [y for _, y in finite]
+    logarithmic = min(ys) > 0 and math.log10(max(ys)) - math.log10(min(ys)) > _DECADES_FOR_LOG
+    rise: Callable[[float], float] = math.log10 if logarithmic else float
+    low, high = number(min(ys)), number(max(ys))
+    margin = max(len(low), len(high))
+    columns, rows = max(_NARROWEST, width - margin - 2), max(_LOWEST, height)
+    across = _Axis.over([x for x, _ in finite], columns * _ACROSS)
+    up = _Axis.over([rise(y) for y in ys], rows * _DOWN)
+    cells: Cells = {}
+    for index, curve in enumerate(curves):
+        before: Dot | None = None
+        for point in curve:
+            here = (across.dot(point[0]), up.dots - 1 - up.dot(rise(point[1]))) if _is_finite(point) else None
+            if here is not None and here != before:
+                _line(cells, before or here, here, index)
+            before = here
+    labels = {0: high, rows - 1: low} if up.low < up.high else {(up.dots - 1 - up.dot(up.low)) // _DOWN: low}
+    lines = [
+        f"{labels.get(row, ''):>{margin}} |{''.join(_character(cells.get((x, row)), paint) for x in range(columns))}"
+        for row in range(rows)
+    ]
+    begin, end = number(across.low), number(across.high)
+    under = begin.center(columns) if begin == end else begin + end.rjust(columns - len(begin))
+    below = [f"{'':{margin}} +{'-' * columns}", f"{'':{margin}}  {under}"]
+    return Chart([line.rstrip() for line in [*lines, *below]], logarithmic)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Numbers laid out on dots; a single value is in the middle."""
+
+    low: float
+    high: float
+    dots: int
+
+    @classmethod
+    def over(cls, values: Sequence[float], dots: int) -> _Axis:
+        return cls(min(values), max(values), dots)
+
+    def dot(self, value: float) -> int:
+        if self.high == self.low:
+            return self.dots // 2
+        # Halved first: the distance between the largest numbers there are is no number any more.
+        share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
+        return min(self.dots - 1, round(share * (self.dots - 1)))
+
+
+def _is_finite(point: tuple[float, float]) -> bool:
+    return math.isfinite(point[0]) and math.isfinite(point[1])
+
+
+def _line(cells: Cells, start: Dot, end: Dot, curve: int) -> None:
+    """All dots from one to the other, both included."""
+    (x, y), (to_x, to_y) = start, end
+    steps = max(abs(to_x - x), abs(to_y - y), 1)
+    for step in range(steps + 1):
+        column, row = x + round((to_x - x) * step / steps), y + round((to_y - y) * step / steps)
+        cell = column // _ACROSS, row // _DOWN
+        dots, _ = cells.get(cell, (0, curve))
+        cells[cell] = dots | _BITS[column % _ACROSS][row % _DOWN], curve
+
+
+def _character(cell: tuple[int, int] | None, paint: Paint | None) -> str:
+    if cell is None:
+        return " "
+    dots, curve = cell
+    return letter(curve) if paint is None else paint(chr(_BRAILLE + dots), curve)
+
+
+def letter(curve: int) -> str:
+    """What a curve is called in a picture and under it."""
+    return chr(ord("A") + curve % 26)

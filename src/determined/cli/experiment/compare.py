@@ -1,0 +1,59 @@
+"""`det experiment compare`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from determined.cli.experiment.comparing import all_columns, all_rows, comparison_plain, comparison_text
+from determined.cli.experiment.contenders import contenders
+from determined.cli.groups import Command
+from determined.cli.id_lists import numbers
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_csv, write_csv
+from determined.cli.zone import with_utc
+
+_MOST = 26  # as many letters as there are for curves
+
+
+@click.command(cls=Command)
+@click.argument("experiment_ids", metavar="[IDS]...", nargs=-1, callback=numbers)
+@click.option(
+    "--trials", "trial_ids", metavar="IDS", multiple=True, callback=numbers, help="Also compare these trials."
+)
+@click.option("--metric", metavar="NAME", help="Compare by this metric; without it by the searcher's.")
+@click.option("--group", metavar="NAME", help="Of this group of metrics; without it validation, else training.")
+@click.option("--smaller-is-better", type=bool, metavar="BOOL", help="Whether small values are the good ones.")
+@with_utc
+@with_csv
+def compare(
+    experiment_ids: list[int],
+    trial_ids: list[int],
+    metric: str | None,
+    group: str | None,
+    smaller_is_better: bool | None,
+    form: Form,
+) -> None:
+    """Compare experiments and trials side by side.
+
+    An experiment is compared by its best trial. Hyperparameters that are not the same everywhere are marked with a
+    star; of the configuration only such parts are shown. On a terminal the curves have colours, elsewhere letters.
+
+    \b
+    Example: det experiment compare 3,4,7 --metric accuracy
+    """
+    if not experiment_ids and not trial_ids:
+        raise click.UsageError("name experiments, or trials with --trials")
+    if len(experiment_ids) + len(trial_ids) > _MOST:
+        raise click.UsageError(f"at most {_MOST} can be compared at once")
+    with opened_store() as store:
+        found = contenders(
+            store, experiment_ids, trial_ids, metric=metric, group=group, smaller_is_better=smaller_is_better
+        )
+    if form == "json":
+        print_json(comparison_plain(found))
+    elif form == "csv":
+        write_csv(sys.stdout, all_columns(found), all_rows(found))
+    else:
+        click.echo(comparison_text(found))

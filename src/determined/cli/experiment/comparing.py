@@ -1,0 +1,194 @@
+"""A comparison as tables, as curves and as JSON."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from determined.cli.chart import draw, letter
+from determined.cli.experiment.contenders import Contender
+from determined.cli.experiment.measured import Measured
+from determined.cli.output import iso_time
+from determined.cli.render import Column, Row, cell, duration, number, table, time_text
+from determined.cli.text import visible
+
+_COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
+_WIDTH_OF_A_FILE = 80
+_WIDEST = 140  # of a chart: more does not show more
+_ABSENT = object()
+
+Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the value of each contender
+
+
+def comparison_text(found: Sequence[Contender]) -> str:
+    titles = [Column(one.title, long=True) for one in found]
+    marked = [Column("Differs"), Column("Hyperparameter"), *titles]
+    parts = ["Results\n" + table([Column(""), *titles], [[name, *values] for name, _, values in _results(found)])]
+    if winner := _winner(found):
+        parts.append(visible(f"The best is {winner.title}."))
+    hparams = _hparams(found)
+    if hparams:
+        parts.append("Hyperparameters\n" + table(marked, [_marked(line) for line in hparams]))
+    config = _config(found)
+    if config:
+        columns = [Column("Configuration"), *titles]
+        parts.append(
+            f"Where the configurations differ\n{table(columns, [[name, *values] for name, _, values in config])}"
+        )
+    return "\n\n".join([*parts, *_charts(found)])
+
+
+def all_columns(found: Sequence[Contender]) -> list[Column]:
+    return [Column("Part"), Column("Name"), Column("Differs"), *(Column(one.title) for one in found)]
+
+
+def all_rows(found: Sequence[Contender]) -> list[Row]:
+    """Everything but the curves in one table."""
+    parts = (("result", _results(found)), ("hyperparameter", _hparams(found)), ("configuration", _config(found)))
+    return [[part, name, differs, *values] for part, lines in parts for name, differs, values in lines]
+
+
+def comparison_plain(found: Sequence[Contender]) -> dict[str, Any]:
+    winner = _winner(found)
+    return {
+        "contenders": [_contender_plain(one) for one in found],
+        "best": None if winner is None else found.index(winner),
+        "hyperparameters": [
+            {"name": name, "differs": differs, "values": values} for name, differs, values in _hparams(found)
+        ],
+        "config": [{"name": name, "values": values} for name, _, values in _config(found)],
+    }
+
+
+def _contender_plain(one: Contender) -> dict[str, Any]:
+    measured, trial = one.measured, one.trial
+    best = None if measured is None else measured.best
+    return {
+        "experiment_id": one.experiment.id,
+        "trial_id": None if trial is None else trial.id,
+        "name": one.experiment.name,
+        "state": one.experiment.state if trial is None or one.title.startswith("Experiment") else trial.state,
+        "started": iso_time(one.experiment.created),
+        "trial_count": one.experiment.trial_count,
+        "metric": None if measured is None else measured.name,
+        "group": None if measured is None else measured.group,
+        "smaller_is_better": None if measured is None else measured.smaller_is_better,
+        "best": None if best is None else best[1],
+        "best_at": None if best is None else best[0],
+        "batches": None if trial is None else trial.steps_completed,
+        "seconds": one.lasted,
+        "trial_seconds": one.seconds,
+        "hparams": one.hparams,
+        "curve": [] if measured is None else [[step, value] for step, value in measured.points],
+    }
+
+
+def _results(found: Sequence[Contender]) -> list[Line]:
+    def best(one: Contender) -> str:
+        return "" if one.measured is None or one.measured.best is None else number(one.measured.best[1])
+
+    def at(one: Contender) -> Any:
+        return None if one.measured is None or one.measured.best is None else one.measured.best[0]
+
+    lines: list[tuple[str, list[Any]]] = [
+        ("Name", [one.experiment.name for one in found]),
+        ("State", [one.experiment.state for one in found]),
+        ("Trials", [one.experiment.trial_count for one in found]),
+        ("Compared trial", [None if one.trial is None else one.trial.id for one in found]),
+        ("State of the trial", ["" if one.trial is None else one.trial.state for one in found]),
+        ("Metric", ["" if one.measured is None else _described(one.measured) for one in found]),
+        ("Best", [best(one) for one in found]),
+        ("Best at batch", [at(one) for one in found]),
+        ("Batches", [None if one.trial is None else one.trial.steps_completed for one in found]),
+        ("Started", [time_text(one.experiment.created) for one in found]),
+        ("Duration", [duration(one.lasted) for one in found]),
+        ("Duration of the trial", ["" if one.trial is None else duration(one.seconds) for one in found]),
+    ]
+    return [(name, _differ(values), values) for name, values in lines]
+
+
+def _hparams(found: Sequence[Contender]) -> list[Line]:
+    return _lines([one.hparams for one in found])
+
+
+def _config(found: Sequence[Contender]) -> list[Line]:
+    return [line for line in _lines([one.config for one in found]) if line[1]]
+
+
+def _lines(settings: Sequence[dict[str, Any]]) -> list[Line]:
+    """Every name that any of them has; where one has it not, nothing stands there."""
+    lines = []
+    for name in dict.fromkeys(name for one in settings for name in one):
+        values = [one.get(name, _ABSENT) for one in settings]
+        lines.append((name, _differ(values), [None if value is _ABSENT else value for value in values]))
+    return lines
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    """As people see them: 1 and 1.0 are the same, 1 and true are not, NaN is NaN."""
+    return len({"" if value is _ABSENT else f"{isinstance(value, bool)} {cell(value)!r}" for value in values}) > 1
+
+
+def _marked(line: Line) -> Row:
+    name, differs, values = line
+    return ["*" if differs else "", name, *values]
+
+
+def _described(measured: Measured) -> str:
+    way = {True: " (smaller is better)", False: " (larger is better)", None: ""}[measured.smaller_is_better]
+    return f"{measured.group} {measured.name}{way}"
+
+
+def _winner(found: Sequence[Contender]) -> Contender | None:
+    """Only where all are measured alike can one be the best; of equal ones none is."""
+    kinds = {(one.measured.name, one.measured.group, one.measured.smaller_is_better) for one in found if one.measured}
+    ranked = [(one.measured.best[1], one) for one in found if one.measured and one.measured.best]
+    if len(kinds) != 1 or len(ranked) < 2:
+        return None
+    ((_, _, smaller_is_better),) = kinds
+    if smaller_is_better is None:
+        return None
+    ranked.sort(key=lambda pair: pair[0], reverse=not smaller_is_better)
+    return None if ranked[0][0] == ranked[1][0] else ranked[0][1]
+
+
+def _charts(found: Sequence[Contender]) -> list[str]:
+    """One for each metric and direction."""
+    kinds = dict.fromkeys(_described(one.measured) for one in found if one.measured is not None)
+    return [_chart(kind, [one for one in found if one.measured and _described(one.measured) == kind]) for kind in kinds]
+
+
+def _chart(title: str, found: Sequence[Contender]) -> str:
+    from determined.store.best import finite_number
+
+    paint = _painted if len(found) <= len(_COLOURS) and _has_colours() else None
+    curves: list[list[tuple[float, float]]] = []
+    legend = []
+    for index, one in enumerate(found):
+        assert one.measured is not None
+        values = [(step, finite_number(value)) for step, value in one.measured.points]
+        curves.append([(step, float("nan") if value is None else value) for step, value in values])
+        odd = sum(value is None for _, value in values)
+        remark = f" ({odd} of {len(values)} values cannot be drawn)" if odd else ""
+        name = f"{letter(index)} {one.title}"
+        legend.append((name if paint is None else paint(name, index)) + remark)
+    width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+    chart = draw(curves, width=width, paint=paint)
+    scale = ", logarithmic" if chart.logarithmic else ""
+    return "\n".join([visible(f"{title}{scale}"), *chart.lines, "  ".join(legend)])
+
+
+def _painted(text: str, curve: int) -> str:
+    return click.style(text, fg=_COLOURS[curve])
+
+
+def _has_colours() -> bool:
+    """A terminal that wants them and has the characters; https://no-color.org has the variable."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

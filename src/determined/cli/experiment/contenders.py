@@ -1,0 +1,124 @@
+"""Experiments and trials side by side: what of each is compared."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.experiment.measured import Measured, direction, measured, names_to_try, reported_names
+from determined.cli.watching import flat
+from determined.errors import DeterminedError
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment, Trial
+    from determined.store.records import Metric
+
+_ONE_OF_ITS_OWN = ("name", "description", "labels", "hyperparameters")  # shown elsewhere
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An experiment by its best trial, or a trial that was named."""
+
+    title: str
+    experiment: Experiment
+    trial: Trial | None  # None: it has none yet
+    measured: Measured | None
+    hparams: dict[str, Any]  # flat, with dots in the names
+    config: dict[str, Any]  # likewise, without secrets
+    seconds: float  # of the trial's own work
+
+    @property
+    def lasted(self) -> float:
+        """The experiment, from its creation on."""
+        return max(
+            0.0, (time.time() if self.experiment.ended is None else self.experiment.ended) - self.experiment.created
+        )
+
+
+def contenders(
+    store: Store,
+    experiment_ids: Sequence[int],
+    trial_ids: Sequence[int],
+    *,
+    metric: str | None,
+    group: str | None,
+    smaller_is_better: bool | None,
+) -> list[Contender]:
+    """In the order in which they were named, experiments first."""
+    chosen: list[tuple[str, Experiment, Trial | None]] = []
+    for experiment_id in experiment_ids:
+        experiment, trials = store.experiments.get(experiment_id), store.experiments.trials(experiment_id)
+        chosen.append((f"Experiment {experiment_id}", experiment, _best(experiment, trials)))
+    for trial in map(store.experiments.trial, trial_ids):
+        chosen.append((f"Trial {trial.id}", store.experiments.get(trial.experiment_id), trial))
+    everyone = [experiment for _, experiment, _ in chosen]
+    known = [name for name, _ in Counter(row.metric for row in everyone if row.metric is not None).most_common()]
+    everything: list[Metric] = []
+    found = []
+    for title, experiment, best in chosen:
+        reports = [] if best is None else store.metrics(best.id)
+        everything += reports
+        metrics = measured(reports, names_to_try(experiment, known, reports) if metric is None else [metric], group)
+        if metrics is not None:
+            said = direction(metrics.name, experiment, everyone) if smaller_is_better is None else smaller_is_better
+            metrics = replace(metrics, smaller_is_better=said)
+        found.append(
+            Contender(
+                title=title,
+                experiment=experiment,
+                trial=best,
+                measured=metrics,
+                hparams={} if best is None else dict(flat(best.hparams)),
+                config=_config(experiment),
+                seconds=0.0 if best is None else _seconds(store, best),
+            )
+        )
+    if metric is not None and not any(one.measured for one in found):
+        raise DeterminedError(f"none of them reported {metric!r}; they reported {reported_names(everything, group)}")
+    return found
+
+
+def _best(experiment: Experiment, trials: list[Trial]) -> Trial | None:
+    """By the searcher's metric; where it says nothing, the one that came furthest."""
+    sign = 1 if experiment.smaller_is_better else -1
+    ranked = [trial for trial in trials if trial.best is not None]
+    if ranked:
+        return min(ranked, key=lambda trial: (sign * (trial.best or 0.0), trial.number))
+    return max(trials, key=lambda trial: (trial.steps_completed, -trial.number), default=None)
+
+
+def _config(experiment: Experiment) -> dict[str, Any]:
+    from determined.config.masking import mask_secrets
+
+    config = mask_secrets(experiment.config)
+    shown = {name: value for name, value in config.items() if name not in _ONE_OF_ITS_OWN}
+    spaces = {f"hyperparameters.{name}": space for name, space in _spaces(config.get("hyperparameters") or {})}
+    return {**dict(flat(shown)), **spaces}
+
+
+def _spaces(hyperparameters: dict[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
+    """What was searched over; values that were the same for all trials stand among the hyperparameters."""
+    for name, value in hyperparameters.items():
+        if isinstance(value, dict) and "type" in value:
+            if value["type"] != "const":
+                yield f"{before}{name}", value
+        elif isinstance(value, dict):
+            yield from _spaces(value, f"{before}{name}.")
+
+
+def _seconds(store: Store, trial: Trial) -> float:
+    """Of all attempts together; how long one lasted that was killed nobody knows."""
+    from determined.store.process import is_running
+
+    total = 0.0
+    for attempt in store.attempts(trial.id):
+        if attempt.seconds is not None:
+            total += attempt.seconds
+        elif trial.ended is None and attempt.state == "running" and is_running(attempt.process):
+            total += max(0.0, time.time() - attempt.started)
+    return total

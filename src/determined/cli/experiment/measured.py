@@ -1,0 +1,67 @@
+"""The metric that an experiment or a trial is compared by, as it went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.render import some
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment
+    from determined.store.records import Metric
+
+_GROUPS = ("validation", "training")  # where a metric is looked for
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of a trial."""
+
+    group: str
+    name: str
+    points: list[tuple[int, Any]]  # step and value, as they are kept
+    smaller_is_better: bool | None = None  # None: nobody said
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """The step and the value; what is no number never counts. The newest one where no direction is known."""
+        from determined.store.best import finite_number
+
+        finite = [(step, value) for step, kept in self.points if (value := finite_number(kept)) is not None]
+        if self.smaller_is_better is None:
+            return finite[-1] if finite else None
+        sign = 1 if self.smaller_is_better else -1
+        return min(finite, key=lambda point: sign * point[1], default=None)
+
+
+def measured(reports: Sequence[Metric], names: Sequence[str], group: str | None) -> Measured | None:
+    """By the first of the names that was reported, in the first group that has it."""
+    for name in names:
+        for known in (group,) if group else _GROUPS:
+            rows = [row for row in reports if row.group == known and name in row.metrics]
+            if rows:
+                points = sorted(((row.steps_completed or 0, row.metrics[name]) for row in rows), key=lambda at: at[0])
+                return Measured(known, name, points)
+    return None
+
+
+def names_to_try(experiment: Experiment, others: Sequence[str], reports: Iterable[Metric]) -> list[str]:
+    """The searcher's metric; a run by hand has none, and is shown by that of the others, or by any."""
+    if experiment.metric is not None:
+        return [experiment.metric]
+    return [*others, *sorted({name for row in reports if row.group in _GROUPS for name in row.metrics})]
+
+
+def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -> bool | None:
+    """What the experiment says of the metric, or what all others say that know it."""
+    if experiment.metric == name:
+        return experiment.smaller_is_better
+    said = {other.smaller_is_better for other in others if other.metric == name}
+    return said.pop() if len(said) == 1 else None
+
+
+def reported_names(reports: Iterable[Metric], group: str | None) -> str:
+    names = {f"{row.group} {name}" for row in reports if group in (None, row.group) for name in row.metrics}
+    return some(sorted(names)) or "nothing"
