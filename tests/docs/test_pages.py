@@ -1,28 +1,66 @@
-"""The Python blocks of each page of the documentation run, top to bottom, as one program."""
+"""The pages hold together: their Python blocks run, their links lead somewhere, and each is found from the first."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.docs import warm
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [page for page in sorted(DOCS.glob("*.md")) if BLOCK.search(page.read_text())]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+def _is_one_program(page: Path) -> bool:
+    """Has Python in it, and no commands between: pages with commands are followed by tests that do more."""
+    return BLOCK.search(page.read_text()) is not None and not (
+        page.parent.name == "how-to" and "```sh" in page.read_text()
+    )
+
+
+PROGRAMS = [page for page in sorted(DOCS.rglob("*.md")) if page.stem != "tutorial" and _is_one_program(page)]
+PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", ROOT / "ARCHITECTURE.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run_as_one_program(page: Path, tmp_path: Path, data_home: Path) -> None:
     program = tmp_path / "page.py"
     program.write_text("\n".join(BLOCK.findall(page.read_text())))
-    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    warm.run(program, data_home)
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in DOCS.glob("*.md"):
-        for target in re.findall(r"\]\(([^)#:]+\.md)\)", page.read_text()):
-            assert (page.parent / target).is_file(), f"{page.name} links to {target}"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _links(page):
+        file, _, heading = target.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), f"{page.relative_to(ROOT)} links to {target}"
+        if heading:
+            assert heading in _headings(there), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_every_page_is_found_from_the_first() -> None:
+    found: set[Path] = set()
+    waiting = [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in found or page.suffix != ".md" or DOCS not in page.parents:
+            continue
+        found.add(page)
+        waiting += [(page.parent / target.partition("#")[0]).resolve() for target in _links(page) if target[0] != "#"]
+    assert sorted(DOCS.rglob("*.md")) == sorted(found)
+
+
+def _links(page: Path) -> list[str]:
+    return [target for target in LINK.findall(FENCED.sub("", page.read_text())) if "://" not in target]
+
+
+def _headings(page: Path) -> set[str]:
+    """The anchors that a page offers, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -49,7 +49,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
     context._first_generation = True
     logger.warning(
         "%s defines build_model and optimizer, as in Determined 0.12; "
-        "docs/migrate-from-0.12.md shows the newer form, which wraps them in __init__",
+        "docs/how-to/migrate-from-0.12.md shows the newer form, which wraps them in __init__",
         type(trial).__name__,
     )
     # Taken first: programs assign the results to attributes of the same names.
