@@ -71,6 +71,20 @@ class Engine(Protocol):
     def free_slots(self) -> int:
         """How many of them no job has."""
 
+    @property
+    def short(self) -> bool:
+        """Whether there are fewer slots for us than we said we could use: others have them."""
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether the one who gave us slots is gone: jobs are to save and leave."""
+
+    def want(self, slots: int) -> None:
+        """Say how many could be used now, those that are used among them."""
+
+    def taken_back(self) -> list[str]:
+        """The keys of the jobs on slots that others shall have: they are to save and leave."""
+
     def start(self, job: Job) -> list[int]:
         """Start a job and say on which slots; EngineError when there are too few, or when it cannot be started."""
 

@@ -7,7 +7,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -44,12 +44,15 @@ class LocalEngine:
     def __init__(self, slots: int | None = None) -> None:
         self._slots = find_slots(slots, os.environ)
         self._free = list(range(self._slots.count))
+        self._usable = set(self._free)
         self._jobs: dict[str, _Running] = {}
         self._happened: list[Event] = []
         self._memory_kills = 0  # those that are some job's already
         self._doorbell = Doorbell()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._doorbell, selectors.EVENT_READ, self._doorbell)
+        self._watched: int | None = None
+        self._interrupted = False
         self._warm: WarmProcess | None = None
         self._warm_up()
 
@@ -69,19 +72,52 @@ class LocalEngine:
     def ready(self) -> bool:
         return self._warm is None or self._warm.ready  # what is gone is started again by the next job
 
+    @property
+    def short(self) -> bool:
+        return False  # all slots of the machine are ours
+
+    @property
+    def left_alone(self) -> bool:
+        return False
+
     def free_slots(self) -> int:
-        return len(self._free)
+        return len(self._usable_now())
+
+    def want(self, slots: int) -> None:
+        """Nobody has to be asked."""
+
+    def taken_back(self) -> list[str]:
+        return []
+
+    def use_only(self, slots: Sequence[int]) -> None:
+        """New jobs get slots out of these; jobs on other slots stay where they are."""
+        self._usable = set(slots)
+
+    def placement(self) -> dict[str, list[int]]:
+        """The slots of each job."""
+        return {key: list(running.slots) for key, running in self._jobs.items()}
+
+    def watch(self, file: int) -> None:
+        """From now on `events` also returns, perhaps with nothing, when this file can be read."""
+        self._selector.register(file, selectors.EVENT_READ, None)
+        self._watched = file
+
+    def unwatch(self) -> None:
+        if self._watched is not None:
+            self._selector.unregister(self._watched)
+            self._watched = None
 
     def start(self, job: Job) -> list[int]:
         if job.key in self._jobs:
             raise EngineError(f"{job.key} is running already")
-        if job.slots > len(self._free):
+        usable = self._usable_now()
+        if job.slots > len(usable):
             raise EngineError(
-                f"{job.key} needs {job.slots} slots: {len(self._free)} of {self._slots.count} are free on this machine"
+                f"{job.key} needs {job.slots} slots: {len(usable)} of {self._slots.count} are free on this machine"
             )
         if not job.directory.is_dir():
             raise EngineError(f"{job.key} cannot be started: there is no directory {str(job.directory)!r}")
-        ids = self._free[: job.slots]
+        ids = usable[: job.slots]
         environment = job_environment(job, ids, self._slots, self._doorbell.path, os.environ)
         command = with_startup_hook(runnable(job.command, job.slots), job.directory)
         output, output_writing = os.pipe()
@@ -104,7 +140,7 @@ class LocalEngine:
         streams = [Stream(job.key, "stdout", output), Stream(job.key, "stderr", errors)]
         for stream in streams:
             self._selector.register(stream.file, selectors.EVENT_READ, stream)
-        self._free = self._free[job.slots :]
+        self._free = [number for number in self._free if number not in ids]
         self._jobs[job.key] = _Running(pid, ids, streams, memory_kills)
         return list(ids)
 
@@ -134,8 +170,8 @@ class LocalEngine:
         while True:
             patience = 0.0 if self._waiting() else max(0.0, deadline - time.monotonic())
             self._look(patience)
-            if self._happened or time.monotonic() >= deadline:
-                happened, self._happened = self._happened, []
+            if self._happened or self._interrupted or time.monotonic() >= deadline:
+                happened, self._happened, self._interrupted = self._happened, [], False
                 return happened
 
     def close(self) -> None:
@@ -153,6 +189,7 @@ class LocalEngine:
     def _look(self, patience: float) -> None:
         """Take what there is: lines first, so that they come before the end of their job."""
         ready = [entry.data for entry, _ in self._selector.select(patience)]
+        self._interrupted = None in ready  # the file that is watched for somebody else
         for source in ready:
             if isinstance(source, Stream):
                 self._happened += source.read()
@@ -165,6 +202,9 @@ class LocalEngine:
             except WarmLost:
                 self._lose_everything()
             ready = []
+
+    def _usable_now(self) -> list[int]:
+        return [number for number in self._free if number in self._usable]
 
     def _waiting(self) -> bool:
         return bool(self._happened) or (self._warm is not None and self._warm.waiting())

@@ -36,6 +36,7 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
     try:
         _refuse_ended(store.experiments.get(experiment_id))  # its runner may have come to the end just now
         _carry_out(store, lease, kind)
+        store.queue.remove(experiment_id)  # while we hold it: what the queue starts now finds that it is gone
     finally:
         store.experiments.release(lease)
     return "nobody was running it: it is paused" if kind == "pause" else "nobody was running it: it is canceled"

@@ -108,14 +108,22 @@ def fail_with_searcher(run: Running) -> None:
         ask_to_end(run, trial, "cancel")
 
 
+def awaited(run: Running, trial: LiveTrial) -> list[LiveTrial]:
+    """The earlier trials that one at its goal waits for: those at work, and those that will be again."""
+    if trial.ended_by is not None or trial.suspended:
+        return []
+    earlier = [run.trials[number] for number in run.search.searcher.waits_for(trial.number)]
+    return [other for other in earlier if other.process is not None or (other.runs and other.may_start)]
+
+
 def _must_wait(run: Running, trial: LiveTrial) -> bool:
     """For earlier trials on their way to the same rung, so that who is faster does not matter; not for ever."""
-    if trial.ended_by is not None or trial.suspended:
+    others = awaited(run, trial)
+    if not others:
         return False
-    earlier = [run.trials[number] for number in run.search.searcher.waits_for(trial.number)]
-    awaited = [other.id for other in earlier if other.process is not None or (other.runs and other.may_start)]
-    if not awaited:
-        return False
+    if run.engine.short and any(other.process is None for other in others):
+        trial.waiting_since = None  # others have the slots: that is nobody's fault, however long it takes
+        return True
     now = time.monotonic()
     trial.waiting_since = trial.waiting_since or now
     patience = min(max(_LEAST_PATIENCE, trial.waiting_since - trial.decided_at), _MOST_PATIENCE)
@@ -125,7 +133,7 @@ def _must_wait(run: Running, trial: LiveTrial) -> bool:
         "trial %d is compared without trial %s, which it has waited for during %.0f s: another run of this search may "
         "decide otherwise",
         trial.id,
-        ", ".join(map(str, awaited)),
+        ", ".join(str(other.id) for other in others),
         patience,
     )
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 from determined.experiment.running import Running
 from determined.store.experiment_records import ExperimentChange, ExperimentState, TrialChange
@@ -13,12 +14,14 @@ _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMP
 def finish(run: Running) -> ExperimentState:
     """The state in which the experiment is left."""
     if run.intent == "pause" and run.failure is None and not run.search.searcher.finished:
+        goes_on = run.in_queue and not run.paused_by_request
+        left: Literal["ACTIVE", "PAUSED"] = "ACTIVE" if goes_on else "PAUSED"
         run.commit(
-            trials=tuple(TrialChange(trial.id, state="PAUSED") for trial in run.live()),
+            trials=tuple(TrialChange(trial.id, state="QUEUED" if goes_on else "PAUSED") for trial in run.live()),
             snapshot=run.search.snapshot_if_due(now=True),
-            experiment=ExperimentChange(state="PAUSED", progress=run.progress()),
+            experiment=ExperimentChange(state=left, progress=run.progress()),
         )
-        return "PAUSED"
+        return left
     for trial in run.live():
         trial.state = "CANCELED"
         run.commit(trials=(TrialChange(trial.id, state="CANCELED", ended=time.time()),))

@@ -46,6 +46,7 @@ class Obedience:
                 if request.kind in ("kill", "cancel"):
                     self._end_one(request.trial_id, request.kind)
             elif request.id > self._outdated:
+                run.paused_by_request = request.kind == "pause"
                 self._want(None if request.kind == "activate" else request.kind)
             run.commit(experiment=ExperimentChange(last_request=request.id))
 

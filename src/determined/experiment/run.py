@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from determined.config.experiment import ExperimentConfig, load_experiment
 from determined.engines.base import Engine
 from determined.engines.local import LocalEngine
-from determined.errors import InvalidExperimentException
+from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.checkpoints import TrialCheckpoints
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.interrupts import Interrupts
@@ -24,6 +24,7 @@ from determined.searchers.build import build
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, ExperimentState
 from determined.store.open import open_store, patience
+from determined.store.queueing import Entry
 from determined.store.writer import Writer
 
 _ENDED = ("COMPLETED", "CANCELED", "ERROR")
@@ -47,10 +48,12 @@ def run_experiment(
     observer: Observer | None = None,
     on_line: OnLine | None = None,
     watch_seconds: float = 20.0,
+    in_queue: bool = False,
 ) -> Ended:
     """Only one process at a time does so: another one gets ExperimentHeld. `max_trials` extends a search, ended or not.
 
-    Without an engine, the slots of this machine are used.
+    Without an engine, the slots of this machine are used. `in_queue`: on behalf of the queue, which must have the
+    experiment; whoever else runs one that waits there takes it out.
     """
 
     def opened() -> Store:
@@ -60,8 +63,14 @@ def run_experiment(
         writer = Writer(opened, patience=patience())
         cleanup.callback(writer.close)
         # Whoever activates an experiment does not want what was asked of it before that.
-        outdated = writer.ask(lambda store: store.experiments.requests(experiment_id))
-        holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
+        outdated = [] if in_queue else writer.ask(lambda store: store.experiments.requests(experiment_id))
+        try:
+            holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
+        except ExperimentHeld as error:
+            raise _held(error, writer.ask(lambda store: store.queue.find(experiment_id))) from None
+        entry = writer.ask(lambda store: store.queue.find(experiment_id))
+        if in_queue and entry is None:
+            raise InvalidExperimentException(f"experiment {experiment_id} was taken out of the queue")
         experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
         _check_can_run(experiment, max_trials)
         files = ExperimentFiles.for_key(experiment.key)
@@ -75,10 +84,12 @@ def run_experiment(
             engine = LocalEngine(slots)
             cleanup.callback(engine.close)
         check_slots(settings, engine.slots)
+        if not in_queue:
+            writer.ask(lambda store: store.queue.remove(experiment_id))
 
         def interrupted() -> Intent | None:
             holding.check()
-            return interrupts.wish
+            return interrupts.wish or ("pause" if engine.left_alone else None)
 
         run = Running(
             experiment=experiment,
@@ -92,6 +103,8 @@ def run_experiment(
             checkpoints=TrialCheckpoints(experiment_id, settings, writer),
             store_place=store_place,
             planned=max_trials or experiment.config["searcher"].get("max_trials") or settings.max_trials,
+            in_queue=in_queue,
+            most_slots=entry.slots if in_queue and entry is not None else None,
         )
         state = Runner(
             run,
@@ -101,6 +114,14 @@ def run_experiment(
             observer=observer,
         ).run()
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal))
+
+
+def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
+    if entry is None:
+        return error
+    return ExperimentHeld(
+        f"{error}: the queue runs it; see `det queue`, or take it out with `det queue remove {entry.experiment_id}`"
+    )
 
 
 def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:

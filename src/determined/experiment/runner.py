@@ -11,6 +11,7 @@ from determined.experiment.hearing import Hearing, look
 from determined.experiment.obeying import Obedience
 from determined.experiment.progress import Observer
 from determined.experiment.running import Intent, Running
+from determined.experiment.sharing import share
 from determined.experiment.starting import Starts
 from determined.experiment.viewing import Viewing
 from determined.searchers.base import Extended
@@ -52,6 +53,7 @@ class Runner:
                 self._hear(event)
             self._hearing.look_at_all()
             deciding.decide(run)
+            share(run)
             ending.end_the_unwell(run, self._health)
             self._viewing.show()
         state = finishing.finish(run)

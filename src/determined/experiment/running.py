@@ -42,12 +42,24 @@ class Running:
     trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number; those that ended stay
     by_key: dict[str, LiveTrial] = field(default_factory=dict)  # those with processes, by allocation
     intent: Intent | None = None  # what somebody wants of the whole experiment
+    in_queue: bool = False  # a pause that nobody asked for in the store is not the end: the queue goes on with it
+    paused_by_request: bool = False
+    most_slots: int | None = None  # that it was put into the queue with
     failure: str | None = None  # why the search cannot go on
 
     @property
     def ending(self) -> bool:
         """Nothing shall follow any more from what trials do."""
         return self.intent in ("cancel", "kill") or self.failure is not None
+
+    @property
+    def slot_limit(self) -> int | None:
+        """How many slots all trials together may use; None if nobody has said so."""
+        settings = self.settings
+        # Many trials that failed may have been started again together.
+        at_once = None if settings.max_at_once is None else settings.max_at_once * settings.slots_per_trial
+        limits = [limit for limit in (settings.max_slots, at_once, self.most_slots) if limit is not None]
+        return min(limits, default=None)
 
     def live(self) -> list[LiveTrial]:
         return [trial for trial in self.trials.values() if trial.state not in ENDED]

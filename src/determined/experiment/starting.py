@@ -57,10 +57,8 @@ class Starts:
 
 
 def _has_room(run: Running) -> bool:
-    need, most, at_once = run.settings.slots_per_trial, run.settings.max_slots, run.settings.max_at_once
+    need, most = run.settings.slots_per_trial, run.slot_limit
     used = need * len(run.by_key)
-    if at_once is not None and len(run.by_key) >= at_once:  # many that failed may have been started again together
-        return False
     return run.engine.ready and run.engine.free_slots() >= need and (most is None or used + need <= most)
 
 

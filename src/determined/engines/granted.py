@@ -1,0 +1,134 @@
+"""Jobs on those slots of this machine that somebody else grants, who can take them back.
+
+Lines of JSON go over a socket. There come `{"grant": [0, 1], "number": 4}`, and we say `{"wants": 2, "uses": [0],
+"seen": 4}`: how many slots could be used, on which of them there are jobs, and which grant was the last to be read. A
+slot that is not granted any more and not in use is free for others once we have said so.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from types import TracebackType
+from typing import Any
+
+from determined.engines.base import Event, Job
+from determined.engines.local import LocalEngine
+
+_MOST_BYTES = 1 << 16
+
+
+class GrantedEngine:
+    """A local engine that starts with no slots at all. Used by one thread."""
+
+    def __init__(self, slots: int, connection: socket.socket) -> None:
+        self._connection = connection
+        self._connection.setblocking(False)
+        self._received = b""
+        self._granted: tuple[int, ...] = ()
+        self._seen = 0
+        self._wanted = 0
+        self._said: dict[str, Any] = {}
+        self._unsent = b""
+        self._left_alone = False
+        self._local = LocalEngine(slots)
+        self._local.use_only(())
+        self._local.watch(connection.fileno())
+
+    def __enter__(self) -> GrantedEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def slots(self) -> int:
+        return self._local.slots
+
+    @property
+    def ready(self) -> bool:
+        return self._local.ready
+
+    @property
+    def short(self) -> bool:
+        return len(self._granted) < self._wanted
+
+    @property
+    def left_alone(self) -> bool:
+        return self._left_alone
+
+    def free_slots(self) -> int:
+        return self._local.free_slots()
+
+    def want(self, slots: int) -> None:
+        self._wanted = slots
+        self._say()
+
+    def taken_back(self) -> list[str]:
+        return [key for key, slots in self._local.placement().items() if not set(slots) <= set(self._granted)]
+
+    def start(self, job: Job) -> list[int]:
+        return self._local.start(job)
+
+    def ring(self, key: str) -> None:
+        self._local.ring(key)
+
+    def kill(self, key: str) -> None:
+        self._local.kill(key)
+
+    def show_stacks(self, key: str) -> None:
+        self._local.show_stacks(key)
+
+    def cpu_seconds(self, key: str) -> float:
+        return self._local.cpu_seconds(key)
+
+    def events(self, timeout: float) -> list[Event]:
+        happened = self._local.events(timeout)
+        self._read_grants()
+        self._say()
+        return happened
+
+    def close(self) -> None:
+        self._local.unwatch()
+        self._local.close()
+        self._connection.close()
+
+    def _read_grants(self) -> None:
+        while not self.left_alone:
+            try:
+                data = self._connection.recv(_MOST_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._lose_the_other_side()
+                return
+            *lines, self._received = (self._received + data).split(b"\n")
+            for line in lines:
+                message = json.loads(line)
+                self._granted, self._seen = tuple(message["grant"]), message["number"]
+                self._local.use_only(self._granted)
+
+    def _say(self) -> None:
+        """What is news to the other side."""
+        uses = sorted(number for slots in self._local.placement().values() for number in slots)
+        message = {"wants": self._wanted, "uses": uses, "seen": self._seen}
+        if not self._unsent and message != self._said:
+            self._said, self._unsent = message, json.dumps(message).encode() + b"\n"
+        if not self._unsent or self.left_alone:
+            return
+        try:
+            self._unsent = self._unsent[self._connection.send(self._unsent) :]
+        except BlockingIOError:
+            pass  # the other side does not read; it is told the next time
+        except OSError:
+            self._lose_the_other_side()
+
+    def _lose_the_other_side(self) -> None:
+        """Nothing new is started. Jobs stay on their slots until their runner ends them."""
+        self._left_alone = True
+        self._local.unwatch()
+        self._local.use_only(())
