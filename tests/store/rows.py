@@ -23,8 +23,9 @@ def start(
     previous: BegunAttempt | None = None,
     process: Process = GONE,
     program: str = "/home/me/train.py",
+    **more: Any,
 ) -> AttemptStart:
-    run = NewRun(program, "/runs/1", {"lr": 0.5}, {"name": "mine"}, created=1000.0)
+    run = NewRun(program, "/runs/1", {"lr": 0.5}, {"name": "mine"}, created=1000.0, **more)
     return AttemptStart(str(uuid.uuid4()), run, process, 2000.0, checkpoint, steps, previous)
 
 

@@ -23,8 +23,9 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
     experiment = store.experiments.get(experiment_id)
     _refuse_ended(experiment)
     if experiment.by_hand:
-        (trial,) = store.experiments.trials(experiment_id)
-        store.add_request(trial.id, kind)
+        for trial in store.experiments.trials(experiment_id):
+            if trial.state == "RUNNING":
+                store.add_request(trial.id, kind)
         return f"asked the run to {kind}"
     if kind == "pause" and experiment.state == "PAUSED":
         return "it is paused already"

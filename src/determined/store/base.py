@@ -68,6 +68,9 @@ class Store(Protocol):
         With an allocation the trial is the one that it names, and no other. A trial whose newest attempt still lives,
         or that a search runs, is left alone: the new one names it as its parent. Metrics after the step at which the
         attempt begins are archived.
+
+        A run that names its trial goes on with it, after the newest checkpoint; as long as the trial lives elsewhere
+        it is refused.
         """
         ...
 

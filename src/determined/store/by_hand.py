@@ -1,8 +1,9 @@
-"""What the list of experiments says of a run that somebody started by hand: its state is that of its newest attempt."""
+"""What the list of experiments says of runs that somebody started by hand: the newest attempts of their trials tell."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from determined.store.experiment_records import ExperimentState, TrialState
@@ -23,6 +24,14 @@ def experiment_state(attempt: AttemptState, process: Process) -> ExperimentState
     if attempt != "running":
         return _OVER[attempt]
     return "ERROR" if on_this_machine(process) and not is_running(process) else "ACTIVE"
+
+
+def common_state(states: Sequence[ExperimentState]) -> ExperimentState:
+    """Of an experiment with several trials, the newest last: one that is at work counts first, then a good end."""
+    for state in ("ACTIVE", "COMPLETED"):
+        if state in states:
+            return state
+    return states[-1]
 
 
 def trial_state(attempt: AttemptState, process: Process) -> TrialState:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from determined.store import by_hand, lease
+from determined.store.database import Database
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.process import Process
 
@@ -43,7 +45,7 @@ _TRIAL = {
 # The newest attempt says how a run by hand is doing.
 _ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
 
-SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, {_ATTEMPT}
+_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, {_ATTEMPT}
 FROM experiments e
 LEFT JOIN leases l ON l.experiment_id = e.id
 LEFT JOIN trials t ON e.by_hand = 1 AND t.experiment_id = e.id AND t.number = 0
@@ -54,7 +56,30 @@ FROM trials t
 LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 
 
-def experiment(row: Sequence[Any]) -> Experiment:
+def read_experiments(database: Database, which: str, values: Sequence[Any] = ()) -> list[Experiment]:
+    """Those of `WHERE`, `ORDER BY` and so on; `e` is the experiment."""
+    found = [_experiment(row) for row in database.execute(f"{_SELECT_EXPERIMENTS} {which}", values)]
+    return [_with_its_trials(database, one) if one.by_hand and one.trial_count > 1 else one for one in found]
+
+
+def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
+    """A program may run several trials in one experiment, and at the same time."""
+    found = database.execute(
+        f"SELECT t.progress, {_ATTEMPT} FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+        "WHERE t.experiment_id = ? ORDER BY a.id",
+        [experiment.id],
+    )
+    state = by_hand.common_state([by_hand.experiment_state(row[1], Process(*row[3:])) for row in found])
+    progress = [row[0] for row in found if row[0] is not None]
+    return replace(
+        experiment,
+        state=state,
+        progress=sum(progress) / len(found) if progress else None,
+        ended=None if state == "ACTIVE" else max((row[2] for row in found if row[2] is not None), default=None),
+    )
+
+
+def _experiment(row: Sequence[Any]) -> Experiment:
     values, more = _named(_EXPERIMENT, row)
     holder, (progress, attempt_state, attempt_ended, *process) = lease.holder(*more[:6]), more[6:]
     values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])

@@ -17,13 +17,20 @@ LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 @dataclass(frozen=True)
 class NewRun:
-    """A run that somebody started by hand: an experiment with one trial."""
+    """A run that somebody started by hand: an experiment with one trial.
+
+    A program may have names of its own for both. A trial that is known by its names goes on; one whose experiment
+    alone is known is the next one there.
+    """
 
     program: str
     run_dir: str
     hparams: dict[str, Any]
     config: dict[str, Any]
     created: float
+    seed: int = 0
+    external_experiment: str | None = None
+    external_trial: str | None = None
 
 
 @dataclass(frozen=True)

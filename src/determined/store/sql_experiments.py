@@ -62,10 +62,10 @@ class SqlExperiments:
             return write_change(self._database, lease.experiment_id, change)
 
     def get(self, experiment_id: int) -> Experiment:
-        found = self._database.execute(f"{rows.SELECT_EXPERIMENTS} WHERE e.id = ?", [experiment_id])
+        found = rows.read_experiments(self._database, "WHERE e.id = ?", [experiment_id])
         if not found:
             raise self._no("experiment", experiment_id)
-        return rows.experiment(found[0])
+        return found[0]
 
     def trials(self, experiment_id: int) -> list[Trial]:
         found = self._database.execute(
@@ -155,12 +155,11 @@ class SqlExperiments:
         return Decision(goal, newest_request(self._database, trial_id), allocation)
 
     def list(self, *, limit: int = 200, offset: int = 0, archived: bool = False) -> ListOfExperiments:
-        found = self._database.execute(
-            f"{rows.SELECT_EXPERIMENTS} {'' if archived else 'WHERE e.archived = 0'} "
-            "ORDER BY e.id DESC LIMIT ? OFFSET ?",
+        return rows.read_experiments(
+            self._database,
+            f"{'' if archived else 'WHERE e.archived = 0'} ORDER BY e.id DESC LIMIT ? OFFSET ?",
             [limit, offset],
         )
-        return [rows.experiment(row) for row in found]
 
     def _insert(self, new: NewExperiment) -> None:
         self._database.execute(

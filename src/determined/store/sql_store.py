@@ -35,6 +35,7 @@ from determined.store.records import (
 )
 from determined.store.registry import Registry
 from determined.store.reports import archive_after, write_reports
+from determined.store.sql_by_hand import add_trial, find_named_trial, newest_saved_step
 from determined.store.sql_experiments import SqlExperiments
 from determined.store.sql_lineage import SqlLineage
 from determined.store.sql_queue import SqlQueue
@@ -95,9 +96,11 @@ class SqlStore:
             known = execute("SELECT trial_id, number FROM attempts WHERE key = ?", [start.key])
             if known:  # the answer to an earlier call was lost on its way
                 return self._begun(*known[0])
-            trial_id = self._allocated_trial(start) or self._trial_to_continue(start)
+            named = find_named_trial(self._database, start)
+            trial_id = self._allocated_trial(start) or named or self._trial_to_continue(start)
             if trial_id is None:
                 trial_id = self._new_trial(start)
+            start_step = newest_saved_step(self._database, trial_id) if named else start.steps_completed
             execute(
                 "UPDATE trials SET attempt = attempt + 1, phase = '', progress = NULL, early_exit = NULL, "
                 "stop_acknowledged = 0 WHERE id = ?",
@@ -111,7 +114,7 @@ class SqlStore:
                     start.key,
                     trial_id,
                     number,
-                    start.steps_completed,
+                    start_step,
                     text(start.process.host),
                     start.process.pid,
                     start.process.started,
@@ -119,7 +122,7 @@ class SqlStore:
                     start.started,
                 ],
             )
-            archive_after(self._database, trial_id, start.steps_completed)
+            archive_after(self._database, trial_id, start_step)
             return self._begun(trial_id, number)
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -305,23 +308,7 @@ class SqlStore:
         return newest.ended is None and process.is_running(newest.process)
 
     def _new_trial(self, start: AttemptStart) -> int:
-        execute, run = self._database.execute, start.run
-        execute(
-            "INSERT INTO experiments (key, by_hand, program, config, created) VALUES (?, 1, ?, ?, ?)",
-            [start.key, text(run.program), json.dumps(run.config, default=repr), run.created],
-        )
-        ((experiment_id,),) = execute("SELECT id FROM experiments WHERE key = ?", [start.key])
-        execute(
-            "INSERT INTO trials (experiment_id, parent_id, hparams, created) VALUES (?, ?, ?, ?)",
-            [
-                experiment_id,
-                self._trial_of_checkpoint(start.checkpoint),
-                json.dumps(run.hparams, default=repr),
-                run.created,
-            ],
-        )
-        ((trial_id,),) = execute("SELECT id FROM trials WHERE experiment_id = ?", [experiment_id])
-        return int(trial_id)
+        return add_trial(self._database, start, parent=self._trial_of_checkpoint(start.checkpoint))
 
     def _begun(self, trial_id: int, number: int) -> BegunAttempt:
         ((experiment_id, metadata, allocation, last_request),) = self._database.execute(

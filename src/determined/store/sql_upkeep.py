@@ -168,10 +168,10 @@ class SqlUpkeep:
         self._database.execute(f"UPDATE experiments SET {column} = ? WHERE id = ?", [value, experiment_id])
 
     def _experiment(self, experiment_id: int) -> Experiment:
-        found = self._database.execute(f"{rows.SELECT_EXPERIMENTS} WHERE e.id = ?", [experiment_id])
+        found = rows.read_experiments(self._database, "WHERE e.id = ?", [experiment_id])
         if not found:
             raise StoreError(f"the store {self._database.place} has no experiment {experiment_id}")
-        return rows.experiment(found[0])
+        return found[0]
 
     def _check_ended(self, experiment: Experiment, what: str) -> None:
         if experiment.state not in _ENDED:

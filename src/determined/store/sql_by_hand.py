@@ -1,0 +1,101 @@
+"""The queries for runs that somebody starts by hand: a new experiment and its trial, or those that a program names."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from determined.errors import StoreError
+from determined.store import columns
+from determined.store.columns import text
+from determined.store.database import Database
+from determined.store.process import is_running
+from determined.store.records import AttemptStart, NewRun
+
+
+def find_named_trial(database: Database, start: AttemptStart) -> int | None:
+    """The trial that the program gave this name before; `StoreError` while another process works on it."""
+    run = start.run
+    if run.external_trial is None or start.allocation is not None or start.previous is not None:
+        return None
+    found = database.execute(
+        f"SELECT {columns.ATTEMPT} FROM trials t JOIN experiments e ON e.id = t.experiment_id "
+        "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE e.external_id = ? AND t.external_id = ?",
+        [_name(run.external_experiment), _name(run.external_trial)],
+    )
+    if not found:
+        return None
+    newest = columns.attempt(found[0])
+    if newest.ended is None and is_running(newest.process):
+        raise StoreError(
+            f"trial {newest.trial_id}, which is {run.external_trial!r} of {run.external_experiment!r}, is at work in "
+            f"process {newest.process.pid} on {newest.process.host}: one process at a time goes on with it"
+        )
+    return newest.trial_id
+
+
+def newest_saved_step(database: Database, trial_id: int) -> int:
+    """Where a trial goes on: what it did after its newest whole checkpoint is done again."""
+    found = database.execute(
+        "SELECT steps_completed FROM checkpoints WHERE trial_id = ? AND state = 'ACTIVE' ORDER BY id DESC LIMIT 1",
+        [trial_id],
+    )
+    return int(found[0][0]) if found else 0
+
+
+def add_trial(database: Database, start: AttemptStart, *, parent: int | None) -> int:
+    """In an experiment of its own, or in the one that the program named."""
+    experiment_id = _find_experiment(database, start.run) or _add_experiment(database, start)
+    ((number,),) = database.execute(
+        "SELECT coalesce(max(number) + 1, 0) FROM trials WHERE experiment_id = ?", [experiment_id]
+    )
+    database.execute(
+        "INSERT INTO trials (experiment_id, number, parent_id, hparams, created, seed, external_id) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            experiment_id,
+            number,
+            parent,
+            json.dumps(start.run.hparams, default=repr),
+            start.run.created,
+            start.run.seed,
+            _name(start.run.external_trial),
+        ],
+    )
+    ((trial_id,),) = database.execute(
+        "SELECT id FROM trials WHERE experiment_id = ? AND number = ?", [experiment_id, number]
+    )
+    return int(trial_id)
+
+
+def _find_experiment(database: Database, run: NewRun) -> int | None:
+    found = database.execute("SELECT id FROM experiments WHERE external_id = ?", [_name(run.external_experiment)])
+    return int(found[0][0]) if found else None
+
+
+def _add_experiment(database: Database, start: AttemptStart) -> int:
+    run = start.run
+    labels, searcher = run.config.get("labels"), run.config.get("searcher")
+    searcher = searcher if isinstance(searcher, dict) else {}
+    metric = searcher.get("metric")
+    database.execute(
+        "INSERT INTO experiments (key, by_hand, program, config, created, description, labels, metric, "
+        "smaller_is_better, external_id) VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            start.key,
+            text(run.program),
+            json.dumps(run.config, default=repr),
+            run.created,
+            text(str(run.config.get("description") or "")),
+            json.dumps([str(label) for label in labels] if isinstance(labels, (list, tuple)) else []),
+            None if metric is None else text(str(metric)),
+            int(bool(searcher.get("smaller_is_better", True))),
+            _name(run.external_experiment),
+        ],
+    )
+    ((experiment_id,),) = database.execute("SELECT id FROM experiments WHERE key = ?", [start.key])
+    return int(experiment_id)
+
+
+def _name(value: str | None) -> Any:
+    return None if value is None else text(value)
