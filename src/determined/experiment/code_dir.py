@@ -53,6 +53,17 @@ def copy_model_dir(source: Path, include: Sequence[Path], target: Path, leave_ou
         raise
 
 
+def copy_code(code: Path, target: Path) -> CodeCopy:
+    """The code of another experiment as it is: what was left out then is not there."""
+    try:
+        shutil.copytree(code, target)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
+    return CodeCopy(len(sizes), sum(sizes), ())
+
+
 def measure_model_dir(source: Path, include: Sequence[Path], leave_out: Iterable[Path]) -> CodeCopy:
     """What `copy_model_dir` would take."""
     _check_is_directory(source)

@@ -22,11 +22,11 @@ from determined.engines.base import Engine
 from determined.engines.slots import find_slots
 from determined.errors import InvalidExperimentException
 from determined.experiment import entrypoint
-from determined.experiment.code_dir import CodeCopy, copy_model_dir
+from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.settings import Settings, check_slots, settings_of
 from determined.store.base import Store
-from determined.store.experiment_records import NewExperiment
+from determined.store.experiment_records import Experiment, NewExperiment
 from determined.store.process import this_user
 
 
@@ -47,8 +47,12 @@ def create_experiment(
     paused: bool = False,
     slots: int | None = None,
     engine: Engine | None = None,
+    fork_of: Experiment | None = None,
 ) -> Created:
-    """What cannot run is refused here: slots, storage, warm start, entrypoint."""
+    """What cannot run is refused here: slots, storage, warm start, entrypoint.
+
+    Of a fork the model directory is the copy that the other experiment has: it is taken as it is.
+    """
     config = complete(
         loaded.config,
         now=time.time(),
@@ -64,10 +68,13 @@ def create_experiment(
     files = ExperimentFiles.for_key(key)
     try:
         leave_out = [*storage.local_roots(), *paths.store_files(), paths.data_dir() / "experiments"]
-        code = copy_model_dir(model_dir, include, files.code, leave_out)
+        if fork_of is None:
+            code = copy_model_dir(model_dir, include, files.code, leave_out)
+        else:
+            code = copy_code(model_dir, files.code)
         entrypoint.check(settings.command, files.code, config, engine)
         files.write_config(config)
-        experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, paused=paused))
+        experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, fork_of, paused=paused))
     except BaseException:
         shutil.rmtree(files.root, ignore_errors=True)
         raise
@@ -80,6 +87,7 @@ def _row(
     config: dict[str, Any],
     files: ExperimentFiles,
     settings: Settings,
+    fork_of: Experiment | None,
     *,
     paused: bool,
 ) -> NewExperiment:
@@ -97,6 +105,7 @@ def _row(
         paused=paused,
         metric=settings.metric,
         smaller_is_better=settings.smaller_is_better,
+        parent_id=None if fork_of is None else fork_of.id,
     )
 
 

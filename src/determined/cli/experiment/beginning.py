@@ -1,0 +1,145 @@
+"""How a new experiment begins, whichever command makes it: planned only, created only, or run here at once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.experiment.trying import archive, one_batch_of
+from determined.cli.foreground import run_here
+from determined.cli.holders import how_to_go_on
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import experiment_plain
+from determined.cli.render import some
+from determined.cli.text import visible, visible_lines
+from determined.cli.zone import with_utc
+
+if TYPE_CHECKING:
+    from determined.config.experiment import LoadedExperiment
+    from determined.experiment.code_dir import CodeCopy
+    from determined.store.experiment_records import Experiment
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What somebody wants to happen with the new experiment."""
+
+    slots: int | None
+    follow: bool
+    paused: bool
+    test: bool
+    dry_run: bool
+    form: Form
+
+
+@dataclass(frozen=True)
+class Code:
+    """Where the code of the new experiment comes from: a model directory, or the experiment that it is a fork of."""
+
+    directory: Path
+    include: Sequence[Path] = ()
+    fork_of: Experiment | None = None
+
+
+def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of all that make experiments, as the argument `beginning`."""
+
+    @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
+    @click.option(
+        "-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log."
+    )
+    @click.option("--paused", is_flag=True, help="Only create it; `activate` runs it later.")
+    @click.option(
+        "-t", "--test", "--test-mode", "test", is_flag=True, help="Run one batch of one trial, then archive it."
+    )
+    @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+    @with_utc
+    @with_json
+    @wraps(command)
+    def beginning(
+        *args: Any, slots: int | None, follow: bool, paused: bool, test: bool, dry_run: bool, form: Form, **kwargs: Any
+    ) -> Any:
+        if sum((follow, paused, test)) > 1:
+            raise click.UsageError("--follow, --paused and --test exclude each other")
+        chosen = Beginning(slots=slots, follow=follow, paused=paused, test=test, dry_run=dry_run, form=form)
+        return command(*args, beginning=chosen, **kwargs)
+
+    return beginning
+
+
+def begin(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
+    """Exits with the code of the experiment when it was run."""
+    from determined.config.experiment import load_experiment
+
+    for remark in (*loaded.notes, *loaded.warnings):
+        click.echo(visible_lines(remark), err=True)
+    if how.test:
+        loaded = load_experiment(one_batch_of(loaded.config.plain()))
+    if how.dry_run:
+        _show_plan(loaded, code, how)
+    elif how.paused:
+        _create_only(loaded, code, how)
+    else:
+        sys.exit(_create_and_run(loaded, code, how))
+
+
+def _show_plan(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
+    from determined.cli.experiment.planning import plan_plain, plan_text
+    from determined.experiment.plan import plan_experiment
+
+    plan = plan_experiment(loaded.config, code.directory, include=code.include, slots=how.slots)
+    if how.form == "json":
+        print_json(plan_plain(loaded.config, plan))
+    else:
+        click.echo(visible_lines(plan_text(loaded.config, plan)))
+
+
+def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
+    from determined.experiment.create import create_experiment
+
+    with opened_store() as store:
+        created = create_experiment(
+            loaded, code.directory, store, include=code.include, paused=True, slots=how.slots, fork_of=code.fork_of
+        )
+        row = store.experiments.get(created.experiment_id)
+    if how.form == "json":
+        print_json(experiment_plain(row))
+        return
+    click.echo(f"Created experiment {row.id}")
+    _tell_what_is_missing(created.code)
+    click.echo(f"It is paused; run it with: det experiment activate {row.id}")
+
+
+def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int:
+    from determined.engines.local import LocalEngine
+    from determined.experiment.create import create_experiment
+
+    with LocalEngine(how.slots) as engine:
+        with opened_store() as store:
+            created = create_experiment(
+                loaded, code.directory, store, include=code.include, engine=engine, fork_of=code.fork_of
+            )
+        click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
+        _tell_what_is_missing(created.code)
+        try:
+            return run_here(created.experiment_id, new=True, engine=engine, follow=how.follow, form=how.form)
+        except KeyboardInterrupt:  # before the runner listened to it
+            click.echo(how_to_go_on(created.experiment_id), err=True)
+            raise
+        finally:
+            if how.test:
+                with opened_store() as store:
+                    archive(store, created.experiment_id)
+                click.echo("It was a test, and is archived: `det experiment list --all` shows it.", err=True)
+
+
+def _tell_what_is_missing(code: CodeCopy) -> None:
+    if code.left_out:
+        click.echo(visible(f"Not copied from the model directory: {some(code.left_out)}"), err=True)

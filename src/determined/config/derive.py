@@ -1,0 +1,41 @@
+"""A configuration made from another one: changes are laid over it, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from determined.config.block import TAG
+from determined.config.catalog import catalog
+from determined.config.experiment_model import ExperimentConfig
+
+# Blocks of which there are several kinds, and the field that says which.
+_KINDS = {"searcher": "name", "checkpoint_storage": "type"}
+
+
+def derive(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Maps are merged name by name, everything else is replaced.
+
+    A block that becomes one of another kind, as a random search instead of a grid, keeps of the old one what the new
+    kind knows; a hyperparameter that gets another space keeps nothing.
+    """
+    derived = dict(config)
+    for name, value in changes.items():
+        old = config.get(name)
+        if name in _KINDS and isinstance(old, dict) and isinstance(value, dict):
+            old = _what_fits(name, old, value.get(_KINDS[name]))
+        derived[name] = _merged(old, value, spaces=name == "hyperparameters")
+    return derived
+
+
+def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
+    if kind is None or kind == old.get(_KINDS[block]):
+        return old
+    known = catalog(ExperimentConfig).get((block, f"{TAG}{kind}"), ())
+    return {name: value for name, value in old.items() if name in known}
+
+
+def _merged(old: Any, new: Any, *, spaces: bool) -> Any:
+    if not isinstance(old, dict) or not isinstance(new, dict) or (spaces and "type" in old and "type" in new):
+        return new
+    return {**old, **{name: _merged(old.get(name), value, spaces=spaces) for name, value in new.items()}}
