@@ -15,6 +15,7 @@ from determined.config.length import Length
 from determined.config.log_policy import BUILT_IN, LogPolicy, with_built_in
 from determined.config.resources import Resources
 from determined.config.searcher import SearcherConfig
+from determined.config.sinks import Sinks
 from determined.config.storage import LocalStorage, StorageConfig
 from determined.config.training import Optimizations, Profiling
 
@@ -67,7 +68,8 @@ class ExperimentConfig(Block):
 
     Fields of our own: `hang_timeout`, the seconds without a report, a line in the log or work of the processor after
     which an attempt counts as failed (null or 0: never); `max_trial_seconds`, the running time of a trial over all
-    its attempts after which it is stopped with a checkpoint; `searcher.stop_once` in releases that had lost it.
+    its attempts after which it is stopped with a checkpoint; `sinks`, the services that are told as well what is
+    reported; `searcher.stop_once` in releases that had lost it.
     """
 
     name: Text | None = None
@@ -91,6 +93,7 @@ class ExperimentConfig(Block):
     hang_timeout: Annotated[float | None, PlainValidator(_seconds_or_never)] = 1800
     max_trial_seconds: Annotated[float, kinds.number(above=0)] | None = None
     log_policies: LogPolicies = BUILT_IN
+    sinks: Sinks | None = None
     debug: Flag = False
     reproducibility: Reproducibility = Reproducibility()
     optimizations: Optimizations = Optimizations()

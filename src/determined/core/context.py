@@ -13,30 +13,38 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined import info as cluster_info
 from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.config.length import Length, parse_length
+from determined.core import detached
 from determined.core.agreement import in_step
 from determined.core.checkpoint import CheckpointContext
 from determined.core.cleaning import Retention, retention_of
+from determined.core.detached import Detached, DetachedRun
 from determined.core.distributed import DistributedContext, DummyDistributedContext
+from determined.core.experimental import ExperimentalContext
 from determined.core.managed import managed_trial
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.searcher import SearcherContext
-from determined.core.store_supervisor import supervise
+from determined.core.store_supervisor import StoreSupervisor, supervise
 from determined.core.supervisor import StatusChange, Supervisor
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
 from determined.errors import DeterminedError, InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
+from determined.sinks.chosen import chosen_sinks
 from determined.store.open import checked_place
+
+if TYPE_CHECKING:
+    from determined.sinks.base import Sink
 
 logger = logging.getLogger("determined.core")
 
@@ -74,7 +82,9 @@ class Context:
         self.profiler = profiler
         self.info = info
         self._supervisor = supervisor
+        self.experimental = ExperimentalContext(supervisor)
         self._tensorboard = tensorboard
+        self._at_close: list[Callable[[BaseException | None], None]] = []
         self._started = False
         self._closed = False
 
@@ -90,6 +100,10 @@ class Context:
         run the next attempt of that checkpoint's trial.
         """
         self._supervisor.begin_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
+
+    def at_close(self, action: Callable[[BaseException | None], None]) -> None:
+        """Call this first when the run is closed, with the error that ends it, if there is one."""
+        self._at_close.append(action)
 
     def start(self) -> Context:
         if self._started:
@@ -113,6 +127,7 @@ class Context:
             return
         self._closed = True
         steps: list[Callable[[], None]] = [
+            *(partial(action, exc_val) for action in self._at_close),
             self.preempt.close,
             self.profiler.off,
             self._tensorboard.close,
@@ -171,6 +186,7 @@ def init(
     _exp_conf: dict[str, Any] | None = None,
     _trial_seed: int | None = None,
     _slot_ids: list[int] | None = None,
+    _detached: Detached | None = None,
 ) -> Context:
     """Open a run: `with core.init() as context: ...`.
 
@@ -187,6 +203,7 @@ def init(
     _print_stack_on_sigusr1()
 
     storages: list[CheckpointStorage] = []
+    sinks: list[Sink] = []
 
     def open_run() -> _Opened | None:
         storage = _storage(checkpoint_storage, described)
@@ -195,6 +212,8 @@ def init(
             return None
         storage.probe()
         checked_place()
+        config = _exp_conf if _exp_conf is not None or described is None else described.trial._config
+        sinks.extend(chosen_sinks(config or {}, os.environ))
         return _Opened.fresh()
 
     opened = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
@@ -207,7 +226,12 @@ def init(
         config=info.trial._config if _exp_conf is None else _exp_conf,
         storage=storages[0].name,
         managed=managed_trial(described) if distributed.rank == 0 else None,
+        sinks=sinks,
+        seed=info.trial.trial_seed,
+        detached=_detached,
     )
+    if _detached is not None and described is None:
+        info = detached.describe(info, _begin_now(distributed, supervisor), _hparams)
     tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
     train = TrainContext(distributed, supervisor, tensorboard)
     preempt = PreemptContext(distributed, supervisor, preempt_mode)
@@ -223,6 +247,22 @@ def init(
         supervisor=supervisor,
         tensorboard=tensorboard,
     )
+
+
+def _begin_now(distributed: DistributedContext, supervisor: StoreSupervisor) -> DetachedRun:
+    """What the chief records counts for all ranks."""
+    try:
+        begun = in_step(
+            distributed.allgather,
+            distributed.rank,
+            lambda: supervisor.begin_detached() if distributed.rank == 0 else None,
+            doing="recording the run",
+        )[0]
+    except BaseException:
+        supervisor.close(hurry=True)
+        raise
+    assert begun is not None
+    return begun
 
 
 @dataclass(frozen=True)

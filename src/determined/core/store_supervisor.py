@@ -15,10 +15,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined.config.masking import mask_arguments, mask_secrets
 from determined.config.measures import time_of
+from determined.core.detached import Detached, DetachedRun
 from determined.core.managed import Managed
 from determined.core.supervisor import CheckpointRecord, Metrics, RunStatus, StatusChange, StopReason, StopRequest
 from determined.store.base import Store
@@ -38,6 +39,10 @@ from determined.store.records import (
 )
 from determined.store.writer import Writer
 
+if TYPE_CHECKING:
+    from determined.core.sinking import Sinking
+    from determined.sinks.base import Sink
+
 logger = logging.getLogger("determined.core")
 
 
@@ -49,9 +54,17 @@ class StoreSupervisor:
     """
 
     def __init__(
-        self, run_dir: Path, run: NewRun, writer: Writer | None, *, storage: str, managed: Managed | None = None
+        self,
+        run_dir: Path,
+        run: NewRun,
+        writer: Writer | None,
+        *,
+        storage: str,
+        managed: Managed | None = None,
+        sinking: Sinking | None = None,
     ) -> None:
         self._run_dir = run_dir
+        self._sinking = sinking
         self._managed = managed
         self._run = run
         self._writer = writer
@@ -169,6 +182,31 @@ class StoreSupervisor:
 
         return self._writer.ask(ask)
 
+    def begin_detached(self) -> DetachedRun:
+        """Begin now, and say as which trial, and from where it goes on."""
+        begun = self._begun()
+        writer = self._writer
+        assert writer is not None
+
+        def ask(store: Store) -> DetachedRun:
+            trial, attempts = store.experiments.trial(begun.trial_id), store.attempts(begun.trial_id)
+            return DetachedRun(
+                begun.experiment_id,
+                begun.trial_id,
+                begun.number,
+                trial.hparams,
+                trial.seed,
+                trial.latest_checkpoint,
+                attempts[-1].start_step,
+            )
+
+        return writer.ask(ask)
+
+    def report_use(self, checkpoint: str, version: tuple[int, int] | None = None) -> None:
+        if self._writer is not None:
+            attempt = self._begun()
+            self._writer.ask(lambda store: store.lineage.record_use(attempt.trial_id, checkpoint, version))
+
     def condemn_checkpoints(self, storage_ids: Sequence[str]) -> list[str]:
         if self._writer is None:
             return []
@@ -224,8 +262,12 @@ class StoreSupervisor:
     def close(self, *, hurry: bool = False) -> None:
         if self._managed is not None:
             self._managed.close()
-        if self._writer is not None:
-            self._writer.close(hurry=hurry)
+        try:
+            if self._writer is not None:
+                self._writer.close(hurry=hurry)
+        finally:
+            if self._sinking is not None:
+                self._sinking.close(hurry=hurry)
 
     def _begun(self) -> BegunAttempt:
         if self._attempt is None:
@@ -252,7 +294,10 @@ class StoreSupervisor:
             start = replace(start, allocation=(self._managed.trial_id, self._managed.key))
         again = self._attempt is not None
         self._write_end("completed")  # what this run did before, if it did anything
-        self._attempt = self._writer.ask(lambda store: store.begin_attempt(start))
+        begun = self._writer.ask(lambda store: store.begin_attempt(start))
+        if self._sinking is not None:
+            self._sinking.begin(begun, self._writer.ask(lambda store: store.attempts(begun.trial_id)[0]))
+        self._attempt = begun
         self._attempt_began = time.monotonic()
         self._reports = itertools.count()
         self._latest.clear()
@@ -319,6 +364,9 @@ def supervise(
     config: dict[str, Any] | None,
     storage: str,
     managed: Managed | None = None,
+    seed: int = 0,
+    detached: Detached | None = None,
+    sinks: Sequence[Sink] = (),
 ) -> StoreSupervisor:
     """Open the line to the store that the environment names; secrets are hidden in all that is written."""
     run = NewRun(
@@ -327,13 +375,26 @@ def supervise(
         hparams=mask_secrets(hparams or {}),
         config=mask_secrets(config or {}),
         created=time.time(),
+        seed=seed,
+        external_experiment=None if detached is None else detached.external_experiment,
+        external_trial=None if detached is None else detached.external_trial,
     )
     if not chief:
         return StoreSupervisor(run_dir, run, None, storage=storage)
     _write_description(run)
     place = checked_place()
-    writer = Writer(lambda: open_store(place), patience=patience())
-    return StoreSupervisor(run_dir, run, writer, storage=mask_secrets(storage), managed=managed)
+    sinking = _sinking(sinks, run)
+    written = None if sinking is None else sinking.written
+    writer = Writer(lambda: open_store(place), patience=patience(), written=written)
+    return StoreSupervisor(run_dir, run, writer, storage=mask_secrets(storage), managed=managed, sinking=sinking)
+
+
+def _sinking(sinks: Sequence[Sink], run: NewRun) -> Sinking | None:
+    if not sinks:
+        return None
+    from determined.core.sinking import Sinking
+
+    return Sinking(sinks, run)
 
 
 def _write_description(run: NewRun) -> None:

@@ -40,8 +40,15 @@ class Writer:
     `flush` and `close` do nothing.
     """
 
-    def __init__(self, open_store: Callable[[], Store], *, patience: float) -> None:
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        *,
+        patience: float,
+        written: Callable[[list[Row]], None] | None = None,  # told by the thread, after each transaction
+    ) -> None:
         self._open_store = open_store
+        self._written = written
         self._patience = patience
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -183,6 +190,8 @@ class Writer:
                         raise item.error  # a store that cannot be opened is not tried again
                 elif item:
                     self._persist(partial(_write, _without_old_statuses(item)))
+                    if self._written is not None:
+                        self._written(item)
                 self._tell_progress(1 if isinstance(item, _Question) else len(item))
                 self._look()
         except BaseException as error:  # noqa: BLE001  (raised by the next call of the program)

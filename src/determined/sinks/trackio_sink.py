@@ -1,0 +1,51 @@
+"""Trackio: a trial is a run with a name of its own, resumed by that name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from determined.config.sinks import Trackio
+from determined.optional import require
+from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report
+
+
+class TrackioSink:
+    """Trackio keeps every row and has no question for the last one: steps that are repeated stand there twice."""
+
+    name = "trackio"
+
+    def __init__(self, settings: Trackio) -> None:
+        self._settings = settings
+        self._run: Any = None
+
+    def open(self, begin: Begin) -> Known:
+        trackio = require("trackio", extra="trackio", purpose="the sink trackio")
+        self._run = trackio.init(
+            project=self._settings.project or begin.experiment,
+            space_id=self._settings.space_id,
+            name=f"{begin.name}-{begin.key[:8]}",
+            group=f"{begin.experiment}-{begin.experiment_id}",
+            resume="allow",
+            config={
+                "hyperparameters": begin.hparams,
+                "configuration": begin.config,
+                "labels": list(begin.labels),
+                "description": begin.description,
+            },
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+        )
+        return {}
+
+    def send(self, events: Sequence[Report | CheckpointReference]) -> None:
+        for event in events:
+            if isinstance(event, Report):
+                row: dict[str, Any] = dict(event.values())
+            else:
+                row = {"checkpoint/uuid": event.uuid, "checkpoint/storage": event.storage}
+            self._run.log(row, step=event.steps_completed)
+
+    def end(self, state: EndState) -> None:
+        self._run.finish()
