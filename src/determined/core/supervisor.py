@@ -95,6 +95,10 @@ class Supervisor(Protocol):
         """Those of the last run of this same program that is not at work now, the newest first."""
         ...
 
+    def report_use(self, checkpoint: str, version: tuple[int, int] | None = None) -> None:
+        """This run makes use of a checkpoint, maybe as a version of a model: its id and the version's number."""
+        ...
+
     def condemn_checkpoints(self, storage_ids: Sequence[str]) -> list[str]:
         """Mark those that nobody needs as deleted, before their files go; returns them.
 
