@@ -44,9 +44,10 @@ class TrialCheckpoints:
         """Whether what the trial did up to that step is saved."""
         return any(checkpoint.steps_completed >= step for checkpoint in self._active(trial_id))
 
-    def clean_up(self) -> None:
-        """Remove what the policy does not keep, now that no trial goes on. A failure costs room, not the experiment."""
-        block = self._settings.config.get("checkpoint_storage") or {}
+    def clean_up(self, settings: Settings) -> None:
+        """Remove what the present policy does not keep, now that no trial goes on. A failure costs room, not the
+        experiment."""
+        block = settings.config.get("checkpoint_storage") or {}
         policy = retention.Policy(
             **{name: block[name] for name in _NUMBERS if block.get(name) is not None},
             smaller_is_better=self._settings.smaller_is_better,

@@ -66,7 +66,7 @@ def carry_out(
     ids = run.commit(
         journal=(entry,),
         snapshot=run.search.snapshot_if_due(),
-        new_trials=tuple(_new_trial(action, run.settings.source) for action in created),
+        new_trials=tuple(new_trial(action, run.settings.source) for action in created),
         trials=tuple(trials),
         requests=tuple(requests),
         experiment=experiment,
@@ -180,7 +180,8 @@ def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, Reque
     return TrialChange(trial.id, state="PAUSED" if trial.process is None else "STOPPING")
 
 
-def _new_trial(action: Create, source: str | None) -> NewTrial:
+def new_trial(action: Create, source: str | None) -> NewTrial:
+    """What is written down of a trial that the searcher creates; `source` is the checkpoint that all begin with."""
     return NewTrial(
         number=action.number,
         request_id=action.request_id,

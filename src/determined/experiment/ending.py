@@ -21,6 +21,7 @@ def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
     """All that the trial reported is in the store by now."""
     process = trial.process
     assert process is not None
+    run.last_code = event.code
     look(run, trial)
     verdict = _judge(run, trial, event)
     logger.info("trial %d: %s%s", trial.id, verdict.state, f" ({verdict.reason})" if verdict.reason else "")

@@ -29,7 +29,7 @@ def finish(run: Running) -> ExperimentState:
     if state in _STOPPING:
         run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
     run.ask(lambda store: store.heartbeat(run.lease))  # whoever has lost the lease deletes nothing
-    run.checkpoints.clean_up()
+    run.checkpoints.clean_up(run.settings)
     run.commit(
         snapshot=run.search.snapshot_if_due(now=True),
         experiment=ExperimentChange(

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from determined.experiment import deciding
 from determined.experiment.asking import ask_to_end
+from determined.experiment.configured import with_settings
 from determined.experiment.running import Intent, Running
+from determined.experiment.settings import settings_of
 from determined.experiment.trials import Ask
 from determined.store.experiment_records import ExperimentChange, ExperimentState
 
@@ -45,10 +47,18 @@ class Obedience:
             if request.trial_id is not None:
                 if request.kind in ("kill", "cancel"):
                     self._end_one(request.trial_id, request.kind)
+            elif request.kind == "reconfigure":
+                self._reconfigure()
             elif request.id > self._outdated:
                 run.paused_by_request = request.kind == "pause"
                 self._want(None if request.kind == "activate" else request.kind)
             run.commit(experiment=ExperimentChange(last_request=request.id))
+
+    def _reconfigure(self) -> None:
+        """For all that begins from now on; no trial is ended for it."""
+        run = self._run
+        row = run.ask(lambda store: store.get(run.experiment.id))
+        run.settings = settings_of(with_settings(run.settings.config, row.config))
 
     def _want(self, intent: Intent | None) -> None:
         """A stronger wish wins: killing over cancelling, cancelling over pausing; only a pause can be taken back."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from determined.config.experiment import ExperimentConfig, load_experiment
+from determined.config.experiment import load_experiment
 from determined.engines.base import Engine
 from determined.engines.local import LocalEngine
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.checkpoints import TrialCheckpoints
+from determined.experiment.configured import present_config
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.interrupts import Interrupts
 from determined.experiment.lease import held
@@ -17,10 +18,9 @@ from determined.experiment.logs import LogKeeper, OnLine
 from determined.experiment.progress import Observer
 from determined.experiment.runner import Runner
 from determined.experiment.running import Intent, Running
-from determined.experiment.search import Search
+from determined.experiment.search import restored
 from determined.experiment.settings import check_slots, settings_of
 from determined.searchers.base import Extended
-from determined.searchers.build import build
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, ExperimentState
 from determined.store.open import open_store, patience
@@ -32,10 +32,11 @@ _ENDED = ("COMPLETED", "CANCELED", "ERROR")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended, and by which signal if it was one."""
+    """How a run ended, by which signal if it was one, and with which code the last process of a trial."""
 
     state: ExperimentState
     signal: int | None = None
+    code: int | None = None
 
 
 def run_experiment(
@@ -74,9 +75,11 @@ def run_experiment(
         experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
         _check_can_run(experiment, max_trials)
         files = ExperimentFiles.for_key(experiment.key)
-        config = load_experiment(files.read_config()).config
+        journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
+        config = load_experiment(present_config(files, experiment, journal)).config
         settings = settings_of(config.plain())
-        search = _search(config, experiment, writer)
+        snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment_id))
+        search = restored(load_experiment(files.read_config()).config, experiment.seed, snapshot, journal)
         interrupts = cleanup.enter_context(Interrupts().listening())
         log_writer = Writer(opened, patience=patience())
         cleanup.callback(log_writer.close)
@@ -113,7 +116,7 @@ def run_experiment(
             extended=None if max_trials is None else Extended(max_trials),
             observer=observer,
         ).run()
-        return Ended(state, None if interrupts.signal is None else int(interrupts.signal))
+        return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
 
 
 def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
@@ -131,11 +134,3 @@ def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
         )
     if experiment.state in _ENDED and max_trials is None:
         raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")
-
-
-def _search(config: ExperimentConfig, experiment: Experiment, writer: Writer) -> Search:
-    """The search as it was after its last decision."""
-    search = Search(build(config.searcher, config.hyperparameters, experiment.seed))
-    snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment.id))
-    search.restore(snapshot, writer.ask(lambda store: store.experiments.journal(experiment.id)))
-    return search

@@ -46,6 +46,7 @@ class Running:
     paused_by_request: bool = False
     most_slots: int | None = None  # that it was put into the queue with
     failure: str | None = None  # why the search cannot go on
+    last_code: int | None = None  # of the processes that ended last
 
     @property
     def ending(self) -> bool:

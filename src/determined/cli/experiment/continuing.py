@@ -13,26 +13,19 @@ from determined.cli.foreground import run_here
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
-from determined.cli.watching import flat
-from determined.cli.zone import with_utc
-from determined.errors import DeterminedError
+from determined.cli.render import some
+from determined.cli.text import visible
 
 if TYPE_CHECKING:
-    from determined.store.experiment_records import Experiment
-
-_OTHER_CHANGES = (
-    "to change anything else, create another experiment that begins with a checkpoint of this one: "
-    "det experiment create CONFIG --config searcher.source_checkpoint_uuid=UUID"
-)
+    from determined.experiment.reopening import Continued
 
 
 @click.command("continue", cls=Command)
 @click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--config-file", type=click.Path(path_type=Path), help="A file with searcher.max_trials in it.")
-@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="searcher.max_trials=N extends it.")
+@click.option("--config-file", type=click.Path(path_type=Path), help="A file with what shall change.")
+@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
 @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
 @click.option("-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log.")
-@with_utc
 @with_json
 def continue_(
     experiment_id: int,
@@ -42,41 +35,39 @@ def continue_(
     follow: bool,
     form: Form,
 ) -> None:
-    """Continue an experiment, or extend an ended one.
+    """Continue an experiment, also one that has ended, with a changed configuration.
 
-    One that was paused or interrupted goes on where it was, as with `activate`. One that has ended gets more trials
-    with searcher.max_trials; nothing else can be changed.
+    The trial of a single experiment goes on from its newest checkpoint, whatever became of it. Of a random or grid
+    search the trials that failed start again, and with a longer searcher.max_length all of them go on. More
+    searcher.max_trials extend any search. What cannot be changed any more is refused by name.
 
     \b
-    Example: det experiment continue 3 --config searcher.max_trials=32
+    Example: det experiment continue 3 --config searcher.max_length.epochs=20
     """
-    max_trials = _max_trials(config_file, overrides)
+    changes = _changes(config_file, overrides)
     with opened_store() as store:
         row = store.experiments.get(experiment_id)
-    if row.state in ENDED and not row.by_hand and max_trials is None:
-        raise DeterminedError(_how_to_extend(row))
+        max_trials = None
+        if changes or row.state in ENDED:
+            from determined.experiment.reopening import reopen
+
+            continued = reopen(store, experiment_id, changes)
+            max_trials = continued.max_trials
+            _tell(continued)
     sys.exit(run_here(experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials))
 
 
-def _max_trials(config_file: Path | None, overrides: tuple[str, ...]) -> int | None:
+def _changes(config_file: Path | None, overrides: tuple[str, ...]) -> dict[str, Any]:
     if config_file is None and not overrides:
-        return None
+        return {}
     from determined.config.load import load_yaml
     from determined.config.overrides import apply_overrides
 
-    changes, _ = apply_overrides({} if config_file is None else load_yaml(config_file), overrides)
-    given: dict[str, Any] = dict(flat(changes))
-    max_trials = given.pop("searcher.max_trials", None)
-    if given:
-        raise click.UsageError(f"only searcher.max_trials can be changed, not {', '.join(given)}; {_OTHER_CHANGES}")
-    if isinstance(max_trials, bool) or not isinstance(max_trials, int) or max_trials < 1:
-        raise click.UsageError(f"searcher.max_trials: expected a whole number from 1 on, got {max_trials!r}")
-    return max_trials
+    return apply_overrides({} if config_file is None else load_yaml(config_file), overrides)[0]
 
 
-def _how_to_extend(row: Experiment) -> str:
-    searcher = row.config.get("searcher") or {}
-    more = "" if searcher.get("max_trials") is None else f", more than {searcher['max_trials']}"
-    extend = f"extend it with --config searcher.max_trials=N{more}; "
-    can_grow = searcher.get("name") not in ("single", "grid")
-    return f"experiment {row.id} has ended: it is {row.state}; {extend if can_grow else ''}{_OTHER_CHANGES}"
+def _tell(continued: Continued) -> None:
+    if continued.changed:
+        click.echo(visible(f"Changed: {some(continued.changed)}"), err=True)
+    if continued.trials:
+        click.echo(f"Going on with trial {some(list(map(str, continued.trials)))}", err=True)

@@ -1,0 +1,115 @@
+"""What of a configuration can be changed once trials were made by it: pure functions of the two configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from determined.config.hyperparameters import Const, leaves, nest
+from determined.config.length import read_length
+from determined.errors import InvalidExperimentConfig, Mistake
+from determined.experiment.configured import GC_POLICY
+
+Config = dict[str, Any]
+
+_FREE = ("single", "random", "grid")
+_OF_THE_ROW = "det experiment set changes it, at any time"
+_FIXED = {
+    "name": _OF_THE_ROW,
+    "description": _OF_THE_ROW,
+    "labels": "det experiment label changes them, at any time",
+    "reproducibility": "the trials that exist were made with it",
+    "checkpoint_storage": "the checkpoints that exist lie in the present one",
+    "searcher": "the trials that exist were made, and compared, by it",
+}
+
+
+def merged(config: Config, changes: Config) -> Config:
+    """Maps are merged name by name, but a length, a range or a storage takes the place of another one."""
+    result = dict(config)
+    for name, value in changes.items():
+        old = result.get(name)
+        if isinstance(old, dict) and isinstance(value, dict) and not _stand_for_themselves(old, value):
+            result[name] = merged(old, value)
+        else:
+            result[name] = value
+    return result
+
+
+def changed_paths(before: Config, after: Config) -> list[str]:
+    """The dotted names of what differs."""
+    return list(_differences(before, after, ()))
+
+
+def refuse_another_method(before: Config, changes: Config) -> None:
+    """First of all: with another method nothing else of the searcher would fit."""
+    searcher = changes.get("searcher")
+    if isinstance(searcher, dict) and searcher.get("name", before["searcher"]["name"]) != before["searcher"]["name"]:
+        raise InvalidExperimentConfig(
+            [Mistake("searcher.name", None, f"it cannot be changed any more: {_FIXED['searcher']}")]
+        )
+
+
+def refuse_what_is_fixed(before: Config, after: Config, changed: Sequence[str]) -> None:
+    """`InvalidExperimentConfig` with all of it at once, each with the reason."""
+    mistakes = [Mistake(path, None, reason) for path in changed if (reason := _why_not(path, before, after))]
+    if mistakes:
+        raise InvalidExperimentConfig(mistakes)
+
+
+def new_hparams(before: Config, after: Config, changed: Sequence[str]) -> Callable[[Config], Config] | None:
+    """How the hyperparameters of the one trial change: constants that were changed or added; None if none was."""
+    if not any(path.startswith("hyperparameters.") for path in changed):
+        return None
+    old = dict(leaves(before.get("hyperparameters") or {}))
+    given = {
+        path: leaf.value
+        for path, leaf in leaves(after["hyperparameters"])
+        if isinstance(leaf, Const) and old.get(path) != leaf
+    }
+    return lambda hparams: merged(hparams, nest(list(given.items())))
+
+
+def _why_not(path: str, before: Config, after: Config) -> str | None:
+    block, _, rest = path.partition(".")
+    method = before["searcher"]["name"]
+    if block == "hyperparameters":
+        return _why_not_hyperparameter(path, method, after)
+    if path == "searcher.max_trials" or (block == "checkpoint_storage" and rest in GC_POLICY):
+        return None
+    if rest.partition(".")[0] == "max_length" and block == "searcher" and method in _FREE:
+        return _shorter(before["searcher"].get("max_length"), after["searcher"].get("max_length"))
+    reason = _FIXED.get(block)
+    return None if reason is None else f"it cannot be changed any more: {reason}"
+
+
+def _why_not_hyperparameter(path: str, method: str, after: Config) -> str | None:
+    if method != "single":
+        return "it cannot be changed any more: the hyperparameters of the trials that exist were drawn from the space"
+    names = tuple(path.split(".")[1:])
+    for known, leaf in leaves(after.get("hyperparameters") or {}):
+        if names[: len(known)] == known and not isinstance(leaf, Const):
+            return "expected a constant: the one trial goes on with it, and nothing is drawn again"
+    return None
+
+
+def _shorter(before: Any, after: Any) -> str | None:
+    old, new = read_length(before), read_length(after)
+    if old is None or new is None or old.unit != new.unit or new.value >= old.value:
+        return None
+    return f"expected at least the present {old.value}, got {new.value}: what was trained stays trained"
+
+
+def _differences(before: Any, after: Any, path: tuple[str, ...]) -> Iterator[str]:
+    if not isinstance(before, dict) or not isinstance(after, dict) or _stand_for_themselves(before, after):
+        if before != after or type(before) is not type(after):
+            yield ".".join(path)
+        return
+    for name in dict.fromkeys([*before, *after]):
+        yield from _differences(before.get(name), after.get(name), (*path, name))
+
+
+def _stand_for_themselves(old: Config, new: Config) -> bool:
+    """Whether two maps are lengths, or of two kinds, so that nothing of the one belongs into the other."""
+    lengths = read_length(old) is not None and read_length(new) is not None
+    return lengths or ("type" in old and "type" in new and old["type"] != new["type"])
