@@ -67,12 +67,14 @@ class ClusterInfo:
 
     @property
     def trial(self) -> TrialInfo:
+        """The trial that this process works for; a task of another kind has none, which is a `RuntimeError`."""
         if self._trial_info is None or self.task_type != TRIAL:
             raise RuntimeError(f"this is a task of type {self.task_type}: only a {TRIAL} has trial information")
         return self._trial_info
 
     @property
     def latest_checkpoint(self) -> str | None:
+        """The checkpoint to load now: the trial's newest, else the one it begins with, else None."""
         return self._latest_checkpoint if self.task_type == TRIAL else None
 
     @property
@@ -86,18 +88,22 @@ class ClusterInfo:
 
     @property
     def container_addrs(self) -> list[str]:
+        """The addresses of the machines of this run, by rank."""
         return self._rendezvous_info.container_addrs
 
     @property
     def container_slot_counts(self) -> list[int]:
+        """The number of slots on each of these machines."""
         return self._rendezvous_info.container_slot_counts
 
     @property
     def container_rank(self) -> int:
+        """Which of them this is."""
         return self._rendezvous_info.container_rank
 
     @property
     def gpu_uuids(self) -> list[str]:
+        """The GPUs that this process may use."""
         return self._resources_info.gpu_uuids
 
 

@@ -94,6 +94,7 @@ class TrialContext:
 
     @property
     def env(self) -> EnvContext:
+        """What programs of older releases read about their surroundings."""
         info = self._info
         return EnvContext(
             experiment_config=self._exp_conf or {},
@@ -118,6 +119,7 @@ class TrialContext:
         )
 
     def get_experiment_config(self) -> dict[str, Any]:
+        """The whole experiment configuration; in a run by hand, the `exp_conf` given to `init`."""
         if self._exp_conf is None:
             raise ValueError("this run has no experiment configuration: pass exp_conf to init()")
         return self._exp_conf
@@ -128,12 +130,15 @@ class TrialContext:
         return data
 
     def get_experiment_id(self) -> int:
+        """The number of the experiment; 0 in a run by hand."""
         return self._experiment_id
 
     def get_trial_id(self) -> int:
+        """The number of the trial; 0 in a run by hand."""
         return self._trial_id
 
     def get_trial_seed(self) -> int:
+        """The seed that random generators and the order of the data began with."""
         if self._trial_seed is None:
             raise InternalException("this context has no trial seed")
         return self._trial_seed
@@ -145,6 +150,7 @@ class TrialContext:
         return self._hparams
 
     def get_hparam(self, name: str) -> Any:
+        """One hyperparameter; an unknown name is a `ValueError` that lists the known ones."""
         hparams = self.get_hparams()
         if name not in hparams:
             raise ValueError(
@@ -168,6 +174,7 @@ class TrialContext:
         return self._per_slot_batch_size
 
     def get_stop_requested(self) -> bool:
+        """Whether training was asked to end."""
         return self._stop_requested
 
     def set_stop_requested(self, stop_requested: bool) -> None:
@@ -186,6 +193,7 @@ class TrialContext:
         return self._steps_completed
 
     def get_tensorboard_path(self) -> Path:
+        """Where TensorBoard files go."""
         if self._tensorboard_path is None:
             raise InternalException("this context belongs to no run, so it has no TensorBoard directory")
         return self._tensorboard_path

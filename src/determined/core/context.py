@@ -106,6 +106,7 @@ class Context:
         self._at_close.append(action)
 
     def start(self) -> Context:
+        """Begin the run; `with` does so."""
         if self._started:
             raise RuntimeError("this core.Context was started already")
         self._started = True

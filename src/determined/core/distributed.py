@@ -168,15 +168,19 @@ class DistributedContext:
         )
 
     def get_rank(self) -> int:
+        """The number of this process among all; 0 is the chief."""
         return self.rank
 
     def get_local_rank(self) -> int:
+        """The number of this process among those of its machine."""
         return self.local_rank
 
     def get_size(self) -> int:
+        """The number of processes."""
         return self.size
 
     def get_num_agents(self) -> int:
+        """The number of machines."""
         return self.cross_size
 
     def allgather(self, stuff: Any) -> list[Any]:

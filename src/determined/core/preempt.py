@@ -34,6 +34,7 @@ class PreemptContext:
         self._reason: str | None = None
 
     def start(self) -> PreemptContext:
+        """Begin to listen for requests; `core.init` does so."""
         if self._started:
             raise RuntimeError("this PreemptContext was started already")
         self._started = True

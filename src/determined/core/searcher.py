@@ -38,6 +38,7 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
+        """How far to train, counted from the very first step."""
         return self._length
 
     def report_progress(self, length: float) -> None:

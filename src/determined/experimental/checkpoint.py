@@ -54,18 +54,22 @@ class Checkpoint:
 
     @property
     def uuid(self) -> str:
+        """Its id, which is also the name of its directory."""
         return self._row.uuid
 
     @property
     def task_id(self) -> str:
+        """The trial that saved it, as a task."""
         return f"{self._experiment.id}.{self._trial.request_id}"
 
     @property
     def allocation_id(self) -> str:
+        """The attempt of the trial that saved it."""
         return self._trial.allocation
 
     @property
     def report_time(self) -> datetime | None:
+        """When it was announced."""
         return moment(self._row.reported)
 
     @property
@@ -75,15 +79,18 @@ class Checkpoint:
 
     @property
     def metadata(self) -> dict[str, Any]:
+        """What was stored with it, and what was added since."""
         return self._row.metadata
 
     @property
     def state(self) -> CheckpointState:
         # In the store a checkpoint that can be loaded is ACTIVE; for people it is COMPLETED.
+        """Whether its files are there."""
         return CheckpointState("COMPLETED" if self._row.state == "ACTIVE" else self._row.state)
 
     @property
     def training(self) -> CheckpointTrainingMetadata:
+        """Where it comes from: experiment, trial, hyperparameters, validation."""
         return CheckpointTrainingMetadata(
             self._experiment.config,
             self._experiment.id,
@@ -93,6 +100,7 @@ class Checkpoint:
         )
 
     def reload(self) -> None:
+        """Read everything anew."""
         self._row = self._session.ask(lambda store: store.upkeep.checkpoint(self.uuid))
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:

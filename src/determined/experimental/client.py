@@ -83,6 +83,7 @@ def create_experiment(
 
 
 def get_experiment(experiment_id: int) -> Experiment:
+    """The experiment with this id."""
     return _determined().get_experiment(experiment_id)
 
 
@@ -105,10 +106,12 @@ def list_experiments(
 
 
 def get_trial(trial_id: int) -> Trial:
+    """The trial with this id."""
     return _determined().get_trial(trial_id)
 
 
 def get_checkpoint(uuid: str) -> Checkpoint:
+    """The checkpoint with this id."""
     return _determined().get_checkpoint(uuid)
 
 
@@ -118,14 +121,17 @@ def iter_trials_metrics(trial_ids: Sequence[int], group: str | None = None) -> I
 
 
 def stream_trials_metrics(trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
+    """Old name of `iter_trials_metrics`."""
     return _determined().stream_trials_metrics(trial_ids, group)
 
 
 def stream_trials_training_metrics(trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+    """Old way to write `iter_trials_metrics(trial_ids, "training")`."""
     return _determined().stream_trials_training_metrics(trial_ids)
 
 
 def stream_trials_validation_metrics(trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+    """Old way to write `iter_trials_metrics(trial_ids, "validation")`."""
     return _determined().stream_trials_validation_metrics(trial_ids)
 
 
@@ -136,14 +142,17 @@ def create_model(
     labels: Sequence[str] | None = None,
     workspace_name: str | None = None,
 ) -> Model:
+    """Add a model to the registry; its name must be new."""
     return _determined().create_model(name, description, metadata, labels, workspace_name)
 
 
 def get_model(identifier: str | int) -> Model:
+    """The model with this name or number."""
     return _determined().get_model(identifier)
 
 
 def get_model_by_id(model_id: int) -> Model:
+    """Old way to write `get_model(number)`."""
     return _determined().get_model_by_id(model_id)
 
 
@@ -156,14 +165,17 @@ def list_models(
     workspace_names: Sequence[str] | None = None,
     workspace_ids: Sequence[int] | None = None,
 ) -> list[Model]:
+    """Models, chosen and sorted."""
     return _determined().list_models(sort_by, order_by, name, description, model_id, workspace_names, workspace_ids)
 
 
 def get_models(sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
+    """Old name of `list_models`."""
     return _determined().get_models(sort_by, order_by)
 
 
 def get_model_labels() -> list[str]:
+    """All labels of models, the most frequent first."""
     return _determined().get_model_labels()
 
 

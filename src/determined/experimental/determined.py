@@ -106,6 +106,7 @@ class Determined:
         return experiment
 
     def get_experiment(self, experiment_id: int) -> Experiment:
+        """The experiment with this id."""
         return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(experiment_id)))
 
     def list_experiments(
@@ -151,9 +152,11 @@ class Determined:
     # Trials and checkpoints
 
     def get_trial(self, trial_id: int) -> Trial:
+        """The trial with this id."""
         return Trial(self._session, self._session.ask(lambda store: store.experiments.trial(trial_id)))
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
+        """The checkpoint with this id."""
         return read_checkpoint(self._session, uuid)
 
     def iter_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
@@ -161,14 +164,17 @@ class Determined:
         return metrics.iter_metrics(self._session, trial_ids, group)
 
     def stream_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
+        """Old name of `iter_trials_metrics`."""
         warn_renamed("stream_trials_metrics", "iter_trials_metrics")
         return self.iter_trials_metrics(trial_ids, group)
 
     def stream_trials_training_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+        """Old way to write `iter_trials_metrics(trial_ids, "training")`."""
         warn_renamed("stream_trials_training_metrics", 'iter_trials_metrics(..., "training")')
         return self.iter_trials_metrics(trial_ids, "training")
 
     def stream_trials_validation_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
+        """Old way to write `iter_trials_metrics(trial_ids, "validation")`."""
         warn_renamed("stream_trials_validation_metrics", 'iter_trials_metrics(..., "validation")')
         return self.iter_trials_metrics(trial_ids, "validation")
 
@@ -212,6 +218,7 @@ class Determined:
         return Model(self._session, self._session.ask(read))
 
     def get_model_by_id(self, model_id: int) -> Model:
+        """Old way to write `get_model(number)`."""
         warn_renamed("get_model_by_id", "get_model")
         return self.get_model(model_id)
 
@@ -240,6 +247,7 @@ class Determined:
         return [Model(self._session, row) for row in in_order(found, _MODEL_VALUES[sort_by], order_by)]
 
     def get_models(self, sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
+        """Old name of `list_models`."""
         warn_renamed("get_models", "list_models")
         return self.list_models(sort_by, order_by)
 

@@ -106,9 +106,11 @@ class Experiment:
         return moment(self._row.ended)
 
     def get_config(self) -> dict[str, Any]:
+        """The configuration with all defaults; secrets are masked."""
         return self.config
 
     def reload(self) -> None:
+        """Read everything anew."""
         self._row = self._session.ask(lambda store: store.experiments.get(self.id))
 
     # Steering it
@@ -176,6 +178,7 @@ class Experiment:
         self._change(lambda store: store.upkeep.set_archived(self.id, True))
 
     def unarchive(self) -> None:
+        """Show it in lists again."""
         self._change(lambda store: store.upkeep.set_archived(self.id, False))
 
     def delete(self) -> None:
@@ -197,21 +200,27 @@ class Experiment:
     # What people note about it
 
     def set_name(self, name: str) -> None:
+        """Change its name."""
         self._change(lambda store: store.upkeep.describe(self.id, name=name))
 
     def set_description(self, description: str) -> None:
+        """Change its description."""
         self._change(lambda store: store.upkeep.describe(self.id, description=description))
 
     def set_notes(self, notes: str) -> None:
+        """Change its notes."""
         self._change(lambda store: store.upkeep.describe(self.id, notes=notes))
 
     def add_label(self, label: str) -> None:
+        """Add a label."""
         self._change(lambda store: store.upkeep.change_labels(self.id, add=[label]))
 
     def remove_label(self, label: str) -> None:
+        """Take a label away."""
         self._change(lambda store: store.upkeep.change_labels(self.id, remove=[label]))
 
     def set_labels(self, labels: set[str] | Sequence[str]) -> None:
+        """Replace all labels."""
         if isinstance(labels, str):
             raise TypeError(f"labels must be a set or a list of texts, got {labels!r}")
         self._change(lambda store: store.upkeep.set_labels(self.id, sorted(labels)))
@@ -235,9 +244,11 @@ class Experiment:
         order_by: OrderBy = OrderBy.ASC,
         limit: int | None = None,
     ) -> list[Trial]:
+        """Its trials, as `iter_trials` gives them."""
         return list(self.iter_trials(sort_by, order_by, limit))
 
     def get_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
+        """Old name of `list_trials`."""
         warn_renamed("Experiment.get_trials", "Experiment.list_trials")
         return self.list_trials(sort_by, order_by)
 

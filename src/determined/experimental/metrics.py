@@ -30,6 +30,7 @@ class TrialMetrics:
 
     @property
     def total_batches(self) -> int:
+        """Old name of `steps_completed`."""
         warn_renamed("TrialMetrics.total_batches", "TrialMetrics.steps_completed")
         return self.steps_completed
 

@@ -74,18 +74,23 @@ class ModelVersion:
         return read_checkpoint(self._session, self._row.checkpoint)
 
     def set_name(self, name: str) -> None:
+        """Give the version a name."""
         self._edit(Edit(name=name))
 
     def set_notes(self, notes: str) -> None:
+        """Change its notes."""
         self._edit(Edit(notes=notes))
 
     def set_labels(self, labels: Sequence[str]) -> None:
+        """Replace all labels."""
         self._edit(Edit(labels=labels))
 
     def add_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add to its metadata, or change some."""
         self._edit(Edit(set_metadata=metadata))
 
     def remove_metadata(self, keys: Sequence[str]) -> None:
+        """Take names out of its metadata."""
         self._edit(Edit(remove_metadata=keys))
 
     def delete(self) -> None:
@@ -154,6 +159,7 @@ class Model:
         return moment(self._row.updated)
 
     def reload(self) -> None:
+        """Read everything anew."""
         self._row = self._session.ask(lambda store: store.registry.model(self.model_id))
 
     def register_version(self, checkpoint_uuid: str) -> ModelVersion:
@@ -169,23 +175,29 @@ class Model:
         return wanted[0] if wanted else None
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
+        """Its versions, the newest first unless `order_by` says otherwise."""
         rows = self._session.ask(lambda store: store.registry.versions(self.model_id))
         ordered = rows if order_by is OrderBy.DESC else rows[::-1]
         return [ModelVersion(self._session, row) for row in ordered]
 
     def add_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add to its metadata, or change some."""
         self._edit(Edit(set_metadata=metadata))
 
     def remove_metadata(self, keys: Sequence[str]) -> None:
+        """Take names out of its metadata."""
         self._edit(Edit(remove_metadata=keys))
 
     def set_labels(self, labels: Sequence[str]) -> None:
+        """Replace all labels."""
         self._edit(Edit(labels=labels))
 
     def set_description(self, description: str) -> None:
+        """Change its description."""
         self._edit(Edit(description=description))
 
     def set_notes(self, notes: str) -> None:
+        """Change its notes."""
         self._edit(Edit(notes=notes))
 
     def archive(self) -> None:
@@ -193,6 +205,7 @@ class Model:
         self._edit(Edit(archived=True))
 
     def unarchive(self) -> None:
+        """Show it in lists again."""
         self._edit(Edit(archived=False))
 
     def delete(self) -> None:

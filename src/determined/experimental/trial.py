@@ -55,10 +55,12 @@ class Trial:
 
     @property
     def restarts(self) -> int:
+        """How often it was started again after a failure."""
         return self._row.restarts
 
     @property
     def steps_completed(self) -> int:
+        """The largest step that was reported."""
         return self._row.steps_completed
 
     @property
@@ -80,9 +82,11 @@ class Trial:
         return metrics.summarize(self._session, self.id)
 
     def reload(self) -> None:
+        """Read everything anew."""
         self._row = self._session.ask(lambda store: store.experiments.trial(self.id))
 
     def get_experiment(self) -> Experiment:
+        """The experiment that it belongs to."""
         from determined.experimental.experiment import Experiment
 
         return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(self.experiment_id)))
@@ -92,14 +96,17 @@ class Trial:
         return metrics.iter_metrics(self._session, [self.id], group)
 
     def stream_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        """Old name of `iter_metrics`."""
         warn_renamed("Trial.stream_metrics", "Trial.iter_metrics")
         return self.iter_metrics(group)
 
     def stream_training_metrics(self) -> Iterator[TrialMetrics]:
+        """Old way to write `iter_metrics("training")`."""
         warn_renamed("Trial.stream_training_metrics", 'Trial.iter_metrics("training")')
         return self.iter_metrics("training")
 
     def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
+        """Old way to write `iter_metrics("validation")`."""
         warn_renamed("Trial.stream_validation_metrics", 'Trial.iter_metrics("validation")')
         return self.iter_metrics("validation")
 
@@ -147,6 +154,7 @@ class Trial:
         return trial_logs.iter_lines(self._session, self.id, wanted, follow=follow, head=head, tail=tail)
 
     def logs(self, follow: bool = False, **chosen: Any) -> Iterator[str]:
+        """Old name of `iter_logs`."""
         warn_renamed("Trial.logs", "Trial.iter_logs")
         return self.iter_logs(follow, **chosen)
 
@@ -173,6 +181,7 @@ class Trial:
     def get_checkpoints(
         self, sort_by: checkpoint_lists.SortBy | None = None, order_by: OrderBy | None = None
     ) -> list[Checkpoint]:
+        """Old name of `list_checkpoints`."""
         warn_renamed("Trial.get_checkpoints", "Trial.list_checkpoints")
         return self.list_checkpoints(sort_by, order_by)
 

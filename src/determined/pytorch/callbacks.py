@@ -81,6 +81,7 @@ class ClipGradsL2Norm(PyTorchCallback):
         self._clip_value = clip_value
 
     def on_before_optimizer_step(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Scale the gradients down to the norm."""
         torch.nn.utils.clip_grad_norm_(parameters, self._clip_value)
 
 
@@ -91,6 +92,7 @@ class ClipGradsL2Value(PyTorchCallback):
         self._clip_value = clip_value
 
     def on_before_optimizer_step(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Cut each gradient off at the value."""
         torch.nn.utils.clip_grad_value_(parameters, self._clip_value)
 
 

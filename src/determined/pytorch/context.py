@@ -276,10 +276,12 @@ class PyTorchTrialContext(TrialContext):
         return batch_idx % length == length - 1
 
     def current_train_epoch(self) -> int:
+        """The epoch of the current batch, from 0 on; during a validation that of the last batch trained."""
         batch_idx, length = self._position()
         return batch_idx // length
 
     def current_train_batch(self) -> int:
+        """The number of the current batch, from 0 on; during a validation that of the last one trained."""
         if self._current_batch_idx is None:
             raise InternalException("training has not started, so there is no current batch")
         return self._current_batch_idx
@@ -306,12 +308,15 @@ class PyTorchTrialContext(TrialContext):
         return self._reducers.wrap_reducer(reducer, name, for_training, for_validation)
 
     def reset_reducers(self) -> None:
+        """Begin a new window in all reducers; the loop does so before each report and validation."""
         self._reducers.reset_reducers()
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
+        """The metrics of the reducers for training, or for validation; all ranks must call it together."""
         return self._reducers.reduce_metrics(for_training)
 
     def run_cross_slot_reduction(self, reducables: Sequence[Any], gathered: Sequence[Any]) -> dict[str, Any]:
+        """The second half of `reduce_metrics`: from what the ranks gathered to metrics."""
         return self._reducers.run_cross_slot_reduction(reducables, gathered)
 
     # TensorBoard and profiling
@@ -321,6 +326,7 @@ class PyTorchTrialContext(TrialContext):
         return self._tensorboard_path if self._tensorboard_path is not None else directory.current()
 
     def get_enable_tensorboard_logging(self) -> bool:
+        """Whether scalars are written to TensorBoard by themselves."""
         return self._enable_tensorboard_logging
 
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
@@ -377,6 +383,7 @@ class PyTorchTrialContext(TrialContext):
         return self._core
 
     def has_hparams(self) -> bool:
+        """Whether `get_hparams` has an answer."""
         return self._hparams is not None
 
     def get_mixed_precision_level(self) -> str:

@@ -39,10 +39,12 @@ class LRScheduler:
 
     @property
     def scheduler(self) -> Any:
+        """The scheduler inside."""
         return self._scheduler
 
     @property
     def step_mode(self) -> StepMode:
+        """When it is stepped."""
         return self._step_mode
 
     def step(self, *args: Any, **kwargs: Any) -> None:
@@ -61,9 +63,11 @@ class LRScheduler:
         return self.get_last_lr()
 
     def state_dict(self) -> dict[str, Any]:
+        """The state of the scheduler inside."""
         return self._scheduler.state_dict()  # type: ignore[no-any-return]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Give the scheduler inside its state again."""
         self._scheduler.load_state_dict(state_dict)
 
 

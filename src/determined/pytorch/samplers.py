@@ -15,6 +15,18 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, Sampler, SequentialSampler
 
+__all__ = [
+    "RepeatSampler",
+    "RepeatBatchSampler",
+    "DistributedSampler",
+    "DistributedBatchSampler",
+    "SkipSampler",
+    "SkipBatchSampler",
+    "ReproducibleShuffleSampler",
+    "ReproducibleShuffleBatchSampler",
+    "adapt_batch_sampler",
+]
+
 ENDLESS = -1
 
 Order = np.ndarray[Any, Any]
@@ -276,6 +288,7 @@ class SkipBatchSampler(_Skip):
 
     @property
     def length(self) -> int:
+        """The length of the sampler inside, skipped batches included."""
         return len(self)
 
     def __len__(self) -> int:

@@ -35,6 +35,7 @@ class TorchBatchProcessorContext:
         return model.to(self.device).eval()
 
     def get_tensorboard_path(self) -> Path:
+        """Where TensorBoard files go."""
         return self._core.train.get_tensorboard_path()
 
     @contextmanager
