@@ -68,6 +68,7 @@ _POLICY = "--save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1"
 
 COMMANDS: dict[str, Case] = {
     "experiment create": Case("{config} {model_dir} --paused", store="writes"),
+    "experiment fork": Case("{experiment} --paused", store="writes"),
     "experiment list": Case(tables=(EXPERIMENTS,)),
     "experiment describe": Case("{experiment} --metrics", tables=(EXPERIMENT, TRIALS_OF_EXPERIMENT, WORKLOADS)),
     "experiment compare": Case("{experiment}", tables=COMPARED),

@@ -8,6 +8,7 @@ from typing import Any
 from determined.config.block import TAG
 from determined.config.catalog import catalog
 from determined.config.experiment_model import ExperimentConfig
+from determined.config.length import read_length
 
 # Blocks of which there are several kinds, and the field that says which.
 _KINDS = {"searcher": "name", "checkpoint_storage": "type"}
@@ -36,6 +37,8 @@ def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
 
 
 def _merged(old: Any, new: Any, *, spaces: bool) -> Any:
-    if not isinstance(old, dict) or not isinstance(new, dict) or (spaces and "type" in old and "type" in new):
+    if not isinstance(old, dict) or not isinstance(new, dict):
         return new
+    if "type" in old and "type" in new if spaces else read_length(old) is not None and read_length(new) is not None:
+        return new  # a range, or `{batches: 100}`: nothing of the one belongs into the other
     return {**old, **{name: _merged(old.get(name), value, spaces=spaces) for name, value in new.items()}}

@@ -9,6 +9,7 @@ from determined.cli.groups import LazyGroup
 _HERE = "determined.cli.experiment"
 _COMMANDS = {
     "create": (f"{_HERE}.create", "Create an experiment and run it."),
+    "fork": (f"{_HERE}.fork", "Fork an experiment: its code and configuration, changed."),
     "list": (f"{_HERE}.listing", "List experiments."),
     "describe": (f"{_HERE}.describe", "Describe experiments with their trials and workloads."),
     "compare": (f"{_HERE}.compare", "Compare experiments and trials side by side."),

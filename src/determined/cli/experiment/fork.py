@@ -1,0 +1,89 @@
+"""`det experiment fork`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.experiment.beginning import Beginning, Code, begin, with_beginning
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.ranking import best_checkpoints
+from determined.errors import DeterminedError
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.option("--config-file", type=click.Path(path_type=Path), help="A file with what is to be different.")
+@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
+@click.option("--name", help="Another name for it.")
+@click.option("--from-checkpoint", "source", metavar="best|latest|UUID", help="Begin with the weights of a checkpoint.")
+@with_beginning
+def fork(
+    experiment_id: int,
+    config_file: Path | None,
+    overrides: tuple[str, ...],
+    name: str | None,
+    source: str | None,
+    beginning: Beginning,
+) -> None:
+    """Fork an experiment: its code and configuration, changed.
+
+    The new experiment has a copy of the other's code, its configuration with the changes laid over it, and names it as
+    its parent. Another searcher keeps of the old one's settings what it knows. It runs as with `create`.
+
+    \b
+    Example: det experiment fork 3 --config hyperparameters.lr=0.01 --from-checkpoint best
+    """
+    from determined.config.derive import derive
+    from determined.config.experiment import load_experiment
+    from determined.config.load import load_yaml
+    from determined.config.overrides import apply_overrides
+    from determined.experiment.configured import present_config
+    from determined.experiment.files import ExperimentFiles
+
+    with opened_store() as store:
+        row = store.experiments.get(experiment_id)
+        files = ExperimentFiles(_directory(row))
+        config = present_config(files, row, store.experiments.journal(experiment_id))
+        start = (config.get("searcher") or {}).get("source_checkpoint_uuid")  # also where a trial was named
+        start = start if source is None else _checkpoint(store, row, source)
+    for changes in (
+        {"searcher": {"source_checkpoint_uuid": start, "source_trial_id": None}},
+        {} if config_file is None else load_yaml(config_file),
+        apply_overrides({}, overrides)[0],
+        {} if name is None else {"name": name},
+    ):
+        config = derive(config, changes)
+    begin(load_experiment(config), Code(files.code, fork_of=row), beginning)
+
+
+def _directory(row: Experiment) -> Path:
+    """Where its code and its configuration are, the secrets included."""
+    from determined.experiment.files import experiment_dir
+
+    directory = None if row.by_hand else experiment_dir(row.key)
+    if directory is None or not directory.is_dir():
+        why = "it was run by hand" if row.by_hand else "its files are not on this machine"
+        raise DeterminedError(f"experiment {row.id} has no copy of its code and configuration: {why}")
+    return directory
+
+
+def _checkpoint(store: Store, row: Experiment, wanted: str) -> str:
+    if wanted not in ("best", "latest"):
+        state = store.upkeep.checkpoint(wanted).state
+        if state != "ACTIVE":
+            raise DeterminedError(f"checkpoint {wanted} cannot be started from: it is {state}")
+        return wanted
+    whole = [checkpoint for checkpoint in store.experiments.checkpoints(row.id) if checkpoint.state == "ACTIVE"]
+    found = best_checkpoints(whole, row.metric, row.smaller_is_better) if wanted == "best" else whole
+    if not found:
+        what = "with a number for its metric" if whole else "that can be loaded"
+        raise DeterminedError(f"experiment {row.id} has no checkpoint {what}")
+    return found[0].uuid
