@@ -19,9 +19,8 @@ def situations(draw: st.DrawFn) -> tuple[list[Demand], int]:
     owners = draw(st.lists(st.integers(0, 5), min_size=slots, max_size=slots))
     demands = [
         Demand(
-            experiment_id=number,
-            priority=draw(st.sampled_from([1, 42, 43])),
             order=number,
+            priority=draw(st.sampled_from([1, 42, 43])),
             slots_per_trial=draw(st.integers(1, 4)),
             wants=draw(st.integers(0, MOST + 2)),
             has=tuple(slot for slot, owner in enumerate(owners) if owner == number),
@@ -35,7 +34,7 @@ def settled(demands: list[Demand], slots: int) -> list[Demand]:
     """After so many rounds that everything that was taken back is free."""
     for _ in range(3):
         given_now = grants(demands, slots)
-        demands = [replace(demand, has=given_now[demand.experiment_id]) for demand in demands]
+        demands = [replace(demand, has=given_now[demand.order]) for demand in demands]
     return demands
 
 
@@ -48,7 +47,7 @@ def test_nothing_is_given_twice_and_only_whole_trials(situation: tuple[list[Dema
     assert len(everything) == len(set(everything))
     assert set(everything) <= set(range(slots))
     for demand in demands:
-        own = result[demand.experiment_id]
+        own = result[demand.order]
         assert len(own) % demand.slots_per_trial == 0
         assert len(own) <= demand.wants
         others = {number for other in demands if other is not demand for number in other.has}
@@ -62,12 +61,12 @@ def test_only_a_higher_priority_takes_something_back(situation: tuple[list[Deman
     result = grants(demands, slots)
     for demand in demands:
         keeps = min(demand.whole(len(demand.has)), demand.whole(demand.wants))
-        if len(result[demand.experiment_id]) < keeps:
+        if len(result[demand.order]) < keeps:
             above = [other for other in demands if other.priority < demand.priority]
             assert any(other.wants >= other.slots_per_trial for other in above)
         else:
             # What stays is what it had, those first that it uses.
-            assert set(demand.has[:keeps]) <= set(result[demand.experiment_id])
+            assert set(demand.has[:keeps]) <= set(result[demand.order])
 
 
 @given(situations())
@@ -76,34 +75,34 @@ def test_it_comes_to_rest_and_nobody_gains_while_one_before_them_waits(situation
     demands, slots = situation
     rested = settled(demands, slots)
     result = grants(rested, slots)
-    assert result == {demand.experiment_id: demand.has for demand in rested}
+    assert result == {demand.order: demand.has for demand in rested}
     by_rank = sorted(rested, key=lambda demand: demand.rank)
-    before = {demand.experiment_id: len(demand.has) for demand in demands}
+    before = {demand.order: len(demand.has) for demand in demands}
     waiting = False
     for demand in by_rank:
-        got = len(result[demand.experiment_id])
-        assert not waiting or got <= before[demand.experiment_id]
+        got = len(result[demand.order])
+        assert not waiting or got <= before[demand.order]
         waiting = waiting or got < demand.whole(min(demand.wants, slots))
     # The first of the highest priority has all that its equals do not keep from it.
     first = by_rank[0]
-    equals = sum(len(result[other.experiment_id]) for other in by_rank[1:] if other.priority == first.priority)
-    assert len(result[first.experiment_id]) == first.whole(min(first.wants, slots - equals))
+    equals = sum(len(result[other.order]) for other in by_rank[1:] if other.priority == first.priority)
+    assert len(result[first.order]) == first.whole(min(first.wants, slots - equals))
 
 
 def test_a_large_trial_is_not_kept_waiting_by_small_ones() -> None:
-    busy = Demand(1, 42, 1, 1, wants=1, has=(0,))
-    large = Demand(2, 42, 2, 4, wants=4)
-    small = Demand(3, 42, 3, 1, wants=1)
+    busy = Demand(1, 42, 1, wants=1, has=(0,))
+    large = Demand(2, 42, 4, wants=4)
+    small = Demand(3, 42, 1, wants=1)
     assert grants([busy, large, small], 4) == {1: (0,), 2: (), 3: ()}
     assert grants([large, small], 4) == {2: (0, 1, 2, 3), 3: ()}
 
 
 def test_what_can_never_be_used_is_not_reserved() -> None:
-    assert grants([Demand(1, 42, 1, 2, wants=4), Demand(2, 42, 2, 1, wants=1)], 3) == {1: (0, 1), 2: (2,)}
+    assert grants([Demand(1, 42, 2, wants=4), Demand(2, 42, 1, wants=1)], 3) == {1: (0, 1), 2: (2,)}
 
 
 def test_slots_are_taken_back_first_and_given_when_they_are_free() -> None:
-    low, high = Demand(1, 50, 1, 1, wants=2, has=(0, 1)), Demand(2, 1, 2, 1, wants=1)
+    low, high = Demand(1, 50, 1, wants=2, has=(0, 1)), Demand(2, 1, 1, wants=1)
     assert grants([low, high], 2) == {1: (0,), 2: ()}
     low = replace(low, has=(0,))
     assert grants([low, high], 2) == {1: (0,), 2: (1,)}

@@ -116,6 +116,8 @@ def run_experiment(
             extended=None if max_trials is None else Extended(max_trials),
             observer=observer,
         ).run()
+        if in_queue and state != "ACTIVE":  # while we hold it, so that it can be put there again as soon as we do not
+            writer.ask(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
 
 

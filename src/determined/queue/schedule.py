@@ -15,15 +15,14 @@ from itertools import groupby
 
 @dataclass(frozen=True)
 class Demand:
-    """What an experiment wants.
+    """What an experiment wants. `order` is its name here: no two are the same.
 
     `has` are the slots that nobody else can be given now. Those that are its own come first, those in use before the
     others; then slots that were taken back, on which trials are still about to save.
     """
 
-    experiment_id: int
-    priority: int
     order: int
+    priority: int
     slots_per_trial: int
     wants: int
     has: tuple[int, ...] = ()
@@ -48,10 +47,10 @@ def grants(demands: Iterable[Demand], slots: int) -> dict[int, tuple[int, ...]]:
     free = [number for number in range(slots) if number not in taken]
     given: dict[int, tuple[int, ...]] = {}
     for demand in ranked:
-        share = shares[demand.experiment_id]
+        share = shares[demand.order]
         within_reach = (*demand.has[:share], *free)
         own = within_reach[: demand.whole(min(share, len(within_reach)))]
-        given[demand.experiment_id] = own
+        given[demand.order] = own
         free = [number for number in free if number not in own]
     return given
 
@@ -63,13 +62,13 @@ def _shares(ranked: Sequence[Demand], slots: int) -> dict[int, int]:
     for _, peers in groupby(ranked, key=lambda demand: demand.priority):
         equals = list(peers)
         for demand in equals:  # what they have is not taken from them by their equals
-            shares[demand.experiment_id] = demand.whole(min(len(demand.has), demand.wants, left))
-            left -= shares[demand.experiment_id]
+            shares[demand.order] = demand.whole(min(len(demand.has), demand.wants, left))
+            left -= shares[demand.order]
         for demand in equals:
             wanted = demand.whole(min(demand.wants, slots))
             if not closed:
-                more = demand.whole(min(wanted, shares[demand.experiment_id] + left)) - shares[demand.experiment_id]
-                shares[demand.experiment_id] += more
+                more = demand.whole(min(wanted, shares[demand.order] + left)) - shares[demand.order]
+                shares[demand.order] += more
                 left -= more
-            closed = closed or shares[demand.experiment_id] < wanted
+            closed = closed or shares[demand.order] < wanted
     return shares

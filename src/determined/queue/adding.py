@@ -1,0 +1,151 @@
+"""Put experiments into the queue, and see to it that somebody serves it."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from determined.config.experiment import load_experiment
+from determined.errors import ExperimentHeld, InvalidExperimentException
+from determined.experiment.files import ExperimentFiles, experiment_dir
+from determined.experiment.settings import check_slots, settings_of
+from determined.queue.daemon import ensure_daemon
+from determined.queue.files import QueueFiles, at_the_door
+from determined.searchers.base import Extended
+from determined.searchers.build import build
+from determined.store.base import Store
+from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease
+from determined.store.process import this_process, this_user
+from determined.store.queueing import DEFAULT_PRIORITY, Entry, NewEntry
+
+_ENDED = ("COMPLETED", "CANCELED", "ERROR")
+_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+_SECONDS_TO_LET_GO = 10.0
+_SECONDS_BETWEEN_LOOKS = 0.1
+
+
+def add(
+    store: Store,
+    store_place: str,
+    experiment_id: int,
+    *,
+    priority: int | None = None,
+    slots: int | None = None,
+    max_trials: int | None = None,
+) -> Entry:
+    """Let it run on this machine when its turn comes; when this returns it is ACTIVE, and in the queue.
+
+    `priority` is that of the configuration unless it is given, 1 goes first; `slots` is how many it may use at most;
+    `max_trials` extends its search, even one that has ended. An experiment that somebody runs, or that is in the
+    queue already, is refused.
+    """
+    experiment = store.experiments.get(experiment_id)
+    _check_can_run(experiment, slots, max_trials)
+    lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+    return _add(store, store_place, experiment, lease, priority, slots, max_trials)
+
+
+def activate(store: Store, store_place: str, experiment_id: int) -> None:
+    """The same for one that may be at work already: it stays with its runner, and a pause is taken back."""
+    experiment = store.experiments.get(experiment_id)
+    _check_can_run(experiment, None, None)
+    deadline = time.monotonic() + _SECONDS_TO_LET_GO
+    while True:
+        try:
+            lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+        except ExperimentHeld:
+            if time.monotonic() > deadline or _goes_on(store, experiment_id):
+                return
+            continue
+        if store.queue.find(experiment_id) is None:
+            _add(store, store_place, experiment, lease, None, None, None)
+        else:
+            store.experiments.release(lease)
+            resume(store, store_place)
+        return
+
+
+def resume(store: Store, store_place: str) -> tuple[list[Entry], bool]:
+    """What is in the queue of this machine and user, and whether a daemon was started for it."""
+    files = QueueFiles.of(store_place)
+    with at_the_door(files):
+        entries = store.queue.entries(socket.gethostname(), this_user())
+        return entries, bool(entries) and ensure_daemon(files, store_place)
+
+
+def has_files_here(experiment: Experiment) -> bool:
+    """Whether a runner of this user on this machine would find its code and configuration."""
+    directory = experiment_dir(experiment.key)
+    return directory is not None and (directory / "config.json").is_file()
+
+
+def _add(
+    store: Store,
+    store_place: str,
+    experiment: Experiment,
+    lease: Lease,
+    priority: int | None,
+    slots: int | None,
+    max_trials: int | None,
+) -> Entry:
+    resources = experiment.config.get("resources") or {}
+    new = NewEntry(
+        experiment_id=experiment.id,
+        host=socket.gethostname(),
+        owner=this_user(),
+        priority=priority or resources.get("priority") or DEFAULT_PRIORITY,
+        slots=slots,
+        max_trials=max_trials,
+    )
+    files = QueueFiles.of(store_place)
+    with at_the_door(files):
+        try:
+            entry = store.queue.add(new)
+            # What was asked of it before does not count any more.
+            requests = store.experiments.requests(experiment.id, experiment.last_request)
+            last = requests[-1].id if requests else None
+            change = ExperimentChange(state="ACTIVE", last_request=last)
+            store.experiments.commit(lease, Change(experiment=change))
+        finally:
+            store.experiments.release(lease)
+        ensure_daemon(files, store_place)
+    return entry
+
+
+def _goes_on(store: Store, experiment_id: int) -> bool:
+    """Ask its runner to; False if that one has paused it in the meantime, and is about to let go."""
+    experiment = store.experiments.get(experiment_id)
+    number = store.experiments.request(experiment_id, "activate")
+    deadline = time.monotonic() + _SHORT_WATCH
+    while experiment.state != "PAUSED" and experiment.last_request < number and time.monotonic() < deadline:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        experiment = store.experiments.get(experiment_id)
+    return experiment.state != "PAUSED"
+
+
+def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | None) -> None:
+    if experiment.by_hand:
+        raise InvalidExperimentException(
+            f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
+        )
+    if experiment.state in _ENDED and max_trials is None:
+        raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")
+    if not has_files_here(experiment):
+        raise InvalidExperimentException(
+            f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"
+        )
+    if slots is not None:
+        check_slots(settings_of(experiment.config), slots)
+    if max_trials is not None:
+        _check_extension(experiment, max_trials)
+
+
+def _check_extension(experiment: Experiment, max_trials: int) -> None:
+    """What the runner would refuse is refused before anything is written."""
+    config = load_experiment(ExperimentFiles.for_key(experiment.key).read_config()).config
+    present = experiment.config["searcher"].get("max_trials")
+    if isinstance(present, int) and max_trials < present:
+        raise InvalidExperimentException(
+            f"searcher.max_trials: expected more than the present {present}, got {max_trials}"
+        )
+    build(config.searcher, config.hyperparameters, experiment.seed).on_event(Extended(max_trials))

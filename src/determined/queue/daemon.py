@@ -1,0 +1,49 @@
+"""Start the daemon when there is none, so that it outlives whoever needed it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from determined.engines.job_environment import outside_of_runs
+from determined.queue.files import QueueFiles, locked
+
+# As `det` does, but not with the modules of the directory that it happens to be started in.
+DET = "import sys; sys.path[:] = filter(None, sys.path); from determined.cli.main import main; main()"
+# The daemon's parent ends at once, so that the system takes care of the daemon and nobody must wait for it.
+_LEAVE_ALONE = (
+    "import subprocess, sys; subprocess.Popen(sys.argv[2:], start_new_session=True, pass_fds=[int(sys.argv[1])])"
+)
+
+
+def ensure_daemon(files: QueueFiles, store_place: str) -> bool:
+    """Whether one was started. To be called at the door.
+
+    The lock is taken here and handed over, so there is a daemon from this moment on, and never a second one.
+    """
+    lock = locked(files)
+    if lock is None:
+        return False
+    try:
+        _start(files, store_place, lock)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _start(files: QueueFiles, store_place: str, lock: int) -> None:
+    """`det queue serve`, in a session of its own: no terminal that is closed ends it."""
+    daemon = [sys.executable, "-c", DET, "queue", "serve", "--lock", str(lock)]
+    descriptor = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "ab") as log:
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _LEAVE_ALONE, str(lock), *daemon],
+            env={**outside_of_runs(os.environ), "DET_STORE": store_place},
+            cwd=files.directory,  # the caller's may be deleted
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[lock],
+            check=True,
+        )

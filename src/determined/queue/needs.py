@@ -1,0 +1,24 @@
+"""How many slots an experiment will want, before its runner can say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from determined.experiment.settings import settings_of
+from determined.store.experiment_records import Experiment
+
+
+@dataclass(frozen=True)
+class Needs:
+    """`wants` is at most what all of its trials could use."""
+
+    slots_per_trial: int
+    wants: int
+
+
+def needs_of(experiment: Experiment, most: int) -> Needs:
+    """As its configuration says, out of so many slots."""
+    settings = settings_of(experiment.config)
+    trials = [settings.max_trials, experiment.config["searcher"].get("max_concurrent_trials")]
+    limits = [count * settings.slots_per_trial for count in trials if count]
+    return Needs(settings.slots_per_trial, min([*limits, settings.max_slots or most, most]))

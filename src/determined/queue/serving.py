@@ -1,0 +1,271 @@
+"""The daemon: runs what is in the queue, as many experiments at once as the slots of this machine allow."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import TypeVar
+
+from determined.errors import ExperimentHeld, StoreError, StoreUnavailable
+from determined.queue.adding import has_files_here
+from determined.queue.attention import last_words
+from determined.queue.files import QueueFiles, at_the_door
+from determined.queue.needs import Needs, needs_of
+from determined.queue.runners import QueueRunner
+from determined.queue.schedule import Demand, grants
+from determined.queue.status import Status, write_status
+from determined.store.base import Store
+from determined.store.experiment_records import Change, Experiment, ExperimentChange
+from determined.store.open import open_store
+from determined.store.process import this_process, this_user
+from determined.store.queueing import LOWEST_PRIORITY, Entry
+
+T = TypeVar("T")
+
+_TICK = 0.5
+_OVER = ("COMPLETED", "CANCELED", "ERROR", "PAUSED")
+_PAUSES = (1.0, 5.0, 25.0)  # before a runner that failed is started again, for the first time, the second, the third
+_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+_SECONDS_OF_SUCCESS = 60.0  # whoever ran that long has not failed in a row
+
+
+class Daemon:
+    """One thread; between two ticks it waits for what runners say."""
+
+    def __init__(
+        self,
+        store_place: str,
+        files: QueueFiles,
+        lock: int,
+        *,
+        slots: int,
+        idle_seconds: float,
+        say: Callable[[str], None],
+    ) -> None:
+        self._store_place, self._files = store_place, files
+        self._lock: int | None = lock
+        self._slots, self._idle_seconds, self._say = slots, idle_seconds, say
+        self._host, self._owner = socket.gethostname(), this_user()
+        self._store: Store | None = None
+        self._away = False
+        self._entries: list[Entry] = []
+        self._needs: dict[int, Needs] = {}  # by the order of entries, as everything below
+        self._runners: dict[int, QueueRunner] = {}
+        self._failures: dict[int, int] = {}
+        self._not_before: dict[int, float] = {}
+        self._selector = selectors.DefaultSelector()
+        self._signal: int | None = None
+        self._since, self._busy = time.time(), time.monotonic()
+        self._status: Status | None = None
+
+    def run(self) -> int:
+        """Until there has been nothing to do for a while, or a signal comes; returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._take_signal)
+        self._say(f"process {os.getpid()} shares out {self._slots} slots")
+        try:
+            while self._signal is None:
+                self._try(self._look_at_queue)
+                self._share_out()
+                self._show()
+                if self._is_idle() and self._try(self._ends) is True:
+                    self._say("nothing is left to do")
+                    return 0
+                self._listen()
+            self._let_go()
+            return 128 + self._signal
+        finally:
+            self._unlock()
+
+    def _take_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signal = number
+
+    def _try(self, act: Callable[[Store], T]) -> T | None:
+        """With the store; None while it is away, as a server that restarts: runners go on, and we wait for it."""
+        try:
+            if self._store is None:
+                self._store = open_store(self._store_place)
+            done = act(self._store)
+        except StoreUnavailable as error:
+            if not self._away:
+                self._say(f"{error}; it is tried again")
+            if self._store is not None:
+                self._store.close()
+            self._store, self._away = None, True
+            return None
+        self._away = False
+        return done
+
+    def _look_at_queue(self, store: Store) -> None:
+        for order, runner in list(self._runners.items()):
+            code = runner.ended()
+            if code is not None:
+                self._after(store, runner, code)
+                del self._runners[order]
+        known = []
+        for entry in store.queue.entries(self._host, self._owner):
+            if entry.order not in self._needs:
+                experiment = _experiment(store, entry)
+                if experiment is None:
+                    continue
+                self._needs[entry.order] = needs_of(experiment, min(self._slots, entry.slots or self._slots))
+            if self._needs[entry.order].slots_per_trial > self._slots:
+                wanted = self._needs[entry.order].slots_per_trial
+                self._give_up(store, entry, f"a trial wants {wanted} slots, and the queue has {self._slots}")
+            else:
+                known.append(entry)
+        self._entries = known
+        for memory in (self._needs, self._failures, self._not_before):
+            for order in set(memory) - {entry.order for entry in known} - set(self._runners):
+                del memory[order]
+
+    def _after(self, store: Store, runner: QueueRunner, code: int) -> None:
+        """A runner is gone. What it finished it took out of the queue itself; what is left there goes on."""
+        entry = runner.entry
+        number = entry.experiment_id
+        if runner.connection.fileno() >= 0:
+            self._stop_listening(runner)
+            runner.connection.close()
+        known = store.queue.find(number)
+        if known is None or known.order != entry.order:
+            self._say(f"experiment {number}: done")
+            return
+        state = store.experiments.get(number).state
+        if state in _OVER:  # it was killed between its last word and that
+            store.queue.remove(number)
+            self._say(f"experiment {number}: {state}")
+            return
+        if time.monotonic() - runner.started >= _SECONDS_OF_SUCCESS:
+            self._failures.pop(entry.order, None)
+        failures = self._failures[entry.order] = self._failures.get(entry.order, 0) + 1
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        if failures > len(_PAUSES):
+            self._give_up(store, entry, f"its runner ended {failures} times in a row, the last time {how}")
+            return
+        pause = _PAUSES[failures - 1]
+        self._not_before[entry.order] = time.monotonic() + pause
+        self._say(f"experiment {number}: its runner ended {how}; it is started again in {pause:g} s")
+
+    def _give_up(self, store: Store, entry: Entry, reason: str) -> None:
+        """It is paused, with the reason, for a person to look at."""
+        number = entry.experiment_id
+        said = last_words(store.experiments.get(number), lines=1)
+        reason = f"{reason}: {said}" if said else reason
+        try:
+            lease = store.experiments.acquire(number, this_process(), watch_seconds=_SHORT_WATCH)
+        except ExperimentHeld as error:
+            reason = str(error)
+            store.queue.remove(number)
+        else:
+            try:
+                change = ExperimentChange(state="PAUSED", reason=reason)
+                store.experiments.commit(lease, Change(experiment=change))
+                store.queue.remove(number)
+            finally:
+                store.experiments.release(lease)
+        self._say(f"experiment {number}: taken out of the queue: {reason}")
+
+    def _share_out(self) -> None:
+        now = time.monotonic()
+        demands = []
+        leaving = {runner.entry.experiment_id for runner in self._runners.values()}
+        for entry in self._entries:
+            runner = self._runners.get(entry.order)
+            if runner is None and (now < self._not_before.get(entry.order, now) or entry.experiment_id in leaving):
+                continue
+            demands.append(self._demand(entry, runner))
+        listed = {entry.order for entry in self._entries}
+        for order, runner in self._runners.items():
+            if order not in listed:  # out of the queue, and about to leave
+                demands.append(Demand(order, LOWEST_PRIORITY, 1, 0, runner.has))
+        shares = grants(demands, self._slots)
+        for order, runner in self._runners.items():
+            runner.grant(shares[order])
+        for entry in self._entries:
+            if entry.order not in self._runners and shares.get(entry.order):
+                self._try(partial(self._start, entry, shares[entry.order]))
+
+    def _demand(self, entry: Entry, runner: QueueRunner | None) -> Demand:
+        needs = self._needs[entry.order]
+        wants = needs.wants if runner is None or runner.wants is None else runner.wants
+        has = () if runner is None else runner.has
+        return Demand(entry.order, entry.priority, needs.slots_per_trial, wants, has)
+
+    def _start(self, entry: Entry, slots: tuple[int, ...], store: Store) -> None:
+        experiment = _experiment(store, entry)
+        if experiment is None:
+            return
+        runner = QueueRunner(entry, experiment, self._store_place, self._slots)
+        self._runners[entry.order] = runner
+        self._selector.register(runner.connection, selectors.EVENT_READ, runner)
+        runner.grant(slots)
+        self._say(f"experiment {entry.experiment_id}: process {runner.pid} runs it")
+
+    def _listen(self) -> None:
+        for key, _ in self._selector.select(_TICK):
+            runner: QueueRunner = key.data
+            if not runner.read():
+                self._stop_listening(runner)
+
+    def _stop_listening(self, runner: QueueRunner) -> None:
+        if runner.connection in self._selector.get_map():
+            self._selector.unregister(runner.connection)
+
+    def _is_idle(self) -> bool:
+        if self._entries or self._runners or self._away:
+            self._busy = time.monotonic()
+        return time.monotonic() - self._busy >= self._idle_seconds
+
+    def _ends(self, store: Store) -> bool:
+        """Look once more, while nobody can add anything; from then on there is no daemon."""
+        with at_the_door(self._files):
+            left = store.queue.entries(self._host, self._owner)
+            if any(_experiment(store, entry) is not None for entry in left):
+                return False
+            self._unlock()
+            return True
+
+    def _unlock(self) -> None:
+        """From now on this is no daemon."""
+        if self._lock is not None:
+            self._files.status.unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = None
+
+    def _let_go(self) -> None:
+        """All runners pause, and what they ran stays in the queue; a second signal does not wait for them."""
+        assert self._signal is not None
+        name, self._signal = signal.Signals(self._signal), None
+        self._say(f"{name.name}: {len(self._runners)} runners let their trials save")
+        for runner in self._runners.values():
+            self._stop_listening(runner)
+            runner.let_go()
+        while self._runners and self._signal is None:
+            for order, runner in list(self._runners.items()):
+                if runner.wait(0.1):
+                    del self._runners[order]
+        self._signal = name
+
+    def _show(self) -> None:
+        running = {runner.entry.experiment_id: list(runner.granted) for runner in self._runners.values()}
+        status = Status(os.getpid(), self._since, self._slots, running)
+        if status != self._status:
+            self._status = status
+            write_status(self._files, status)
+
+
+def _experiment(store: Store, entry: Entry) -> Experiment | None:
+    """None if it was deleted just now, or if it is somebody's who keeps data elsewhere, with a daemon of its own."""
+    try:
+        experiment = store.experiments.get(entry.experiment_id)
+    except StoreError:
+        if store.queue.find(entry.experiment_id) is None:
+            return None
+        raise
+    return experiment if has_files_here(experiment) else None
