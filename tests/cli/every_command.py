@@ -4,7 +4,8 @@ COMMANDS["experiment describe"] = Case("{experiment}", tables=(...), store="read
 
 What is filled into arguments: {experiment} is a search that has ended, {trial} and {checkpoint} are of it, {spare} is a
 checkpoint that may be deleted, {idle} an active experiment that nobody runs, {model} a model with one version, {config}
-and {model_dir} are a configuration and its program, {directory} is a directory that is not there yet.
+and {model_dir} are a configuration and its program, {directory} is a directory that is not there yet, {export}
+an export without experiments.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ PREVIEW = ("Trials", "Training Time")
 BRACKETS = ("Bracket", "Trials", "At Once", "Rungs")
 COMPARED = (("", "Experiment 1"), ("Differs", "Hyperparameter", "Experiment 1"))
 
+IMPORTED = ("ID There", "ID Here", "Name", "New")
+
 _POLICY = "--save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1"
 
 COMMANDS: dict[str, Case] = {
@@ -111,6 +114,12 @@ COMMANDS: dict[str, Case] = {
     "model register-version": Case("{model} {spare}", store="writes", tables=(VERSIONS,)),
     "model delete": Case("{model} --yes", store="writes"),
     "tensorboard start": Case("{experiment} --no-browser", elsewhere="test_tensorboard.py"),
+    "store info": Case(tables=(("Table", "Rows"), ("In the data directory", "Files", "Size"))),
+    "store check": Case(reports=True),
+    "store backup": Case("{directory}"),
+    "store vacuum": Case(store="writes"),
+    "store export": Case("{directory}"),
+    "store import": Case("{export}", store="writes", tables=(IMPORTED,)),
     "preview-search": Case("{config} --slots 2", store="none", tables=(PREVIEW, BRACKETS)),
     "completion": Case("bash", store="none", form="none"),
     "version": Case(store="none", form="none"),

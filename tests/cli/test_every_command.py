@@ -45,7 +45,9 @@ def given(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "model" / "train.py").write_text(PROGRAM)
     (tmp_path / "config.yaml").write_text(CONFIG)
     ids = {"experiment": "1", "trial": "1", "checkpoint": "none", "spare": "none", "idle": "2", "model": "digits"}
-    paths = {"config": "config.yaml", "model_dir": "model", "directory": "fetched"}
+    header = {"format": "determined-store", "version": 1, "schema": 4}
+    (tmp_path / "export.jsonl").write_text(f'{json.dumps(header)}\n{{"end": {{}}}}\n')
+    paths = {"config": "config.yaml", "model_dir": "model", "directory": "fetched", "export": "export.jsonl"}
     return {**ids, **paths}
 
 
@@ -170,7 +172,7 @@ def test_on_an_empty_store(name: str, given: dict[str, str], place: Path, forkin
     """Nothing there is not an error for what lists; what is named and missing is one line."""
     case = COMMANDS[name]
     for form in [[], ["--json"]] if case.form != "none" and case.store != "writes" else [[]]:
-        result = forked(forking, *words_of(name, given), *form)
+        result = forked(forking, *words_of(name, {**given, "directory": "-".join(["fetched", *form])}), *form)
         if case.empty_exit_code:
             assert_refused(result, "")
         else:

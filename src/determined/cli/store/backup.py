@@ -1,0 +1,47 @@
+"""`det store backup`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.render import size
+from determined.cli.store.progress import progress
+from determined.cli.text import visible
+from determined.errors import StoreError
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(path_type=Path))
+@with_json
+def backup(file: Path, form: Form) -> None:
+    """Back up the store into a file.
+
+    Runs may go on meanwhile: the copy is of the moment at which it began, checked, and there only when it is whole.
+    Checkpoints and code are files of their own, and are not in it.
+
+    \b
+    Example: det store backup monday.sqlite
+    """
+    from determined.store import place as places
+    from determined.store.care.sqlite_file import back_up
+    from determined.store.open import checked_place, opened_database
+
+    place = checked_place()
+    if places.is_postgres(place):
+        raise StoreError(
+            f"the store is on a PostgreSQL server, whose own program makes backups: pg_dump --schema=determined "
+            f"--format=custom --file={file} {places.shown(place)}; or move it: det store export"
+        )
+    with opened_database(place):
+        pass  # what is no store of ours is refused
+    with progress("pages") as tell:
+        count = back_up(Path(place), file, tell)
+    if form == "json":
+        print_json({"place": place, "file": str(file.absolute()), "bytes": count})
+    else:
+        click.echo(visible(f"Backed up {place} to {file} ({size(count)})"))
+        click.echo(f"DET_STORE={visible(str(file))} det experiment list reads it")

@@ -1,0 +1,46 @@
+"""`det store check`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.store.progress import progress
+from determined.cli.text import visible
+
+
+@click.command(cls=Command)
+@with_json
+def check(form: Form) -> None:
+    """Check that the store is whole.
+
+    The file or the server, all tables, and what rows say of each other. The exit code is 1 when something is wrong.
+
+    \b
+    Example: det store check
+    """
+    from determined.store.care.check import check_store
+
+    with progress("") as tell:
+        place, findings = check_store(tell)
+    if form == "json":
+        plain = [{"where": finding.where, "what": finding.what} for finding in findings]
+        print_json({"place": place, "ok": not findings, "findings": plain})
+    else:
+        for finding in findings:
+            click.echo(visible(str(finding)))
+        click.echo(f"{visible(place)}: {_verdict(len(findings))}")
+    if findings:
+        sys.exit(1)
+
+
+def _verdict(count: int) -> str:
+    if not count:
+        return "everything is as it should be"
+    things = "1 thing is" if count == 1 else f"{count} things are"
+    return (
+        f"{things} wrong; stop what writes to it, and go back to a backup, or save what can be read: det store export"
+    )

@@ -1,0 +1,53 @@
+"""`det store export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.store.progress import progress
+from determined.cli.text import visible
+
+if TYPE_CHECKING:
+    from determined.store.moving.exporting import Format
+
+
+@click.command(cls=Command)
+@click.argument("target", metavar="PATH", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["jsonl", "parquet"]),
+    default="jsonl",
+    show_default=True,
+    help="One file of JSON lines, or a directory with a Parquet file for each table.",
+)
+@click.option(
+    "--experiment", "experiments", type=int, multiple=True, metavar="ID", help="Only this one; may be repeated."
+)
+@with_json
+def export(target: Path, file_format: Format, experiments: tuple[int, ...], form: Form) -> None:
+    """Export experiments into files.
+
+    With their trials, metrics, logs, checkpoints and models, as rows: checkpoints and code are files of their own.
+
+    \b
+    Example: det store export all.jsonl
+    """
+    from determined.store.moving.exporting import export_store
+
+    with progress("rows") as tell:
+        done = export_store(target, file_format, experiments or None, tell)
+    for experiment_id in done.running:
+        click.echo(f"Experiment {experiment_id} is at work: what it does from now on is not in the export", err=True)
+    if form == "json":
+        plain = {"path": str(done.path.absolute()), "format": file_format, "rows": done.rows}
+        print_json({**plain, "running": list(done.running)})
+        return
+    rows = sum(done.rows.values())
+    click.echo(visible(f"Exported {done.rows['experiments']:,} experiments ({rows:,} rows) to {target}"))
+    click.echo(f"det store import {visible(str(target))} takes them into another store, which DET_STORE names")

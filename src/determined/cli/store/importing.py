@@ -1,0 +1,50 @@
+"""`det store import`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.render import Column, table
+from determined.cli.store.progress import progress
+from determined.cli.text import visible
+
+_COLUMNS = [Column("ID There"), Column("ID Here"), Column("Name", long=True), Column("New")]
+
+
+@click.command("import", cls=Command)
+@click.argument("source", metavar="PATH", type=click.Path(path_type=Path))
+@with_json
+def import_(source: Path, form: Form) -> None:
+    """Import experiments from files.
+
+    All of them or none. An experiment that is here already is left as it is. In an empty store all keep their ids; in
+    others they get new ones.
+
+    \b
+    Example: DET_STORE=postgresql://me@server/team det store import all.jsonl
+    """
+    from determined.store.moving.importing import import_store
+
+    with progress("rows") as tell:
+        done = import_store(source, tell)
+    if form == "json":
+        print_json(
+            {
+                "place": done.place,
+                "experiments": [asdict(experiment) for experiment in done.experiments],
+                "rows": done.rows,
+            }
+        )
+        return
+    rows = [(each.there, each.here, each.name, "yes" if each.new else "no") for each in done.experiments]
+    click.echo(table(_COLUMNS, rows))
+    new = sum(each.new for each in done.experiments)
+    click.echo()
+    click.echo(
+        visible(f"Imported {new:,} of {len(rows):,} experiments ({sum(done.rows.values()):,} rows) into {done.place}")
+    )

@@ -1,0 +1,99 @@
+"""What a store holds, and how much room it takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from determined import paths
+from determined.store import place as places
+from determined.store.care import postgres_server
+from determined.store.care.sqlite_file import sizes
+from determined.store.database import Database
+from determined.store.open import checked_place, opened_database
+from determined.store.schema import MIGRATIONS
+from determined.store.tables import all_tables
+
+
+@dataclass(frozen=True)
+class Content:
+    """One entry of the data directory with all below it."""
+
+    name: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Info:
+    """A store; `place` is shown without a password."""
+
+    place: str
+    kind: Literal["sqlite", "postgresql"]
+    database_version: str
+    schema_version: int
+    bytes: int
+    log_bytes: int  # of those, what is written but not yet in the file itself; SQLite alone has it
+    rows: dict[str, int]
+    experiments: dict[str, int]  # by state; a run by hand has none of its own
+    checkpoints: dict[str, int]  # by state
+    data_dir: str
+    contents: tuple[Content, ...]
+
+
+def read_info() -> Info:
+    resolved = checked_place()
+    with opened_database(resolved) as database:
+        if places.is_postgres(resolved):
+            size, log = postgres_server.size(database), 0
+            version = postgres_server.version(database)
+        else:
+            size, log = sizes(Path(resolved))
+            ((version,),) = database.execute("SELECT sqlite_version()")
+        rows = {name: _count(database, name) for name in all_tables()}
+        directory = paths.data_dir()
+        return Info(
+            database.place,
+            "postgresql" if places.is_postgres(resolved) else "sqlite",
+            version,
+            len(MIGRATIONS),
+            size,
+            log,
+            rows,
+            _by_state(database, "experiments", "coalesce(state, 'BY_HAND')"),
+            _by_state(database, "checkpoints", "state"),
+            str(directory),
+            tuple(_contents(directory)),
+        )
+
+
+def _count(database: Database, table: str) -> int:
+    ((count,),) = database.execute(f"SELECT count(*) FROM {table}")
+    return int(count)
+
+
+def _by_state(database: Database, table: str, state: str) -> dict[str, int]:
+    return dict(database.execute(f"SELECT {state}, count(*) FROM {table} GROUP BY 1 ORDER BY 1"))
+
+
+def _contents(directory: Path) -> Iterator[Content]:
+    """Links are counted, not followed; what vanishes meanwhile is no matter."""
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        found = list(_sizes_below(entry.path)) if entry.is_dir(follow_symlinks=False) else [_size(entry.path)]
+        yield Content(entry.name, len(found), sum(found))
+
+
+def _sizes_below(directory: str) -> Iterator[int]:
+    for root, _, files in os.walk(directory):
+        for file in files:
+            yield _size(os.path.join(root, file))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0

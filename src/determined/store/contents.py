@@ -1,0 +1,55 @@
+"""What may stand in columns whose type says less: words, and JSON of a certain shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from determined.store.experiment_records import ExperimentRequestKind, ExperimentState, TrialState
+from determined.store.records import AttemptState, CheckpointState, RequestKind
+
+Shape = Literal["map", "list", "texts", "sizes"]
+
+JSON_COLUMNS: dict[tuple[str, str], Shape] = {
+    ("experiments", "config"): "map",
+    ("experiments", "labels"): "texts",
+    ("trials", "hparams"): "map",
+    ("trials", "metadata"): "map",
+    ("trials", "rungs"): "list",
+    ("metrics", "body"): "map",
+    ("samples", "body"): "map",
+    ("checkpoints", "metadata"): "map",
+    ("checkpoints", "resources"): "sizes",
+    ("journal", "event"): "map",
+    ("journal", "actions"): "list",
+    ("snapshots", "body"): "map",
+    ("models", "labels"): "texts",
+    ("models", "metadata"): "map",
+    ("model_versions", "labels"): "texts",
+    ("model_versions", "metadata"): "map",
+}
+STATES: dict[tuple[str, str], Any] = {
+    ("experiments", "state"): ExperimentState,
+    ("trials", "state"): TrialState,
+    ("attempts", "state"): AttemptState,
+    ("checkpoints", "state"): CheckpointState,
+    ("requests", "kind"): RequestKind,
+    ("experiment_requests", "kind"): ExperimentRequestKind,
+}
+
+
+def shape_mistake(text: Any, shape: Shape) -> str | None:
+    """What is wrong with a column's text; None when nothing is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return "is not JSON"
+    if shape == "list" and not isinstance(value, list):
+        return "is no list"
+    if shape == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        return "is no list of texts"
+    if shape in ("map", "sizes") and not isinstance(value, dict):
+        return "is no map"
+    if shape == "sizes" and not all(type(size) is int and size >= 0 for size in value.values()):
+        return "is no map of names to sizes"
+    return None

@@ -1,0 +1,1 @@
+"""Experiments out of a store into files, and from files into another store."""

@@ -1,0 +1,139 @@
+"""What becomes of a row on its way into another store: which number it gets, and whom it refers to there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from determined.errors import StoreError
+from determined.store.database import Database
+from determined.store.moving.ids import reserve
+from determined.store.moving.reading_store import Rows
+from determined.store.tables import Table
+
+Row = dict[str, Any]
+
+# Tables whose rows others name by number, and which therefore are remembered.
+_NAMED = ("experiments", "trials", "models", "model_versions", "requests", "experiment_requests")
+# Columns that name the newest request that was seen to: the table of the requests.
+_LAST_REQUEST = {"experiments": "experiment_requests", "trials": "requests"}
+
+
+class Arrival:
+    """Follows an import row by row. An experiment whose key is here already is left alone with all that is its."""
+
+    def __init__(self, database: Database, *, keep_ids: bool) -> None:
+        self.keep_ids = keep_ids
+        self._database = database
+        self._numbers: dict[str, dict[int, int]] = {name: {} for name in _NAMED}
+        self._known_experiments: set[int] = set()  # by their numbers there
+        self._known_trials: set[int] = set()
+        self._experiments: dict[int, Row] = {}
+        self._key_of_trial: dict[int, str] = {}
+        self._last_requests: list[tuple[str, int, int]] = []  # table, number here, request there
+        self._known_models: set[int] = set()
+        self._last_versions: dict[int, int] = {}  # of models, by their numbers here
+
+    def experiments(self) -> list[tuple[int, int, str, bool]]:
+        return [
+            (there, self._numbers["experiments"][there], row["name"], there not in self._known_experiments)
+            for there, row in self._experiments.items()
+        ]
+
+    def take(self, table: Table, rows: Rows, place: str) -> Rows:
+        """Those that are new, as they will stand in the store."""
+        wanted = [row for row in rows if not self._is_here(table, row)]
+        if table.counts:
+            self._number(table, wanted, place)
+        return [self._settled(table, row, place) for row in wanted]
+
+    def finish(self) -> None:
+        """What could only be said when all was there."""
+        for table, here, request in self._last_requests:
+            if not request:
+                continue
+            seen = [new for old, new in self._numbers[_LAST_REQUEST[table]].items() if old <= request]
+            self._database.execute(f"UPDATE {table} SET last_request = ? WHERE id = ?", [max(seen, default=0), here])
+        for model, version in self._last_versions.items():
+            self._database.execute(
+                "UPDATE models SET last_version = ? WHERE id = ? AND last_version < ?", [version, model, version]
+            )
+
+    def _is_here(self, table: Table, row: Row) -> bool:
+        if table.name == "experiments":
+            self._experiments[row["id"]] = row
+            return self._remember(table, row, "key = ?", [row["key"]], self._known_experiments)
+        if table.has("experiment_id") and row["experiment_id"] in self._known_experiments:
+            if table.name == "trials":
+                experiment = self._numbers["experiments"][row["experiment_id"]]
+                values = [experiment, row["number"]]
+                self._remember(table, row, "experiment_id = ? AND number = ?", values, self._known_trials)
+            return True
+        if table.has("trial_id") and row["trial_id"] in self._known_trials:
+            return True
+        if table.name == "models":
+            return self._remember(table, row, "name = ?", [row["name"]], self._known_models)
+        if table.name == "model_versions" and row["model_id"] in self._known_models:
+            values = [self._numbers["models"][row["model_id"]], row["checkpoint"]]
+            return self._remember(table, row, "model_id = ? AND checkpoint = ?", values, set())
+        return False
+
+    def _remember(self, table: Table, row: Row, condition: str, values: list[Any], known: set[int]) -> bool:
+        """Whether such a row is here; then it is the one that is meant."""
+        found = self._database.execute(f"SELECT id FROM {table.name} WHERE {condition}", values)
+        if found:
+            self._numbers[table.name][row["id"]] = found[0][0]
+            known.add(row["id"])
+        return bool(found)
+
+    def _number(self, table: Table, rows: Rows, place: str) -> None:
+        numbers = [row["id"] for row in rows] if self.keep_ids else reserve(self._database, table, len(rows))
+        for row, number in zip(rows, numbers, strict=True):
+            if table.name in _NAMED:
+                if row["id"] in self._numbers[table.name]:
+                    raise StoreError(f"{place}: two rows of {table.name} have the number {row['id']}")
+                self._numbers[table.name][row["id"]] = number
+            row["id"] = number
+
+    def _settled(self, table: Table, row: Row, place: str) -> Row:
+        there = dict(row)
+        for reference in table.references:
+            if reference.target == "id":
+                row[reference.column] = self._referred(table, reference.column, reference.table, row, place)
+        if table.name in _LAST_REQUEST and not self.keep_ids:
+            self._last_requests.append((table.name, row["id"], there["last_request"]))
+            row["last_request"] = 0
+        if table.name == "leases":  # whoever ran it there does not run it here
+            row.update(host=None, pid=None, process_started=None, since=None)
+        if table.name == "trials":
+            self._key_of_trial[row["id"]] = self._experiments[there["experiment_id"]]["key"]
+            row["allocation"] = self._own_key(row["id"], row["allocation"])
+        if table.name == "attempts":
+            row["key"] = self._own_key(row["trial_id"], row["key"])
+        if table.name == "model_versions":
+            of_new_model = there["model_id"] not in self._known_models
+            row["number"] = self._version_number(row["model_id"], row["number"], of_new_model=of_new_model)
+        return row
+
+    def _referred(self, table: Table, column: str, other: str, row: Row, place: str) -> int | None:
+        number = row[column]
+        if number is None:
+            return None
+        here = self._numbers[other].get(number)
+        nullable = next(each.nullable for each in table.columns if each.name == column)
+        if here is None and not nullable:
+            raise StoreError(f"{place}: a row of {table.name} belongs to {other} {number}, which is not in it")
+        return here  # without an experiment or trial that it came from, a row stands for itself
+
+    def _own_key(self, trial_id: int, key: str) -> str:
+        """Keys of processes are made of numbers, which may be those of another trial here."""
+        if self.keep_ids or not key or "." not in key:
+            return key
+        return f"{self._key_of_trial[trial_id]}:{key}"
+
+    def _version_number(self, model_id: int, number: int, *, of_new_model: bool) -> int:
+        """Its own, unless the model that is here has gone past it."""
+        ((last,),) = self._database.execute("SELECT last_version FROM models WHERE id = ?", [model_id])
+        last = max(last, self._last_versions.get(model_id, 0))
+        given = number if of_new_model or number > last else last + 1
+        self._last_versions[model_id] = max(last, given)
+        return given

@@ -1,0 +1,87 @@
+"""Write experiments of a store into files: all of them whole, or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from determined.errors import StoreError
+from determined.store.care.at_work import at_work
+from determined.store.moving.format import moved_tables
+from determined.store.moving.json_lines import JsonLinesWriter
+from determined.store.moving.reading_store import Rows, Source, one_moment
+from determined.store.open import opened_database
+from determined.store.tables import Table
+
+Format = Literal["jsonl", "parquet"]
+Progress = Callable[[int, int], None]
+"""Told how many of how many rows are done."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and which of it is still at work: what that does from now on is not in it."""
+
+    path: Path
+    rows: dict[str, int]
+    running: tuple[int, ...]
+
+
+class _Writer(Protocol):
+    def write(self, table: Table, rows: Rows) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def export_store(target: Path, form: Format, experiments: Sequence[int] | None, progress: Progress) -> Exported:
+    """Into one file of JSON lines, or a directory of Parquet files; without a choice all experiments."""
+    if target.is_symlink() or (target.exists() and not (form == "parquet" and _is_empty_directory(target))):
+        raise StoreError(f"{target} is there already: name a place that is not")
+    draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    with opened_database() as database, one_moment(database):
+        source = Source(database, experiments)
+        try:
+            if form == "jsonl":
+                file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+                with open(file, "w", encoding="utf-8") as opened:
+                    rows = _write(source, JsonLinesWriter(opened), progress)
+                    opened.flush()
+                    os.fsync(opened.fileno())
+            else:
+                from determined.store.moving.parquet import ParquetWriter
+
+                draft.mkdir(mode=0o700)
+                rows = _write(source, ParquetWriter(draft), progress)
+            os.rename(draft, target)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            with suppress(FileNotFoundError, IsADirectoryError):
+                draft.unlink()
+        running = [id_ for id_ in at_work(database) if experiments is None or id_ in experiments]
+        return Exported(target, rows, tuple(running))
+
+
+def _write(source: Source, writer: _Writer, progress: Progress) -> dict[str, int]:
+    counts = {name: source.count(table) for name, table in moved_tables().items()}
+    done, total = 0, sum(counts.values())
+    try:
+        for table in moved_tables().values():
+            for rows in source.rows(table):
+                writer.write(table, rows)
+                done += len(rows)
+                progress(done, total)
+        writer.finish()
+    finally:
+        writer.close()
+    return counts
+
+
+def _is_empty_directory(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())

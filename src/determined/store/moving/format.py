@@ -1,0 +1,51 @@
+"""What an exported file says about itself, and which tables are in it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from determined.errors import StoreError
+from determined.store.schema import MIGRATIONS
+from determined.store.tables import Table, all_tables
+
+NAME = "determined-store"
+VERSION = 1
+
+# Who waits for a machine is a matter of that machine.
+_STAY = ("queue",)
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first thing that is written and read."""
+
+    schema: int = len(MIGRATIONS)
+
+    def plain(self) -> dict[str, Any]:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return {"format": NAME, "version": VERSION, "schema": self.schema, "exported": moment}
+
+
+def read_header(value: Any, place: str) -> Header:
+    """Refuse what we did not write, or what a newer version did."""
+    if not isinstance(value, dict) or value.get("format") != NAME:
+        raise StoreError(f"{place} is not an export of a store: det store export makes one")
+    version, schema = value.get("version"), value.get("schema")
+    for number in (version, schema):
+        if type(number) is not int or number < 1:
+            raise StoreError(f"{place} does not say which version of the format it has")
+    assert isinstance(version, int)
+    assert isinstance(schema, int)
+    if version > VERSION or schema > len(MIGRATIONS):
+        raise StoreError(
+            f"{place} was written by a newer version of determined-pytorch (format {version}, schema {schema}; this "
+            f"version knows {VERSION} and {len(MIGRATIONS)}): upgrade first"
+        )
+    return Header(schema)
+
+
+def moved_tables() -> dict[str, Table]:
+    """In the order in which they are written: each after those that it refers to."""
+    return {name: table for name, table in all_tables().items() if name not in _STAY}

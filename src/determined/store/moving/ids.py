@@ -1,0 +1,30 @@
+"""Numbers for rows that come from another store."""
+
+from __future__ import annotations
+
+from determined.store.database import Database
+from determined.store.sqlite import SqliteDatabase
+from determined.store.tables import Table
+
+
+def reserve(database: Database, table: Table, count: int) -> list[int]:
+    """In the caller's transaction; nobody else gets these, now or later."""
+    if isinstance(database, SqliteDatabase):
+        found = database.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", [table.name])
+        first = (found[0][0] if found else 0) + 1
+        return list(range(first, first + count))
+    rows = database.execute(f"SELECT nextval({_SEQUENCE}) FROM generate_series(1, ?)", [table.name, count])
+    return sorted(number for (number,) in rows)
+
+
+def go_on_after(database: Database, table: Table) -> None:
+    """After rows were inserted with the numbers that they had: the next one gets a number that is free."""
+    if isinstance(database, SqliteDatabase):
+        return  # it keeps count of those itself
+    database.execute(
+        f"SELECT setval({_SEQUENCE}, greatest(max(id), nextval({_SEQUENCE}))) FROM {table.name}",
+        [table.name, table.name],
+    )
+
+
+_SEQUENCE = "pg_get_serial_sequence(?, 'id')"

@@ -1,0 +1,112 @@
+"""Take experiments from files into a store: all that is in the files, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from determined.errors import StoreError, StoreUnavailable
+from determined.store.care.invariants import broken_rules
+from determined.store.database import Database
+from determined.store.moving.arrival import Arrival
+from determined.store.moving.format import moved_tables
+from determined.store.moving.ids import go_on_after
+from determined.store.moving.json_lines import read_json_lines
+from determined.store.moving.reading_store import Rows
+from determined.store.moving.row_checks import checked_row
+from determined.store.open import opened_database
+from determined.store.tables import Table
+
+_MOST_VALUES = 900  # in one statement: every SQLite takes 999
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An experiment of the file: its number there and here; one that was here already is left as it is."""
+
+    there: int
+    here: int
+    name: str
+    new: bool
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of it; `rows` are those that are new."""
+
+    place: str
+    experiments: tuple[Moved, ...]
+    rows: dict[str, int]
+
+
+def import_store(source: Path, progress: Callable[[int], None]) -> Imported:
+    """Into the store that commands use; `progress` is told how many rows are read."""
+    if not source.exists():
+        raise StoreError(f"{source} is not there")
+    with opened_database() as database, database.transaction(exclusive=True):
+        arrival = Arrival(database, keep_ids=_is_unused(database))
+        before = set(broken_rules(database))
+        written = dict.fromkeys(moved_tables(), 0)
+        read = 0
+        for table, rows in _in_order(_read(source), str(source)):
+            checked = [checked_row(table, row, str(source)) for row in rows]
+            new = arrival.take(table, checked, str(source))
+            _insert(database, table, new, str(source))
+            written[table.name] += len(new)
+            read += len(rows)
+            progress(read)
+        arrival.finish()
+        contradictions = [str(finding) for finding in broken_rules(database) if finding not in before]
+        if contradictions:
+            raise StoreError(f"{source} contradicts itself, and nothing was imported: {contradictions[0]}")
+        if arrival.keep_ids:
+            for table in moved_tables().values():
+                if table.counts:
+                    go_on_after(database, table)
+        experiments = tuple(Moved(*each) for each in arrival.experiments())
+        return Imported(database.place, experiments, written)
+
+
+def _read(source: Path) -> Iterator[tuple[str, Rows]]:
+    if source.is_dir():
+        from determined.store.moving.parquet import read_parquet
+
+        return read_parquet(source)
+    return read_json_lines(source)
+
+
+def _in_order(pieces: Iterator[tuple[str, Rows]], place: str) -> Iterator[tuple[Table, Rows]]:
+    """Each table after those that it refers to."""
+    tables = moved_tables()
+    order = list(tables)
+    latest = 0
+    for name, rows in pieces:
+        if name not in tables:
+            raise StoreError(f"{place}: there is no table {name[:100]!r}")
+        if order.index(name) < latest:
+            raise StoreError(f"{place}: rows of {name} come after those of {order[latest]}")
+        latest = order.index(name)
+        yield tables[name], rows
+
+
+def _is_unused(database: Database) -> bool:
+    """Whether rows can keep their numbers: then links and notes that name them stay true."""
+    return not any(database.execute(f"SELECT 1 FROM {name} LIMIT 1") for name in moved_tables())
+
+
+def _insert(database: Database, table: Table, rows: list[dict[str, Any]], place: str) -> None:
+    one = f"({', '.join('?' * len(table.names))})"
+    at_once = _MOST_VALUES // len(table.names)
+    try:
+        for start in range(0, len(rows), at_once):
+            chunk = rows[start : start + at_once]
+            database.execute(
+                f"INSERT INTO {table.name} ({', '.join(table.names)}) VALUES {', '.join([one] * len(chunk))}",
+                [row[name] for row in chunk for name in table.names],
+            )
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        raise StoreError(f"{place}: a row of {table.name} does not fit, and nothing was imported: {error}") from error

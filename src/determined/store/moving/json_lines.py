@@ -1,0 +1,93 @@
+"""An export in one file: a line that says what it is, a line for each row, a last line with how many there were."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from determined.errors import StoreError
+from determined.store.moving.format import Header, read_header
+from determined.store.moving.reading_store import Rows
+from determined.store.tables import Table
+
+_LONGEST_LINE = 256 * 1024 * 1024
+_ROWS_AT_ONCE = 1_000
+
+
+class JsonLinesWriter:
+    """Rows into an open file."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._counts: dict[str, int] = {}
+        self._line(Header().plain())
+
+    def write(self, table: Table, rows: Rows) -> None:
+        self._counts[table.name] = self._counts.get(table.name, 0) + len(rows)
+        for row in rows:
+            self._line({"table": table.name, "row": {name: _plain(value) for name, value in row.items()}})
+
+    def finish(self) -> None:
+        self._line({"end": self._counts})
+
+    def close(self) -> None:
+        """The file is whoever opened it's to close."""
+
+    def _line(self, value: Mapping[str, Any]) -> None:
+        # In ASCII and without NaN, so that every reader of JSON takes it.
+        self._file.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[str, Rows]]:
+    """Tables with some of their rows; that the file is whole is known when all has been read."""
+    counts: dict[str, int] = {}
+    name, rows = "", Rows()
+    with open(path, encoding="utf-8") as file:
+        lines = _lines(file, path)
+        read_header(next(lines, None), str(path))
+        for number, line in enumerate(lines, 2):
+            if "end" in line:
+                if line["end"] != counts:
+                    raise StoreError(f"{path} is damaged: it does not have the rows that its last line counts")
+                if next(lines, None) is not None:
+                    raise StoreError(f"{path} is damaged: something follows its last line")
+                break
+            table, row = line.get("table"), line.get("row")
+            if not isinstance(table, str) or not isinstance(row, dict):
+                raise StoreError(f"{path}, line {number}: expected a table and a row")
+            if rows and (table != name or len(rows) == _ROWS_AT_ONCE):
+                yield name, rows
+                rows = []
+            name = table
+            rows.append(row)
+            counts[table] = counts.get(table, 0) + 1
+        else:
+            raise StoreError(f"{path} is cut off: its last line is missing")
+    if rows:
+        yield name, rows
+
+
+def _lines(file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = file.readline(_LONGEST_LINE)
+            if not line:
+                return
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise StoreError(f"{path}, line {number}: it cannot be read as JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise StoreError(f"{path}, line {number}: expected a map")
+        yield value
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no words of its own for these."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

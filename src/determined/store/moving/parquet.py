@@ -1,0 +1,96 @@
+"""An export as a directory with a Parquet file for each table, for programs that read tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from determined.errors import StoreError
+from determined.optional import require
+from determined.store.moving.format import Header, moved_tables, read_header
+from determined.store.moving.reading_store import Rows
+from determined.store.tables import Kind, Table
+
+MANIFEST = "manifest.json"
+
+_ROWS_AT_ONCE = 1_000
+_LARGEST_MANIFEST = 1_000_000
+
+
+class ParquetWriter:
+    """Rows into files of a directory; each table has one, also an empty one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._arrow = require("pyarrow", extra="parquet", purpose="an export as Parquet files")
+        self._parquet = require("pyarrow.parquet", extra="parquet", purpose="an export as Parquet files")
+        self._counts = dict.fromkeys(moved_tables(), 0)
+        self._files = ExitStack()
+        self._writers = {
+            name: self._files.enter_context(
+                self._parquet.ParquetWriter(directory / f"{name}.parquet", self._schema(table), compression="zstd")
+            )
+            for name, table in moved_tables().items()
+        }
+
+    def write(self, table: Table, rows: Rows) -> None:
+        self._counts[table.name] += len(rows)
+        batch = self._arrow.RecordBatch.from_pylist(rows, schema=self._schema(table))
+        self._writers[table.name].write_batch(batch)
+
+    def close(self) -> None:
+        self._files.close()
+
+    def finish(self) -> None:
+        self.close()
+        (self._directory / MANIFEST).write_text(json.dumps({**Header().plain(), "rows": self._counts}, indent=2) + "\n")
+        for path in self._directory.iterdir():  # for their owner alone, wherever they are copied to
+            path.chmod(0o600)
+
+    def _schema(self, table: Table) -> Any:
+        kinds: dict[Kind, Any] = {
+            "flag": self._arrow.int16(),
+            "integer": self._arrow.int32(),
+            "long": self._arrow.int64(),
+            "real": self._arrow.float64(),
+            "text": self._arrow.string(),
+        }
+        return self._arrow.schema(
+            [self._arrow.field(column.name, kinds[column.kind], column.nullable) for column in table.columns]
+        )
+
+
+def read_parquet(directory: Path) -> Iterator[tuple[str, Rows]]:
+    """Tables with some of their rows."""
+    arrow = require("pyarrow", extra="parquet", purpose=f"reading {directory}")
+    parquet = require("pyarrow.parquet", extra="parquet", purpose=f"reading {directory}")
+    manifest = _manifest(directory)
+    read_header(manifest, str(directory))
+    counts = manifest.get("rows")
+    if not isinstance(counts, dict) or not set(counts) <= set(moved_tables()):
+        raise StoreError(f"{directory / MANIFEST} does not say how many rows there are of each table")
+    for name in (name for name in moved_tables() if name in counts):
+        path, count = directory / f"{name}.parquet", 0
+        try:
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+                    count += batch.num_rows
+                    yield name, batch.to_pylist()
+        except (arrow.ArrowException, OSError) as error:
+            raise StoreError(f"{path} cannot be read: {error}") from error
+        if count != counts[name]:
+            raise StoreError(f"{path} is damaged: it has {count} rows, and {MANIFEST} counts {counts[name]}")
+
+
+def _manifest(directory: Path) -> Any:
+    path = directory / MANIFEST
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.loads(file.read(_LARGEST_MANIFEST))
+    except FileNotFoundError as error:
+        raise StoreError(f"{directory} is not an export of a store: it has no {MANIFEST}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,67 @@
+"""The rows of a store as they are at one moment, table by table, while others go on writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from determined.errors import StoreError
+from determined.store.database import Database
+from determined.store.paging import pages
+from determined.store.sqlite import SqliteDatabase
+from determined.store.tables import Table
+
+Rows = list[dict[str, Any]]
+
+_TRIALS = "SELECT id FROM trials WHERE experiment_id IN ({marks})"
+_CHECKPOINTS = f"SELECT uuid FROM checkpoints WHERE trial_id IN ({_TRIALS})"
+
+
+@contextmanager
+def one_moment(database: Database) -> Iterator[None]:
+    """Everything that is read inside is of the same moment; nobody waits for it."""
+    database.execute("BEGIN" if isinstance(database, SqliteDatabase) else "BEGIN ISOLATION LEVEL REPEATABLE READ")
+    try:
+        yield
+    finally:
+        database.execute("ROLLBACK")
+
+
+class Source:
+    """All experiments, or some of them with what belongs to them."""
+
+    def __init__(self, database: Database, experiments: Sequence[int] | None) -> None:
+        self._database = database
+        self._experiments = None if experiments is None else list(dict.fromkeys(experiments))
+        for experiment_id in self._experiments or ():
+            if not database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
+                raise StoreError(f"the store {database.place} has no experiment {experiment_id}")
+
+    def count(self, table: Table) -> int:
+        condition, values = self._condition(table)
+        where = f"WHERE {condition}" if condition else ""
+        ((count,),) = self._database.execute(f"SELECT count(*) FROM {table.name} {where}", values)
+        return int(count)
+
+    def rows(self, table: Table) -> Iterator[Rows]:
+        condition, values = self._condition(table)
+        for page in pages(self._database, table, table.names, condition, values):
+            yield [dict(zip(table.names, row, strict=True)) for row in page]
+
+    def _condition(self, table: Table) -> tuple[str, list[int]]:
+        """What is left out is what refers to something that is left out."""
+        if self._experiments is None:
+            return "", []
+        marks = ", ".join("?" * len(self._experiments))
+        trials, checkpoints = _TRIALS.format(marks=marks), _CHECKPOINTS.format(marks=marks)
+        if table.name == "experiments":
+            conditions = [f"id IN ({marks})"]
+        elif table.name == "models":
+            conditions = [f"id IN (SELECT model_id FROM model_versions WHERE checkpoint IN ({checkpoints}))"]
+        elif table.has("experiment_id"):
+            conditions = [f"experiment_id IN ({marks})"]
+        else:
+            conditions = [f"trial_id IN ({trials})"] if table.has("trial_id") else []
+            conditions += [f"checkpoint IN ({checkpoints})"] if table.has("checkpoint") else []
+        return " AND ".join(conditions), self._experiments * len(conditions)

@@ -1,0 +1,97 @@
+"""A row that comes from a file is checked before it comes near a store: nothing in it is trusted."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, get_args
+
+from determined.errors import StoreError
+from determined.store.contents import JSON_COLUMNS, STATES, shape_mistake
+from determined.store.tables import Column, Table
+
+_LARGEST_TEXT = 64 * 1024 * 1024
+_LARGEST = {"flag": 1, "integer": 2**31 - 1, "long": 2**53}
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_TIMES = ("created", "ended", "started", "reported", "written", "updated", "since")
+_END_OF_TIME = 253_402_300_800.0  # the year 10000: no calendar of Python goes further
+# They are joined to paths, so they must look like what we make ourselves.
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def checked_row(table: Table, row: dict[str, Any], place: str) -> dict[str, Any]:
+    """All columns of the table; those that an older version did not have with their defaults."""
+    unknown = sorted(set(row) - set(table.names))
+    if unknown:
+        raise StoreError(f"{place}: {table.name} has no column {unknown[0][:100]!r}")
+    checked = {}
+    for column in table.columns:
+        value = row.get(column.name, column.default)
+        try:
+            checked[column.name] = _checked(table.name, column, value)
+        except _Mistake as mistake:
+            raise StoreError(f"{place}: {column.name} of a row of {table.name} {mistake}") from None
+    return checked
+
+
+class _Mistake(Exception):
+    """What is wrong with a value."""
+
+
+def _checked(table: str, column: Column, value: Any) -> Any:
+    if value is None:
+        if not column.nullable:
+            raise _Mistake("is missing")
+        return None
+    if column.kind == "text":
+        return _checked_text(table, column.name, value)
+    if column.kind == "real":
+        return _checked_real(column.name, value)
+    if type(value) is not int:
+        raise _Mistake(f"is no whole number: {_shown(value)}")
+    if abs(value) > _LARGEST[column.kind] or (column.kind == "flag" and value < 0):
+        raise _Mistake(f"is out of range: {_shown(value)}")
+    if value < 1 and (column.name == "id" or column.name.endswith("_id")):
+        raise _Mistake(f"cannot be an id: {_shown(value)}")
+    return value
+
+
+def _checked_text(table: str, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _Mistake(f"is no text: {_shown(value)}")
+    if len(value) > _LARGEST_TEXT:
+        raise _Mistake(f"has {len(value):,} characters, and {_LARGEST_TEXT:,} are the most")
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in _unusual(value)):
+        raise _Mistake("has characters that no database takes")
+    words = get_args(STATES.get((table, name)))
+    if words and value not in words:
+        raise _Mistake(f"is {_shown(value)}: expected one of {', '.join(words)}")
+    if (name == "checkpoint" or (table, name) == ("checkpoints", "uuid")) and not _UUID.fullmatch(value):
+        raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
+    shape = JSON_COLUMNS.get((table, name))
+    mistake = None if shape is None else shape_mistake(value, shape)
+    if mistake is not None:
+        raise _Mistake(mistake)
+    return value
+
+
+def _checked_real(name: str, value: Any) -> float:
+    if name not in _TIMES and isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    if type(value) not in (int, float):
+        raise _Mistake(f"is no number: {_shown(value)}")
+    if name in _TIMES and not 0 <= value < _END_OF_TIME:
+        raise _Mistake(f"is no moment: {_shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise _Mistake("is too large a number") from None
+
+
+def _unusual(text: str) -> str:
+    return "" if text.isascii() else text
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 100 else f"{shown[:100]}..."

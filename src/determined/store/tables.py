@@ -1,0 +1,100 @@
+"""The tables as data: their columns and what refers to what, read from the schema itself."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from determined.store.schema import MIGRATIONS
+from determined.store.sqlite import SqliteDatabase
+
+Kind = Literal["flag", "integer", "long", "real", "text"]
+
+_KINDS: dict[str, Kind] = {
+    "SMALLINT": "flag",
+    "INTEGER": "integer",
+    "BIGINT": "long",
+    "DOUBLE PRECISION": "real",
+    "TEXT": "text",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; a row that says nothing of it has its default."""
+
+    name: str
+    kind: Kind
+    nullable: bool
+    default: str | float | int | None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A column that names a row of another table, or of the same."""
+
+    column: str
+    table: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; `counts` says that its column `id` counts the rows."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    references: tuple[Reference, ...]
+    counts: bool
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def has(self, column: str) -> bool:
+        return column in self.names
+
+
+@cache
+def all_tables() -> dict[str, Table]:
+    """Each after those that it refers to."""
+    with closing(_made_of_the_schema()) as connection:
+        statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+        names = [name for (name,) in connection.execute(statement)]
+        return {name: _table(connection, name) for name in names}
+
+
+@cache
+def all_indexes() -> dict[str, str]:
+    """Those that the schema makes by name, and the table of each."""
+    with closing(_made_of_the_schema()) as connection:
+        statement = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        return dict(connection.execute(statement).fetchall())
+
+
+def _made_of_the_schema() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for migration in MIGRATIONS:
+        connection.executescript(migration.format(identity=SqliteDatabase.identity))
+    return connection
+
+
+def _table(connection: sqlite3.Connection, name: str) -> Table:
+    columns, key = list[Column](), list[tuple[int, str]]()
+    for _, column, declared, not_null, default, place_in_key in connection.execute(f"PRAGMA table_info({name})"):
+        value = None if default is None else connection.execute(f"SELECT {default}").fetchone()[0]
+        in_key = place_in_key > 0
+        kind: Kind = "long" if column == "id" else _KINDS[declared]
+        columns.append(Column(column, kind, not (not_null or in_key), value))
+        if in_key:
+            key.append((place_in_key, column))
+    references = [
+        Reference(column, table, target)
+        for _, _, table, column, target, *_ in connection.execute(f"PRAGMA foreign_key_list({name})")
+    ]
+    names = tuple(column for _, column in sorted(key))
+    return Table(name, tuple(columns), names, tuple(references), counts=names == ("id",))
