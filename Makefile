@@ -7,7 +7,7 @@ BENCH_VENV ?= .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test check soak bench format clean system-deps
+.PHONY: demo test check soak bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,11 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The pages of docs/ that are written from the sources: docs/reference/ and docs/api-table.md.
+reference: $(STAMP)
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.api_table
 
 # Ratios to a bare PyTorch loop, and to peers, which live in an environment of their own to keep that of the tests thin.
 bench: $(BENCH_STAMP)
