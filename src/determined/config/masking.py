@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 MASK = "********"
@@ -11,6 +12,7 @@ _SECRET_NAME = re.compile(
     r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials?|connection_string)$", re.IGNORECASE
 )
 # No pattern begins with a repetition: on a long word that would take the square of its length.
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)  # all that follows is its value, with spaces in it
 _ASSIGNMENT = re.compile(r"((?:key|token|secret|password|passwd)=)[^\s&]+", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(\w://[^/\s:@]*:)[^/\s@]+(@)")
 
@@ -27,7 +29,28 @@ def mask_secrets(value: Any, name: str = "") -> Any:
         return value
     if name == "secrets" or _SECRET_NAME.search(name):
         return MASK
+    if (variable := _VARIABLE.fullmatch(value)) and _SECRET_NAME.search(variable.group(1)):
+        return f"{variable.group(1)}={MASK}"
     return _PASSWORD_IN_URL.sub(rf"\1{MASK}\2", _ASSIGNMENT.sub(rf"\1{MASK}", value))
+
+
+def secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    """Every text that `mask_secrets` would hide."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from secrets_in(inner, "secrets" if name == "secrets" else str(key))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from secrets_in(inner, name)
+    elif not isinstance(value, str) or mask_secrets(value, name) == value:
+        return
+    elif mask_secrets(value, name) == MASK:
+        yield value
+    elif (variable := _VARIABLE.fullmatch(value)) and _SECRET_NAME.search(variable.group(1)):
+        yield variable.group(2)
+    else:
+        yield from (found.group()[len(found.group(1)) :] for found in _ASSIGNMENT.finditer(value))
+        yield from (found.group()[len(found.group(1)) : -1] for found in _PASSWORD_IN_URL.finditer(value))
 
 
 def mask_arguments(arguments: list[str]) -> list[str]:

@@ -1,0 +1,34 @@
+"""What is hidden, and what it was."""
+
+from __future__ import annotations
+
+import json
+
+from determined.config.masking import MASK, mask_secrets, secrets_in
+
+CONFIG = {
+    "environment": {
+        "environment_variables": [
+            "API_TOKEN=two words\nand a line",
+            "LEVEL=3",
+            "DB=postgres://me:pw1@h/d?password=pw2&x=1",
+        ],
+        "secrets": {"anything": "pw3"},
+    },
+    "checkpoint_storage": {"secret_key": "pw4", "bucket": "b", "endpoint_url": "http://u:pw5@host"},
+    "hyperparameters": {"token": 7, "lr": 0.1},
+}
+
+
+def test_every_secret_is_hidden_and_known() -> None:
+    secrets = set(secrets_in(CONFIG))
+    assert secrets == {"two words\nand a line", "pw1", "pw2", "pw3", "pw4", "pw5"}
+    masked = mask_secrets(CONFIG)
+    shown = json.dumps(masked)
+    assert not any(json.dumps(secret)[1:-1] in shown for secret in secrets)
+    assert "and a line" not in shown  # a variable's value goes on to its end
+    assert masked["environment"]["environment_variables"][0] == f"API_TOKEN={MASK}"
+    assert masked["environment"]["environment_variables"][1] == "LEVEL=3"
+    assert masked["hyperparameters"] == CONFIG["hyperparameters"]
+    assert mask_secrets(masked) == masked
+    assert set(secrets_in(masked)) <= {MASK}
