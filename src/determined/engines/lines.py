@@ -25,9 +25,7 @@ class Stream:
         self.key = key
         self.file = file
         self.ended = False
-        self._stream = stream
-        self._pending = b""
-        self._after_return = False  # the last byte was \r: a \n that follows belongs to it
+        self._splitter = Splitter(key, stream)
 
     def read(self) -> list[Line]:
         """The lines in the next block; none when nothing is there now, or when the pipe has ended."""
@@ -37,15 +35,8 @@ class Stream:
             return []
         if not block:
             self.ended = True
-            return self._flush()
-        if self._after_return and block.startswith(b"\n"):
-            block = block[1:]
-        self._after_return = block.endswith(b"\r") if block else False
-        lines, self._pending = split_lines(self._pending + block)
-        if len(self._pending) >= LONGEST:
-            lines, self._pending = [*lines, self._pending], b""
-        written = time.time()
-        return [self._line(piece, written) for line in lines for piece in _pieces(line)]
+            return self._splitter.flush(time.time())
+        return self._splitter.feed(block, time.time())
 
     def read_all(self) -> list[Line]:
         """All that is there, down to an unfinished line: whoever wrote it has ended."""
@@ -54,14 +45,35 @@ class Stream:
             if self.ended or not select.select([self.file], [], [], 0)[0]:
                 break
             lines += self.read()
-        return lines + self._flush()
+        return lines + self._splitter.flush(time.time())
 
     def close(self) -> None:
         os.close(self.file)
 
-    def _flush(self) -> list[Line]:
+
+class Splitter:
+    """Pieces of text, cut anywhere, become lines."""
+
+    def __init__(self, key: str, stream: str) -> None:
+        self._key = key
+        self._stream = stream
+        self._pending = b""
+        self._after_return = False  # the last byte was \r: a \n that follows belongs to it
+
+    def feed(self, block: bytes, written: float) -> list[Line]:
+        """The lines that this block completes."""
+        if self._after_return and block.startswith(b"\n"):
+            block = block[1:]
+        self._after_return = block.endswith(b"\r") if block else False
+        lines, self._pending = split_lines(self._pending + block)
+        if len(self._pending) >= LONGEST:
+            lines, self._pending = [*lines, self._pending], b""
+        return [self._line(piece, written) for line in lines for piece in _pieces(line)]
+
+    def flush(self, written: float) -> list[Line]:
+        """What is left, though its line has no end."""
         pending, self._pending = self._pending, b""
-        return [self._line(piece, time.time()) for piece in _pieces(pending)] if pending else []
+        return [self._line(piece, written) for piece in _pieces(pending)] if pending else []
 
     def _line(self, raw: bytes, written: float) -> Line:
         text = raw.decode(errors="backslashreplace")
@@ -69,7 +81,7 @@ class Stream:
         if found := _RANK.match(text):
             rank, text = int(found[1]), text[found.end() :]
         level = _LEVEL.match(text)
-        return Line(self.key, rank, self._stream, level[1] if level else None, text, written)
+        return Line(self._key, rank, self._stream, level[1] if level else None, text, written)
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:

@@ -52,6 +52,14 @@ class TorchBatchProcessorContext:
         if self.distributed.rank == 0:
             self._core.train.report_metrics(group, steps_completed, metrics)
 
+    def report_task_using_checkpoint(self, checkpoint: Any) -> None:
+        """See `core.Context.experimental`."""
+        self._core.experimental.report_task_using_checkpoint(checkpoint)
+
+    def report_task_using_model_version(self, model_version: Any) -> None:
+        """See `core.Context.experimental`."""
+        self._core.experimental.report_task_using_model_version(model_version)
+
     def wrap_reducer(
         self,
         reducer: Callable[[list[Any]], Any] | MetricReducer,

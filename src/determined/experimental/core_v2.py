@@ -1,0 +1,163 @@
+"""Any Python process as a run: recorded from its first moment, with its log, and found again by its own names.
+
+from determined.experimental import core_v2
+
+core_v2.init(config=core_v2.Config(name="mine", external_experiment_id="search", external_trial_id="a"))
+core_v2.train.report_validation_metrics(steps_completed=1, metrics={"loss": 0.5})
+core_v2.close()  # or the end of the program
+
+`init_context()` gives the same as a `core.Context`. In a trial that a search runs both give that trial.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from typing import Any
+
+from determined import core
+from determined import info as cluster_info
+from determined.core.experimental import ExperimentalContext
+from determined.experimental.detached_config import Config
+from determined.experimental.exit_watch import ExitWatch
+from determined.experimental.output_copy import OutputCopy
+from determined.store.open import checked_place
+
+__all__ = [
+    "Config",
+    "init",
+    "init_context",
+    "close",
+    "url_reverse_webui_exp_view",
+]
+
+# The parts of the run that `init` opened; until then, and after `close`, asking for one is an error that says so.
+distributed: core.DistributedContext
+checkpoint: core.CheckpointContext
+preempt: core.PreemptContext
+train: core.TrainContext
+searcher: core.SearcherContext
+profiler: core.ProfilerContext
+experimental: ExperimentalContext
+info: cluster_info.ClusterInfo
+
+_PARTS = ("distributed", "checkpoint", "preempt", "train", "searcher", "profiler", "experimental", "info")
+
+_context: core.Context | None = None
+_output: OutputCopy | None = None
+_watch: ExitWatch | None = None
+_pid = 0
+
+
+def init_context(
+    *,
+    config: Config | None = None,
+    distributed: core.DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: core.PreemptMode = core.PreemptMode.WorkersAskChief,
+    tensorboard_mode: core.TensorboardMode = core.TensorboardMode.AUTO,
+) -> core.Context:
+    """Open a run: `with core_v2.init_context(...) as context: ...`. With several ranks every rank calls it, in step."""
+    context, _ = _open(config or Config(), distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
+    return context
+
+
+def init(
+    *,
+    config: Config | None = None,
+    distributed: core.DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: core.PreemptMode = core.PreemptMode.WorkersAskChief,
+    tensorboard_mode: core.TensorboardMode = core.TensorboardMode.AUTO,
+) -> None:
+    """Open the run of this process: its parts are `core_v2.train`, `core_v2.checkpoint`, `core_v2.info` and so on.
+
+    It ends with `close()` or with the process. It is COMPLETED then, or ERROR after an exception or `sys.exit` with a
+    status.
+    """
+    global _context, _output, _watch, _pid
+    if _context is not None:
+        raise RuntimeError("core_v2.init() was called already: close() ends that run")
+    context, _output = _open(config or Config(), distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
+    _context, _watch, _pid = context.start(), ExitWatch(), os.getpid()
+    _watch.start()
+    globals().update({name: getattr(context, name) for name in _PARTS})
+    atexit.register(_close_at_exit)  # after all that the run itself registered, so that this comes first
+
+
+def close() -> None:
+    """End the run that `init` opened; without one nothing happens."""
+    _end(None)
+
+
+def url_reverse_webui_exp_view() -> str:
+    """What shows the experiment of this run. There are no pages: it is a command for a terminal."""
+    return f"det experiment describe {_opened().info.trial.experiment_id}"
+
+
+def _open(
+    config: Config,
+    distributed: core.DistributedContext | None,
+    checkpoint_storage: str | dict[str, Any] | None,
+    preempt_mode: core.PreemptMode,
+    tensorboard_mode: core.TensorboardMode,
+) -> tuple[core.Context, OutputCopy | None]:
+    if not isinstance(config, Config):
+        raise TypeError(f"config must be a core_v2.Config, got {config!r}")
+    described = cluster_info.from_env(os.environ) is not None
+    if checkpoint_storage is None and not described:
+        checkpoint_storage = config.checkpoint_storage
+    context = core.init(
+        distributed=distributed,
+        checkpoint_storage=checkpoint_storage,
+        preempt_mode=preempt_mode,
+        tensorboard_mode=tensorboard_mode,
+        _hparams=None if described else config.hparams,
+        _exp_conf=None if described else config.experiment_config(),
+        _detached=config.detached(),
+    )
+    if described:
+        return context, None  # whoever runs the trial keeps what it prints
+    trial = context.info.trial
+    output = OutputCopy(checked_place(), trial.trial_id, trial._trial_run_id, context.distributed.rank)
+    context.at_close(output.stop)
+    try:
+        output.start()
+    except BaseException as error:
+        context.close(type(error), error)
+        raise
+    return context, output
+
+
+def _opened() -> core.Context:
+    if _context is None:
+        raise RuntimeError("there is no run: core_v2.init() comes first")
+    return _context
+
+
+def _close_at_exit() -> None:
+    if os.getpid() == _pid and _watch is not None:
+        _end(_watch.error)
+
+
+def _end(error: BaseException | None) -> None:
+    global _context, _output, _watch
+    context, output, watch = _context, _output, _watch
+    if context is None or watch is None:
+        return
+    _context = _output = _watch = None
+    atexit.unregister(_close_at_exit)
+    watch.stop()
+    for name in _PARTS:
+        globals().pop(name, None)
+    if output is not None and error is not None:
+        output.stop()  # Python has shown the error already
+    with contextlib.suppress(SystemExit):  # of a program that refused its hyperparameters: it is ending anyway
+        context.__exit__(type(error) if error is not None else None, error, None)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        raise AttributeError(f"core_v2.{name} is there from core_v2.init() to core_v2.close()")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

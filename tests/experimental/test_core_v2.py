@@ -1,0 +1,202 @@
+"""Programs that open their run by themselves, as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from determined import core
+from determined.experimental import client, core_v2
+from determined.experimental.client import ExperimentState, TrialState
+from determined.store.open import open_store
+from tests.helpers.ranks import run_ranks
+
+BEGIN = """
+import logging, os, signal, sys, threading, time
+import determined as det
+logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+from determined.experimental import core_v2
+"""
+NAMED = 'core_v2.init(config=core_v2.Config(external_experiment_id="search/1", external_trial_id="a"))\n'
+
+
+def run(text: str, *, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([sys.executable, "-c", BEGIN + text], capture_output=True, text=True, timeout=60)
+    assert done.returncode == expect, done.stderr
+    return done
+
+
+@pytest.fixture
+def closed() -> Iterator[None]:
+    yield
+    core_v2.close()
+
+
+def test_a_run_is_recorded_with_its_log_and_its_end(home: Path) -> None:
+    done = run(
+        """
+config = core_v2.Config(
+    name="by itself", hparams={"lr": 0.5, "api_token": "s3cr3t"}, data={"rows": 3}, description="why", labels=["x"],
+    workspace="w", project="p", searcher={"metric": "accuracy", "smaller_is_better": False},
+)
+core_v2.init(config=config)
+assert core_v2.info.user_data == {"rows": 3} and core_v2.info.trial.hparams["api_token"] == "s3cr3t"
+assert det.get_cluster_info() is core_v2.info and core_v2.distributed.size == 1
+print("to the terminal ", end=""); print("and\\nto the log 😀")
+logging.warning("with a level")
+core_v2.train.report_validation_metrics(4, {"accuracy": 0.25})
+core_v2.train.report_validation_metrics(8, {"accuracy": 0.75})
+print(core_v2.url_reverse_webui_exp_view())
+print("no end of line", end="")
+"""
+    )
+    assert done.stdout == "to the terminal and\nto the log 😀\ndet experiment describe 1\nno end of line"
+    (experiment,) = client.list_experiments(labels=["x"])
+    assert (experiment.name, experiment.description, experiment.state) == (
+        "by itself",
+        "why",
+        ExperimentState.COMPLETED,
+    )
+    assert experiment.best_validation == 0.75
+    assert (experiment.config["workspace"], experiment.config["data"]) == ("w", {"rows": 3})
+    (trial,) = experiment.list_trials()
+    assert trial.hparams == {"lr": 0.5, "api_token": "********"}
+    assert [line.partition("[rank=0] ")[2] for line in trial.iter_logs(stdtypes=["stdout"])] == done.stdout.split("\n")
+    assert any("with a level" in line for line in trial.iter_logs(min_level=client.LogLevel.WARNING))
+
+
+@pytest.mark.parametrize(
+    ("last_words", "code", "state", "logged"),
+    [
+        ("raise ValueError('oh')", 1, "ERROR", "ValueError: oh"),
+        ("sys.exit(3)", 3, "ERROR", ""),
+        ("sys.exit('said at the end')", 1, "ERROR", ""),
+        ("sys.exit()", 0, "COMPLETED", ""),
+        ("threading.Thread(target=sys.exit, args=(3,)).start()", 0, "COMPLETED", ""),
+        ("raise det.InvalidHP('too large')", 1, "COMPLETED", "InvalidHP: too large"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9, "ERROR", ""),
+        ("core_v2.close(); sys.exit(4)", 4, "COMPLETED", ""),
+        (
+            "child = os.fork(); print('by', child)\nif child == 0: sys.exit(3)\nos.waitpid(child, 0)",
+            0,
+            "COMPLETED",
+            "by ",
+        ),
+    ],
+)
+def test_how_a_program_ends(home: Path, last_words: str, code: int, state: str, logged: str) -> None:
+    run(f"core_v2.init()\n{last_words}", expect=code)
+    (experiment,) = client.list_experiments()
+    assert experiment.state is ExperimentState[state]
+    lines = list(experiment.list_trials()[0].iter_logs())
+    assert not logged or sum(logged in line for line in lines) == 1, lines
+
+
+def test_the_same_names_go_on_with_the_latest_checkpoint(home: Path) -> None:
+    first = run(
+        NAMED + "assert core_v2.info.latest_checkpoint is None\n"
+        "for step in (1, 2):\n"
+        "    core_v2.train.report_training_metrics(step, {'loss': 1 / step})\n"
+        "    with core_v2.checkpoint.store_path({'steps_completed': step}) as (path, uuid):\n"
+        "        (path / 'weights').write_text(str(step))\n"
+        "core_v2.train.report_training_metrics(3, {'loss': 0.0})\n"
+        "print(uuid, core_v2.info.trial.trial_seed)\nos.kill(os.getpid(), signal.SIGKILL)",
+        expect=-9,
+    )
+    again = run(
+        NAMED + "trial = core_v2.info.trial\nassert (trial._steps_completed, trial._trial_run_id) == (2, 2)\n"
+        "with core_v2.checkpoint.restore_path(core_v2.info.latest_checkpoint) as path:\n"
+        "    assert (path / 'weights').read_text() == '2'\n"
+        "core_v2.train.report_training_metrics(3, {'loss': 0.25})\n"
+        "print(core_v2.info.latest_checkpoint, trial.trial_seed)"
+    )
+    assert again.stdout == first.stdout != "", "the checkpoint, and the seed"
+    other = NAMED.replace('"a"', '"b"')
+    run(other + "assert core_v2.info.latest_checkpoint is None")
+    (experiment,) = client.list_experiments()
+    trials = experiment.list_trials()
+    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    losses = {row.steps_completed: row.metrics["loss"] for row in trials[0].iter_metrics("training")}
+    assert losses == {1: 1.0, 2: 0.5, 3: 0.25}
+
+
+def test_a_trial_that_is_at_work_is_not_taken_over(home: Path, closed: None) -> None:
+    core_v2.init(config=core_v2.Config(external_experiment_id="search/1", external_trial_id="a"))
+    refused = run(NAMED, expect=1)
+    assert f"trial 1, which is 'a' of 'search/1', is at work in process {os.getpid()} on" in refused.stderr
+    client.get_experiment(1).pause()
+    store = open_store()
+    try:
+        assert [request.kind for request in store.requests(1)] == ["pause"], "and it can be steered"
+    finally:
+        store.close()
+
+
+def test_as_a_context(home: Path) -> None:
+    def work() -> None:
+        with core_v2.init_context(config=core_v2.Config(name="inside")) as context:
+            print("printed")  # noqa: T201
+            assert context.info.trial.trial_id == 1
+            raise ValueError("oh")
+
+    with pytest.raises(ValueError, match="oh"):
+        work()
+    print("outside")  # noqa: T201
+    (experiment,) = client.list_experiments()
+    assert experiment.state is ExperimentState.ERROR
+    lines = [line.partition("[rank=0] ")[2] for line in experiment.list_trials()[0].iter_logs()]
+    assert (lines[0], lines[-1]) == ("printed", "ValueError: oh")
+
+
+def test_parts_are_there_from_init_to_close(home: Path, closed: None) -> None:
+    with pytest.raises(AttributeError, match=r"core_v2\.train is there from core_v2\.init\(\) to"):
+        _ = core_v2.train
+    with pytest.raises(RuntimeError, match=r"there is no run: core_v2\.init\(\) comes first"):
+        core_v2.url_reverse_webui_exp_view()
+    core_v2.close()
+    core_v2.init()
+    assert isinstance(core_v2.train, core.TrainContext)
+    with pytest.raises(RuntimeError, match=r"was called already: close\(\) ends that run"):
+        core_v2.init()
+    core_v2.close()
+    assert not hasattr(core_v2, "train")
+    core_v2.init()
+    assert core_v2.info.trial.trial_id == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"name": 3}, TypeError, "Config.name must be a text, got 3"),
+        ({"hparams": []}, TypeError, "Config.hparams must be a dict"),
+        ({"labels": "one"}, TypeError, "Config.labels must be a list of texts, got 'one'"),
+        ({"labels": [1]}, TypeError, "Config.labels must be a list of texts"),
+        ({"external_experiment_id": ""}, ValueError, "Config.external_experiment_id must not be empty"),
+        ({"external_trial_id": "a"}, ValueError, "Config.external_trial_id needs an external_experiment_id"),
+    ],
+)
+def test_what_makes_no_sense_is_named(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        core_v2.Config(**given)
+
+
+def rank_of_a_run() -> list[int]:
+    distributed = core.DistributedContext.from_torch_distributed()
+    with core_v2.init_context(distributed=distributed) as context:
+        print("from rank", distributed.rank)  # noqa: T201
+        return [context.info.trial.trial_id, context.info.trial._trial_run_id]
+
+
+def test_all_ranks_are_one_run(home: Path) -> None:
+    assert [result.value for result in run_ranks(rank_of_a_run, n=2)] == [[1, 1], [1, 1]]
+    trial = client.get_trial(1)
+    assert trial.state is TrialState.COMPLETED
+    for rank in (0, 1):
+        (line,) = trial.iter_logs(rank_ids=[rank], stdtypes=["stdout"])
+        assert line.endswith(f"[rank={rank}] from rank {rank}")
