@@ -61,6 +61,7 @@ CHECKPOINT = (
 )
 MODELS = ("ID", "Name", "Description", "Workspace ID", "Creation Time", "Last Updated Time", "Metadata")
 VERSIONS = ("Version #", "Trial ID", "Batch #", "Checkpoint UUID", "Validation Metrics", "Metadata")
+QUEUE = ("Position", "Experiment ID", "Name", "Priority", "State", "Slots", "Progress", "Added")
 PREVIEW = ("Trials", "Training Time")
 BRACKETS = ("Bracket", "Trials", "At Once", "Rungs")
 COMPARED = (("", "Experiment 1"), ("Differs", "Hyperparameter", "Experiment 1"))
@@ -96,6 +97,7 @@ COMMANDS: dict[str, Case] = {
     "experiment set name": Case("{experiment} ../another", store="writes"),
     "experiment set description": Case("{experiment} text", store="writes"),
     "experiment set max-slots": Case("{experiment} 2", store="writes"),
+    "experiment set priority": Case("{idle} 7", store="writes", exit_code=1, words="is not in the queue"),
     "experiment set gc-policy": Case(f"{{experiment}} {_POLICY} --yes", store="writes"),
     "experiment delete": Case("{experiment} --yes", store="writes"),
     "experiment delete-tb-files": Case("{experiment} --yes"),
@@ -120,6 +122,10 @@ COMMANDS: dict[str, Case] = {
     "store vacuum": Case(store="writes"),
     "store export": Case("{directory}"),
     "store import": Case("{export}", store="writes", tables=(IMPORTED,)),
+    "queue list": Case(tables=(QUEUE,)),
+    "queue resume": Case(),
+    "queue remove": Case("{idle}", store="writes", exit_code=1, words="is not in the queue"),
+    "queue serve": Case("--idle 0", form="lines"),
     "preview-search": Case("{config} --slots 2", store="none", tables=(PREVIEW, BRACKETS)),
     "completion": Case("bash", store="none", form="none"),
     "version": Case(store="none", form="none"),

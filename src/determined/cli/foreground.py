@@ -31,6 +31,7 @@ def run_here(
     slots: int | None = None,
     engine: Engine | None = None,
     max_trials: int | None = None,
+    in_queue: bool = False,
 ) -> int:
     """Returns the exit code: 0 when it completed, that of a signal when one ended it, else 1."""
     from determined.experiment.run import run_experiment
@@ -58,6 +59,7 @@ def run_here(
             slots=slots,
             engine=engine,
             max_trials=max_trials,
+            in_queue=in_queue,
             observer=observer,
             on_line=on_line if follow else None,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from determined.store.base import Store
     from determined.store.experiment_records import Experiment
 
 RUNNING = ("ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
@@ -25,6 +27,19 @@ def is_abandoned(row: Experiment) -> bool:
 def is_at_work(row: Experiment) -> bool:
     """Its trials may still do and write something."""
     return row.state in RUNNING and not is_abandoned(row)
+
+
+def advice(store: Store, rows: Iterable[Experiment]) -> list[str]:
+    """What to type about those that nobody runs and nobody will: a line each."""
+    abandoned = [row for row in rows if is_abandoned(row)]
+    if not abandoned:
+        return []
+    from determined.queue import attention
+    from determined.store.open import checked_place
+
+    place = checked_place()
+    left = [row for row in abandoned if not attention.is_attended(store, place, row)]
+    return [attention.how_to_go_on(store, row.id) for row in left]
 
 
 def how_to_go_on(experiment_id: int) -> str:

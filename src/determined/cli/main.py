@@ -17,6 +17,7 @@ _COMMANDS = {
     "model": ("determined.cli.model", "Keep checkpoints as versions of models."),
     "tensorboard": ("determined.cli.tensorboard", "Look at metrics with TensorBoard."),
     "store": ("determined.cli.store", "Look after the store, and move experiments between stores."),
+    "queue": ("determined.cli.queue", "Experiments that wait for the slots of this machine."),
     "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
     "completion": ("determined.cli.completion", "Print what makes a shell complete commands of det."),
     "version": ("determined.cli.version", "Show the version."),

@@ -25,7 +25,9 @@ def _wanted(run: Running) -> int:
     over = run.intent is not None or run.failure is not None
     waiting = 0 if over else sum(trial.may_start for trial in run.live())
     wanted = need * (len(run.by_key) + waiting)
-    return wanted if most is None else min(wanted, most - most % need)
+    if most is None:
+        return wanted
+    return max(need * len(run.by_key), min(wanted, most - most % need))  # a limit that was lowered ends no trial
 
 
 def _awaits_a_slot(run: Running, trial: LiveTrial) -> bool:

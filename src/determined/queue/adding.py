@@ -101,11 +101,9 @@ def _add(
     with at_the_door(files):
         try:
             entry = store.queue.add(new)
-            # What was asked of it before does not count any more.
-            requests = store.experiments.requests(experiment.id, experiment.last_request)
-            last = requests[-1].id if requests else None
-            change = ExperimentChange(state="ACTIVE", last_request=last)
-            store.experiments.commit(lease, Change(experiment=change))
+            store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE", reason="")))
+            if store.experiments.requests(experiment.id, experiment.last_request):
+                store.experiments.request(experiment.id, "activate")  # a newer wish than a pause that nobody heard
         finally:
             store.experiments.release(lease)
         ensure_daemon(files, store_place)

@@ -35,7 +35,7 @@ def ensure_daemon(files: QueueFiles, store_place: str) -> bool:
 def _start(files: QueueFiles, store_place: str, lock: int) -> None:
     """`det queue serve`, in a session of its own: no terminal that is closed ends it."""
     daemon = [sys.executable, "-c", DET, "queue", "serve", "--lock", str(lock)]
-    descriptor = os.open(files.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(files.log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as log:
         subprocess.run(
             [sys.executable, "-I", "-S", "-c", _LEAVE_ALONE, str(lock), *daemon],

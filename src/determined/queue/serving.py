@@ -68,8 +68,9 @@ class Daemon:
         """Until there has been nothing to do for a while, or a signal comes; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._take_signal)
-        self._say(f"process {os.getpid()} shares out {self._slots} slots")
         try:
+            self._store = open_store(self._store_place)  # one that cannot be used at all is no reason to wait
+            self._say(f"process {os.getpid()} shares out {self._slots} slots")
             while self._signal is None:
                 self._try(self._look_at_queue)
                 self._share_out()

@@ -6,8 +6,10 @@ import sys
 
 import click
 
+from determined.cli.detached import leave_to_queue
 from determined.cli.foreground import run_here
 from determined.cli.groups import Command
+from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 from determined.cli.zone import with_utc
 
@@ -17,15 +19,46 @@ from determined.cli.zone import with_utc
 @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
 @click.option("-f", "--follow", is_flag=True, help="Also show the log of the first trial that writes something.")
 @click.option("--max-trials", type=click.IntRange(min=1), help="Extend the search, even an ended one.")
+@click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
+@click.option("--granted-by", type=int, hidden=True, help="The open line to the queue, which says what slots to use.")
 @with_utc
 @with_json
-def activate(experiment_id: int, slots: int | None, follow: bool, max_trials: int | None, form: Form) -> None:
+def activate(
+    experiment_id: int,
+    slots: int | None,
+    follow: bool,
+    max_trials: int | None,
+    detach: bool,
+    granted_by: int | None,
+    form: Form,
+) -> None:
     """Activate an experiment that was paused or interrupted.
 
     It runs here, in the foreground, and goes on where it was: every trial from its newest checkpoint, the search with
-    the same decisions.
+    the same decisions. One that waits in the queue leaves it.
 
     \b
     Example: det experiment activate 3
     """
-    sys.exit(run_here(experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials))
+    if granted_by is not None:
+        sys.exit(_run_for_queue(experiment_id, slots, max_trials, granted_by))
+    if not detach:
+        sys.exit(run_here(experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials))
+    if follow:
+        raise click.UsageError(f"--follow and --detach exclude each other: det experiment logs {experiment_id} -f")
+    with opened_store() as store:
+        leave_to_queue(store, experiment_id, form, slots=slots, max_trials=max_trials)
+
+
+def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None, line: int) -> int:
+    import os
+    import socket
+
+    from determined.engines.granted import GrantedEngine
+
+    assert slots is not None
+    os.set_inheritable(line, False)
+    with GrantedEngine(slots, socket.socket(fileno=line)) as engine:
+        return run_here(
+            experiment_id, new=False, engine=engine, in_queue=True, follow=False, form="table", max_trials=max_trials
+        )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.detached import leave_to_queue
 from determined.cli.experiment.trying import archive, one_batch_of
 from determined.cli.foreground import run_here
 from determined.cli.holders import how_to_go_on
@@ -34,6 +35,7 @@ class Beginning:
     slots: int | None
     follow: bool
     paused: bool
+    detach: bool
     test: bool
     dry_run: bool
     form: Form
@@ -56,6 +58,7 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
         "-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log."
     )
     @click.option("--paused", is_flag=True, help="Only create it; `activate` runs it later.")
+    @click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
     @click.option(
         "-t", "--test", "--test-mode", "test", is_flag=True, help="Run one batch of one trial, then archive it."
     )
@@ -64,11 +67,19 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
     @with_json
     @wraps(command)
     def beginning(
-        *args: Any, slots: int | None, follow: bool, paused: bool, test: bool, dry_run: bool, form: Form, **kwargs: Any
+        *args: Any,
+        slots: int | None,
+        follow: bool,
+        paused: bool,
+        detach: bool,
+        test: bool,
+        dry_run: bool,
+        form: Form,
+        **kwargs: Any,
     ) -> Any:
-        if sum((follow, paused, test)) > 1:
-            raise click.UsageError("--follow, --paused and --test exclude each other")
-        chosen = Beginning(slots=slots, follow=follow, paused=paused, test=test, dry_run=dry_run, form=form)
+        if sum((follow, paused, detach, test)) > 1:
+            raise click.UsageError("--follow, --paused, --detach and --test exclude each other")
+        chosen = Beginning(slots, follow, paused, detach, test, dry_run, form)
         return command(*args, beginning=chosen, **kwargs)
 
     return beginning
@@ -84,7 +95,7 @@ def begin(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
         loaded = load_experiment(one_batch_of(loaded.config.plain()))
     if how.dry_run:
         _show_plan(loaded, code, how)
-    elif how.paused:
+    elif how.paused or how.detach:
         _create_only(loaded, code, how)
     else:
         sys.exit(_create_and_run(loaded, code, how))
@@ -108,13 +119,16 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
         created = create_experiment(
             loaded, code.directory, store, include=code.include, paused=True, slots=how.slots, fork_of=code.fork_of
         )
-        row = store.experiments.get(created.experiment_id)
-    if how.form == "json":
-        print_json(experiment_plain(row))
-        return
-    click.echo(f"Created experiment {row.id}")
-    _tell_what_is_missing(created.code)
-    click.echo(f"It is paused; run it with: det experiment activate {row.id}")
+        number = created.experiment_id
+        if how.form != "json":
+            click.echo(f"Created experiment {number}")
+            _tell_what_is_missing(created.code)
+        if how.detach:
+            leave_to_queue(store, number, how.form, slots=how.slots)
+        elif how.form == "json":
+            print_json(experiment_plain(store.experiments.get(number)))
+        else:
+            click.echo(f"It is paused; run it with: det experiment activate {number}")
 
 
 def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int:

@@ -10,7 +10,7 @@ import click
 
 from determined.cli.experiment.workloads import Workload, metric_names, workload_columns, workload_row, workloads_of
 from determined.cli.groups import Command
-from determined.cli.holders import how_to_go_on, is_abandoned
+from determined.cli.holders import advice
 from determined.cli.id_lists import numbers
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
@@ -64,6 +64,7 @@ def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form
         experiments = [store.experiments.get(number) for number in experiment_ids]
         trials = {row.id: store.experiments.trials(row.id) for row in experiments}
         workloads = {trial.id: workloads_of(store, trial.id) for rows in trials.values() for trial in rows}
+        hints = advice(store, experiments)
     if form == "json":
         print_json([_plain(row, trials[row.id], workloads, metrics) for row in experiments])
         return
@@ -81,7 +82,7 @@ def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form
             write_csv(sys.stdout, columns, rows)
     else:
         click.echo("\n\n".join(f"{name}\n{table(columns, rows)}" for name, _, columns, rows in found))
-        _explain(experiments, everyone)
+        _explain(experiments, everyone, hints)
 
 
 def _tables(
@@ -129,10 +130,10 @@ def _plain(row: Experiment, trials: list[Trial], workloads: dict[int, list[Workl
     }
 
 
-def _explain(experiments: list[Experiment], trials: list[Trial]) -> None:
+def _explain(experiments: list[Experiment], trials: list[Trial], hints: list[str]) -> None:
     """What a table has no column for: why something ended, and what to do next."""
     lines = [f"Experiment {row.id}: {row.state}: {row.reason}" for row in experiments if row.reason]
-    lines += [how_to_go_on(row.id) for row in experiments if is_abandoned(row)]
+    lines += hints
     lines += [
         f"Trial {row.id}: {row.state}"
         + (f" after {row.restarts} restart{'s' if row.restarts > 1 else ''}" if row.restarts else "")

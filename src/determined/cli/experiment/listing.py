@@ -7,7 +7,7 @@ import sys
 import click
 
 from determined.cli.groups import Command
-from determined.cli.holders import how_to_go_on, is_abandoned
+from determined.cli.holders import advice
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
 from determined.cli.paging import Page, with_paging
@@ -43,6 +43,7 @@ def list(archived: bool, projects: bool, page: Page, form: Form) -> None:
     """
     with opened_store() as store:
         rows = store.experiments.list(limit=page.limit or _EVERYTHING, offset=page.offset, archived=archived)
+        hints = advice(store, rows) if form == "table" and sys.stdout.isatty() else []
     columns = [*_COLUMNS]
     columns += [Column("Workspace"), Column("Project")] if projects else []
     columns += [Column("Archived")] if archived else []
@@ -64,8 +65,7 @@ def list(archived: bool, projects: bool, page: Page, form: Form) -> None:
     ]
     show(form, columns, cells, lambda: [experiment_plain(row) for row in rows])
     if form == "table" and sys.stdout.isatty():
-        for row in rows:
-            if is_abandoned(row):
-                click.echo(how_to_go_on(row.id))
+        for hint in hints:
+            click.echo(hint)
         if not rows and not page.offset:
             click.echo("No experiments yet. Begin with: det experiment create config.yaml .")

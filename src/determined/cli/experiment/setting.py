@@ -21,6 +21,7 @@ _HERE = "determined.cli.experiment.setting"
         "description": (_HERE, "Change the description of an experiment."),
         "gc-policy": ("determined.cli.experiment.gc_policy", "Change which checkpoints stay, and remove the others."),
         "max-slots": (_HERE, "Change how many slots an experiment may use."),
+        "priority": (_HERE, "Change when it is the turn of an experiment in the queue."),
     },
     aliases={},
 )
@@ -84,6 +85,23 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
             )
         store.upkeep.change_config(experiment_id, "resources", {"max_slots": slots})
     _tell(experiment_id, f"it may use {slots} slot{'' if slots == 1 else 's'}", form)
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("number", metavar="N", type=click.IntRange(min=1, max=99))
+@with_json
+def priority(experiment_id: int, number: int, form: Form) -> None:
+    """Change when it is the turn of an experiment in the queue.
+
+    1 goes first, 99 last; without it an experiment has the priority of its configuration, or 42.
+
+    \b
+    Example: det experiment set priority 3 10
+    """
+    with opened_store() as store:
+        store.queue.set_priority(experiment_id, number)
+    _tell(experiment_id, f"its priority in the queue is {number}", form)
 
 
 def _tell(experiment_id: int, done: str, form: Form) -> None:

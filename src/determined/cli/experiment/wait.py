@@ -8,7 +8,7 @@ import time
 import click
 
 from determined.cli.groups import Command
-from determined.cli.holders import how_to_go_on, is_abandoned
+from determined.cli.holders import advice
 from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
@@ -40,11 +40,13 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
     with opened_store() as store:
         while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in ENDED:
             if row.state == "PAUSED":
-                raise DeterminedError(f"it is paused; go on with: det experiment activate {experiment_id}")
+                why = f" ({row.reason})" if row.reason else ""
+                raise DeterminedError(f"it is paused{why}; go on with: det experiment activate {experiment_id}")
             # At the second look: between its creation and its runner's first step nobody holds it for a moment.
-            if abandoned and is_abandoned(row):
-                raise DeterminedError(how_to_go_on(experiment_id))
-            abandoned = is_abandoned(row)
+            hints = advice(store, [row])
+            if abandoned and hints:
+                raise DeterminedError(hints[0])
+            abandoned = bool(hints)
             time.sleep(polling_interval)
     if form == "json":
         print_json(experiment_plain(row))

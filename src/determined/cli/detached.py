@@ -1,0 +1,27 @@
+"""Leave an experiment to the queue, and say what to type next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.output import Form, print_json
+from determined.cli.plain import experiment_plain
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+
+
+def leave_to_queue(
+    store: Store, experiment_id: int, form: Form, *, slots: int | None = None, max_trials: int | None = None
+) -> None:
+    """It runs when its turn comes, whether this terminal is there or not."""
+    from determined.queue.adding import add
+    from determined.store.open import checked_place
+
+    add(store, checked_place(), experiment_id, slots=slots, max_trials=max_trials)
+    if form == "json":
+        print_json(experiment_plain(store.experiments.get(experiment_id)))
+        return
+    click.echo(f"It is in the queue, which runs it: det queue\nWhat it writes: det experiment logs {experiment_id} -f")

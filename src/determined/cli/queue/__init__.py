@@ -1,0 +1,24 @@
+"""`det queue`: one file per command."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import LazyGroup
+
+_HERE = "determined.cli.queue"
+_COMMANDS = {
+    "list": (f"{_HERE}.listing", "List the experiments in the queue."),
+    "resume": (f"{_HERE}.resume", "Go on with the experiments in the queue."),
+    "remove": (f"{_HERE}.remove", "Take an experiment out of the queue."),
+    "serve": (f"{_HERE}.serve", "Serve the queue in the foreground."),
+}
+
+
+@click.group(cls=LazyGroup, commands_in=_COMMANDS, aliases={"ls": "list"}, default="list")
+def queue() -> None:
+    """Experiments that wait for the slots of this machine, or have them.
+
+    \b
+    Example: det queue
+    """

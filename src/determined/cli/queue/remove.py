@@ -1,0 +1,36 @@
+"""`det queue remove`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import experiment_plain
+from determined.errors import InvalidExperimentException
+
+
+@click.command(cls=Command)
+@click.argument("experiment_id", metavar="ID", type=int)
+@with_json
+def remove(experiment_id: int, form: Form) -> None:
+    """Take an experiment out of the queue.
+
+    It is paused: one that runs saves its trials first. `activate --detach` puts it back, at the end.
+
+    \b
+    Example: det queue remove 3
+    """
+    from determined.experiment.control import request
+
+    with opened_store() as store:
+        row = store.experiments.get(experiment_id)
+        if store.queue.find(experiment_id) is None:
+            raise InvalidExperimentException(f"experiment {experiment_id} is not in the queue: it is {row.state}")
+        done = request(store, experiment_id, "pause")
+        row = store.experiments.get(experiment_id)
+    if form == "json":
+        print_json(experiment_plain(row))
+    else:
+        click.echo(f"Experiment {experiment_id}: {done}")

@@ -1,0 +1,34 @@
+"""`det queue resume`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+
+
+@click.command(cls=Command)
+@with_json
+def resume(form: Form) -> None:
+    """Go on with the experiments in the queue.
+
+    After a restart of the machine, or when the process was killed that served the queue. Where one serves it already,
+    nothing is done.
+
+    \b
+    Example: det queue resume
+    """
+    from determined.queue.adding import resume as go_on
+    from determined.store.open import checked_place
+
+    with opened_store() as store:
+        entries, started = go_on(store, checked_place())
+    if form == "json":
+        print_json({"experiments": [entry.experiment_id for entry in entries], "started": started})
+    elif not entries:
+        click.echo("The queue is empty: there is nothing to go on with.")
+    else:
+        what = f"{len(entries)} experiment{'' if len(entries) == 1 else 's'}"
+        click.echo(f"The queue goes on with {what}." if started else f"The queue is being served: {what}.")

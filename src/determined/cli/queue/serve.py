@@ -1,0 +1,72 @@
+"""`det queue serve`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.output import Form, print_json_line, with_json
+
+_IDLE_SECONDS = 30.0
+
+
+@click.command(cls=Command)
+@click.option("--slots", type=click.IntRange(min=1), help="Share out so many slots; without it all of this machine.")
+@click.option(
+    "--idle",
+    "idle_seconds",
+    type=click.FloatRange(min=0),
+    default=_IDLE_SECONDS,
+    show_default=True,
+    help="End after so many seconds without an experiment.",
+)
+@click.option("--forever", is_flag=True, help="Do not end when there is nothing to do.")
+@click.option("--lock", type=int, hidden=True, help="The lock, which whoever starts it has taken already.")
+@with_json
+def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | None, form: Form) -> None:
+    """Serve the queue in the foreground.
+
+    That happens by itself in the background when an experiment is put there; this is for services of the system. A
+    SIGTERM lets all trials save and leaves the experiments in the queue.
+
+    \b
+    Example: det queue serve --forever
+    """
+    import os
+
+    from determined.cli.text import visible
+    from determined.engines.slots import find_slots
+    from determined.errors import DeterminedError
+    from determined.queue.diary import Diary
+    from determined.queue.files import QueueFiles, at_the_door, locked
+    from determined.queue.serving import Daemon
+    from determined.queue.status import read_status
+    from determined.store.open import checked_place
+
+    place = checked_place()
+    files = QueueFiles.of(place)
+    if lock is None:
+        with at_the_door(files):
+            lock = locked(files)
+        if lock is None:
+            status = read_status(files)
+            known = f" by process {status.pid}" if status is not None and status.pid else ""
+            raise DeterminedError(f"the queue is being served already{known}")
+        diary = None
+    else:
+        os.set_inheritable(lock, False)
+        diary = Diary(sys.stdout.fileno())
+
+    def say(words: str) -> None:
+        if diary is not None:
+            diary.write(words)
+        elif form == "json":
+            print_json_line({"text": words})
+        else:
+            click.echo(visible(words))
+
+    idle = float("inf") if forever else idle_seconds
+    count = find_slots(slots, os.environ).count
+    sys.exit(Daemon(place, files, lock, slots=count, idle_seconds=idle, say=say).run())
