@@ -76,6 +76,10 @@ class Sink(Protocol):
 
     def end(self, state: EndState) -> None: ...
 
+    def abandon(self) -> None:
+        """There is no more time, and a call may still be under way: leave nothing that holds up the process."""
+        ...
+
 
 def _numbers(prefix: str, metrics: dict[str, Any]) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []

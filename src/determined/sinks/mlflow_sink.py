@@ -61,6 +61,9 @@ class MlflowSink:
     def end(self, state: EndState) -> None:
         self._client.set_terminated(self._run_id, status=_STATUS[state])
 
+    def abandon(self) -> None:
+        """Its threads end with the process."""
+
     def _experiment_id(self, begin: Begin) -> str:
         name = self._settings.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or begin.experiment
         found = self._client.get_experiment_by_name(name)

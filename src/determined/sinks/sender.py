@@ -19,6 +19,7 @@ _MOST_BYTES = 64 * 2**20
 _MOST_TOGETHER = 500
 _SECONDS_TOGETHER = 1.0  # what comes within this time is sent in one call
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_SECONDS_TO_NOTICE = 1.0
 _LONGEST_REASON = 500
 
 
@@ -39,6 +40,7 @@ class Sender:
         self._in_hand = 0  # reports that were taken out of the queue and are not sent yet
         self._reason = ""
         self._deadline: float | None = None
+        self._abandoned = False  # a thread that writes while the interpreter ends can bring it down
         self._thread: threading.Thread | None = None
         self._known: Known = {}
 
@@ -81,10 +83,21 @@ class Sender:
         self._thread.join(max(0.0, self._deadline - time.monotonic()))
         with self._lock:
             unsent = self._dropped + self._in_hand + sum(isinstance(event, Report) for event in self._queue)
-            late = self._thread.is_alive() or bool(self._queue)
-        if unsent or late:
-            reason = self._reason or ("it was too slow" if not late else "it did not answer in time")
+            late = self._thread.is_alive()
+            reason = self._reason or ("it did not answer in time" if late else "it was too slow" if unsent else "")
+        if reason:
             logger.warning("%d reports were not sent to %s: %s (the store has them)", unsent, self._sink.name, reason)
+        if late:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        self._abandoned = True
+        try:
+            self._sink.abandon()
+        except Exception:
+            logger.exception("what the client of %s started may hold up the end of this process", self._sink.name)
+        assert self._thread is not None
+        self._thread.join(_SECONDS_TO_NOTICE)
 
     def _drop_oldest_report(self) -> bool:
         for position, event in enumerate(self._queue):
@@ -125,41 +138,31 @@ class Sender:
         return event
 
     def _deliver(self, events: list[Event]) -> bool:
-        """Whether the service has them, after as many tries as there is time for."""
+        """Whether the service has them; once the run is closing, a failure is the last one."""
         pause, failed = _FIRST_PAUSE, False
         while True:
+            closing = self._deadline is not None
             try:
                 self._call(events)
             except Exception as error:  # noqa: BLE001  (a service may fail in any way; training goes on)
                 self._reason = _in_one_line(error)
-                if not failed:
+                if not failed and not self._abandoned:
                     failed = True
                     logger.warning(
                         "nothing can be sent to %s: %s; it is tried again, and training goes on",
                         self._sink.name,
                         self._reason,
                     )
-                if not self._pause(pause):
+                if closing:
                     return False
+                with self._lock:
+                    self._work.wait_for(lambda: self._deadline is not None, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 if failed:
                     logger.warning("%s is back", self._sink.name)
                 self._reason = ""
                 return True
-
-    def _pause(self, seconds: float) -> bool:
-        """Whether there is time for another try; once the run is closing, it comes soon."""
-        with self._lock:
-            self._work.wait_for(lambda: self._deadline is not None, seconds)
-            deadline = self._deadline
-        if deadline is None:
-            return True
-        left = deadline - time.monotonic()
-        if left <= _FIRST_PAUSE:
-            return False
-        time.sleep(min(seconds, _FIRST_PAUSE))
-        return True
 
     def _call(self, events: list[Event]) -> None:
         first = events[0]

@@ -49,3 +49,6 @@ class TrackioSink:
 
     def end(self, state: EndState) -> None:
         self._run.finish()
+
+    def abandon(self) -> None:
+        """Its threads end with the process."""

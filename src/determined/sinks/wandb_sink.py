@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +13,13 @@ from determined.config.sinks import Wandb
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report
 
+logger = logging.getLogger("determined.sinks")
+
 _STEP = "steps_completed"
 _SENT = "determined/steps_completed/"  # in the summary, with a group behind it: the last step that was sent
 _NOT_IN_PROJECTS = re.compile(r"[/\\#?%:\s]+")
 _LONGEST_NAME = 128
+_SERVICE_PROCESS = "wandb-core"
 _EXIT_CODES = {"completed": 0, "stopped": 143, "failed": 1, "running": 1}
 _SECONDS_TO_BEGIN, _SECONDS_TO_FINISH = 60.0, 8.0
 
@@ -86,6 +91,21 @@ class WandbSink:
         if state == "stopped":
             self._run.mark_preempting()
         self._run.finish(exit_code=_EXIT_CODES[state])
+
+    def abandon(self) -> None:
+        """The client would wait for its service process, which tries for long; what is in its file can be synced."""
+        wandb = sys.modules.get("wandb")
+        if wandb is None or wandb.run is not None:
+            return  # the program's own run is still at work
+        import psutil  # type: ignore[import-untyped,unused-ignore]
+
+        for child in psutil.Process().children():
+            if child.name() == _SERVICE_PROCESS:
+                child.kill()
+        try:
+            wandb.teardown()  # or it would be done, and waited for, when the interpreter ends
+        except Exception:
+            logger.debug("the client misses its service process, as it should", exc_info=True)
 
 
 def _settings(wandb: Any) -> Any:
