@@ -104,6 +104,7 @@ COMMANDS: dict[str, Case] = {
     "trial describe": Case("{trial} --metrics", tables=(TRIAL, WORKLOADS_OF_TRIAL)),
     "trial logs": Case("{trial}", form="lines"),
     "trial download": Case("{trial} --best -o {directory}", tables=(CHECKPOINT,)),
+    "trial support-bundle": Case("{trial} -o {directory}"),
     "trial kill": Case("{trial}", store="writes", exit_code=1, words="COMPLETED"),
     "checkpoint describe": Case("{checkpoint}", tables=(CHECKPOINT,)),
     "checkpoint download": Case("{checkpoint} -o {directory}", tables=(CHECKPOINT,)),

@@ -40,8 +40,8 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
         for key, inner in value.items():
             yield from secrets_in(inner, "secrets" if name == "secrets" else str(key))
     elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from secrets_in(inner, name)
+        for inner, shown in zip(value, mask_secrets(value, name), strict=True):
+            yield from [inner] if shown == MASK and isinstance(inner, str) else secrets_in(inner, name)
     elif not isinstance(value, str) or mask_secrets(value, name) == value:
         return
     elif mask_secrets(value, name) == MASK:

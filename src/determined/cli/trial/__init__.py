@@ -12,6 +12,7 @@ _COMMANDS = {
     "logs": (f"{_HERE}.logs", "Show what a trial wrote."),
     "download": (f"{_HERE}.download", "Download a checkpoint of a trial."),
     "kill": (f"{_HERE}.kill", "Kill a trial."),
+    "support-bundle": (f"{_HERE}.support_bundle", "Gather all about a trial that helps others to help you."),
 }
 
 

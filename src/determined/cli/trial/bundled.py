@@ -1,0 +1,152 @@
+"""What somebody who helps wants to know of a trial, as files: no code, no weights, no secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.output import iso_time, jsonable
+from determined.cli.plain import checkpoint_plain, experiment_plain, log_plain, metric_plain, trial_plain
+from determined.config.redaction import Redaction
+
+if TYPE_CHECKING:
+    from determined.experiment.files import ExperimentFiles
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment, Trial
+
+_PAGE = 1000
+_MOST_OF_THE_RUNNERS_LOG = 4 * 2**20
+# What may be said of the environment beside the names of all variables.
+_TELLING = ("CUDA_VISIBLE_DEVICES", "DET_STORE_PATIENCE", "LANG", "LC_ALL", "OMP_NUM_THREADS", "TERM", "TZ")
+
+_README = """\
+Trial {trial} of experiment {experiment}, gathered by `det trial support-bundle`.
+
+experiment.json, trial.json  what they are, their states and reasons, and every life of the trial's processes
+config.yaml                  the configuration with all defaults
+original.yaml                the configuration as it was given
+metrics.jsonl                all reports, also those that a restart went back behind
+checkpoints.json             which checkpoints there are, with their files and sizes, not the files themselves
+logs.jsonl                   what the processes of the trial wrote
+runner.log                   what the process said that ran the experiment in the background, if it did
+versions.json                Python, packages and machine
+environment.json             the names of all environment variables, the values of very few
+
+Secrets that are known from the configuration and the environment are hidden, and so is what looks like one. A program
+may have written others: look through logs.jsonl before you give this away.
+"""
+
+
+def bundled(store: Store, trial: Trial, experiment: Experiment) -> Iterator[tuple[str, Iterable[str]]]:
+    """Names of files, and their texts piece by piece."""
+    from determined.config.dump import dump_yaml
+
+    files = _files(experiment)
+    redaction = Redaction(_secrets(files))
+    yield "README.txt", [_README.format(trial=trial.id, experiment=experiment.id)]
+    yield "experiment.json", [_json(redaction.data({**experiment_plain(experiment), "notes": experiment.notes}))]
+    yield "trial.json", [_json(redaction.data({**trial_plain(trial), "attempts": _attempts(store, trial)}))]
+    yield "config.yaml", [dump_yaml(redaction.data(experiment.config))]
+    yield "original.yaml", [redaction.text(experiment.original)]
+    reports = [*store.metrics(trial.id, archived=True), *store.samples(trial.id)]
+    yield (
+        "metrics.jsonl",
+        (
+            _json_line(redaction.data({**metric_plain(row), "attempt": row.attempt, "archived": row.archived}))
+            for row in reports
+        ),
+    )
+    checkpoints = [checkpoint_plain(row, experiment.metric) for row in store.checkpoints(trial.id)]
+    yield "checkpoints.json", [_json(redaction.data(checkpoints))]
+    yield "logs.jsonl", (_json_line(redaction.data(line)) for line in _logs(store, trial.id))
+    if files is not None and files.runner_log.is_file():
+        yield "runner.log", map(redaction.text, _last_lines(files.runner_log))
+    yield "versions.json", [_json(redaction.data(_versions()))]
+    yield "environment.json", [_json(redaction.data(_environment()))]
+
+
+def _files(experiment: Experiment) -> ExperimentFiles | None:
+    from determined.experiment.files import ExperimentFiles, experiment_dir
+
+    directory = None if experiment.by_hand else experiment_dir(experiment.key)
+    return None if directory is None or not directory.is_dir() else ExperimentFiles(directory)
+
+
+def _secrets(files: ExperimentFiles | None) -> Iterator[str]:
+    """All that are known here: a program may have written any of them anywhere."""
+    from determined.config.masking import secrets_in
+
+    for name, value in os.environ.items():
+        yield from secrets_in(value, name)
+    for path in sorted(files.root.glob("config*.json")) if files is not None else ():
+        yield from secrets_in(json.loads(path.read_text()))
+
+
+def _attempts(store: Store, trial: Trial) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": row.number,
+            "state": row.state,
+            "start_step": row.start_step,
+            "host": row.process.host,
+            "pid": row.process.pid,
+            "run_dir": row.run_dir,
+            "started": iso_time(row.started),
+            "ended": iso_time(row.ended),
+            "seconds": row.seconds,
+        }
+        for row in store.attempts(trial.id)
+    ]
+
+
+def _logs(store: Store, trial_id: int) -> Iterator[dict[str, Any]]:
+    after = 0
+    while page := store.logs(trial_id, after, _PAGE):
+        after = page[-1].id
+        yield from (log_plain(line, trial_id) for line in page)
+
+
+def _last_lines(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        before = max(0, path.stat().st_size - _MOST_OF_THE_RUNNERS_LOG)
+        file.seek(before)
+        if before:
+            file.readline()  # the rest of a line that began earlier
+        for line in file:
+            yield line.decode(errors="replace")
+
+
+def _versions() -> dict[str, Any]:
+    import determined
+
+    installed = {found.name: found.version for found in metadata.distributions() if found.name}
+    return {
+        "determined_pytorch": determined.__version__,
+        "torch": installed.get("torch"),
+        "python": sys.version,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "packages": dict(sorted(installed.items(), key=lambda item: item[0].lower())),
+    }
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "names": sorted(os.environ),
+        "values": {name: os.environ[name] for name in _TELLING if name in os.environ},
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(jsonable(value), indent=2) + "\n"
+
+
+def _json_line(value: Any) -> str:
+    return json.dumps(jsonable(value)) + "\n"

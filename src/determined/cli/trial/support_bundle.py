@@ -1,0 +1,72 @@
+"""`det trial support-bundle`."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.render import size
+from determined.cli.text import visible
+
+
+@click.command("support-bundle", cls=Command)
+@click.argument("trial_id", metavar="ID", type=int)
+@click.option(
+    "-o", "--output", "--output-dir", "output", type=click.Path(path_type=Path), help="The file, or a directory for it."
+)
+@with_json
+def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
+    """Gather all about a trial that helps others to help you.
+
+    A gzipped tar file with logs, metrics, configuration, states, versions: no code, no weights. Secrets that are known
+    are hidden; what a program wrote by itself is yours to look through. It is written whole or not at all.
+
+    \b
+    Example: det trial support-bundle 7 -o trouble.tar.gz
+    """
+    from determined.cli.trial.bundled import bundled
+
+    name = f"support-bundle-trial-{trial_id}"
+    target = Path() if output is None else output
+    if target.is_dir():
+        target = target / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz"
+    with opened_store() as store:
+        trial = store.experiments.trial(trial_id)
+        sizes = _write(target, name, bundled(store, trial, store.experiments.get(trial.experiment_id)))
+    if form == "json":
+        print_json({"trial_id": trial_id, "path": str(target), "size": target.stat().st_size, "files": sizes})
+        return
+    click.echo(visible(f"Wrote {target}: {len(sizes)} files, {size(target.stat().st_size)}"))
+    click.echo("Look through it before you give it away: a program may have written secrets that nobody knows of.")
+
+
+def _write(target: Path, directory: str, files: Iterable[tuple[str, Iterable[str]]]) -> dict[str, int]:
+    """Returns the size of each file; one of that name is replaced at the end."""
+    sizes = {}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}-{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as output, tarfile.open(fileobj=output, mode="w:gz") as archive:
+            for name, pieces in files:
+                with tempfile.TemporaryFile(dir=target.parent) as content:  # a log may be larger than the memory
+                    for piece in pieces:
+                        content.write(piece.encode("utf-8", "backslashreplace"))
+                    member = tarfile.TarInfo(f"{directory}/{name}")
+                    member.size = sizes[name] = content.tell()
+                    member.mode, member.mtime = 0o600, int(time.time())
+                    content.seek(0)
+                    archive.addfile(member, content)
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return sizes
