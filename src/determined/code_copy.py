@@ -64,13 +64,13 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
             if error.errno in _NO_ROOM:
                 raise
             # A file that vanished or cannot be read must not cost a checkpoint.
-            logger.warning("the code copy of the checkpoint leaves out %s: %s", relative, error)
+            logger.warning("the copy of the code leaves out %s: %s", relative, error)
             continue
         copied += size
         files += 1
     if skipped:
         logger.warning(
-            "the code copy in checkpoints is limited to %d MiB and %d files; left out: %s%s. "
+            "a copy of the code takes up to %d MiB and %d files; left out: %s%s. "
             "Name data in .detignore to keep it out",
             MAX_BYTES // 2**20,
             MAX_FILES,
@@ -114,4 +114,4 @@ def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, i
 
 
 def _log_unreadable(error: OSError) -> None:
-    logger.warning("the code copy of the checkpoint leaves out %s: %s", error.filename, error.strerror)
+    logger.warning("the copy of the code leaves out %s: %s", error.filename, error.strerror)

@@ -40,7 +40,7 @@ def run_here(
     last: View | None = None
     followed: int | None = None
 
-    with _screen(new=new, on_stderr=form == "json") as (observe, say), _warnings_to(say):
+    with _screen(new=new, on_stderr=form == "json") as (observe, say), warnings_to(say):
 
         def observer(view: View) -> None:
             nonlocal last
@@ -65,7 +65,7 @@ def run_here(
         )
     with opened_store() as store:
         summary = summarize(store, experiment_id)
-    with _outliving_the_reader():
+    with outliving_the_reader():
         if form == "json":
             print_json(summary_plain(summary))
         else:
@@ -90,14 +90,14 @@ def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[
     from determined.cli.watching import Lines
 
     def write(line: str) -> None:
-        with _outliving_the_reader():
+        with outliving_the_reader():
             click.echo(line, err=on_stderr)
 
     yield Lines(write, new=new), write
 
 
 @contextmanager
-def _warnings_to(say: Callable[[str], None]) -> Iterator[None]:
+def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
     """What the runner warns of stands among the other lines."""
 
     class Handler(logging.Handler):
@@ -113,7 +113,7 @@ def _warnings_to(say: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _outliving_the_reader() -> Iterator[None]:
+def outliving_the_reader() -> Iterator[None]:
     """When the reader of a pipe is gone, the search goes on without a word: its results are in the store."""
     try:
         yield

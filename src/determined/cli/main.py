@@ -12,6 +12,7 @@ from determined.cli.groups import LazyGroup, explain_unused
 
 _COMMANDS = {
     "experiment": ("determined.cli.experiment", "Create experiments, watch and control them."),
+    "run": ("determined.cli.run", "Run a program as an experiment of one trial."),
     "trial": ("determined.cli.trial", "Look at trials, fetch their checkpoints, end them."),
     "checkpoint": ("determined.cli.checkpoint", "Look at checkpoints, fetch and delete them."),
     "model": ("determined.cli.model", "Keep checkpoints as versions of models."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from typing import TextIO
 
 # C0 and C1 controls, line separators, lone surrogates, and marks that turn the direction of writing.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -22,9 +23,9 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
-def log_line(text: str) -> str:
+def log_line(text: str, stream: TextIO | None = None) -> str:
     """A line of a log: as it was written for a file or a pipe; on a terminal without colours and control characters."""
-    if not sys.stdout.isatty():
+    if not (stream or sys.stdout).isatty():
         return text
     return visible(_COLOUR.sub("", text).expandtabs(8))
 

@@ -24,6 +24,8 @@ def mask_secrets(value: Any, name: str = "") -> Any:
             return dict.fromkeys(value, MASK)
         return {key: mask_secrets(inner, str(key)) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
+        if name == "entrypoint" and all(isinstance(word, str) for word in value):
+            return mask_arguments(list(value))
         return [mask_secrets(inner, name) for inner in value]
     if not isinstance(value, str):
         return value

@@ -94,6 +94,12 @@ class Engine(Protocol):
     def kill(self, key: str) -> None:
         """End the job now, with everything that it started; Exited follows. Unknown keys are ignored."""
 
+    def listens(self, key: str) -> bool:
+        """Whether a process of the job waits for being rung."""
+
+    def interrupt(self, key: str) -> None:
+        """Send the job what Ctrl-C on a terminal would."""
+
     def show_stacks(self, key: str) -> None:
         """Let the job's workers write where they are: their Python stacks come as lines."""
 

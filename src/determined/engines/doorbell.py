@@ -55,6 +55,11 @@ class Doorbell:
             except OSError:
                 workers.discard(address)  # that worker is gone
 
+    def has_one_of(self, pids: set[int]) -> bool:
+        """Whether one of these processes has a socket here: its number is in the name."""
+        names = [name.split("-") for name in os.listdir(self.directory)]
+        return any(len(parts) == 3 and parts[1].isdigit() and int(parts[1]) in pids for parts in names)
+
     def forget(self, key: str) -> None:
         """The job has ended: nobody listens there any more."""
         self._receive()

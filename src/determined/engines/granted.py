@@ -78,6 +78,12 @@ class GrantedEngine:
     def kill(self, key: str) -> None:
         self._local.kill(key)
 
+    def listens(self, key: str) -> bool:
+        return self._local.listens(key)
+
+    def interrupt(self, key: str) -> None:
+        self._local.interrupt(key)
+
     def show_stacks(self, key: str) -> None:
         self._local.show_stacks(key)
 

@@ -158,6 +158,14 @@ class LocalEngine:
         except WarmLost:
             self._lose_everything()
 
+    def listens(self, key: str) -> bool:
+        return key in self._jobs and self._doorbell.has_one_of(set(processes.tree(self._jobs[key].pid)))
+
+    def interrupt(self, key: str) -> None:
+        if key in self._jobs:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._jobs[key].pid, signal.SIGINT)
+
     def show_stacks(self, key: str) -> None:
         if key in self._jobs:
             _show_stacks(self._jobs[key].pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from determined.experiment.running import Running
-from determined.experiment.trials import Ask, LiveTrial
+from determined.experiment.trials import Ask, LiveTrial, Process
 from determined.store.experiment_records import TrialChange
 
 
@@ -19,5 +19,15 @@ def ask_to_end(run: Running, trial: LiveTrial, ask: Ask) -> None:
     run.commit(trials=(TrialChange(trial.id, state="STOPPING"),), requests=((trial.id, ask),))
     if ask == "kill":
         run.engine.kill(process.key)
-    else:
+    elif _listens(run, trial, process):
         run.engine.ring(process.key)
+    else:
+        process.interrupted = True
+        run.engine.interrupt(process.key)
+
+
+def _listens(run: Running, trial: LiveTrial, process: Process) -> bool:
+    """A program that knows nothing of us, or is not as far yet, is told to end by what it does know: a signal."""
+    if run.engine.listens(process.key):
+        return True
+    return len(run.writer.ask(lambda store: store.attempts(trial.id))) > process.attempts_before

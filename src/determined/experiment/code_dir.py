@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from determined import code_copy
 from determined.errors import InvalidExperimentException
 
 MOST_FILES = 10_000
@@ -60,8 +61,13 @@ def copy_code(code: Path, target: Path) -> CodeCopy:
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
-    sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
-    return CodeCopy(len(sizes), sum(sizes), ())
+    return _measured(target)
+
+
+def record_code(source: Path, target: Path, leave_out: Iterable[Path]) -> CodeCopy:
+    """The code alone, as checkpoints keep it: no data, no secrets, and not more than a record needs."""
+    code_copy.copy_code(source, target, list(leave_out))
+    return _measured(target)
 
 
 def measure_model_dir(source: Path, include: Sequence[Path], leave_out: Iterable[Path]) -> CodeCopy:
@@ -82,6 +88,11 @@ def make_work_dir(code: Path, directory: Path) -> Path:
     shutil.copytree(code, draft, copy_function=_copy_or_share)
     os.replace(draft, directory)
     return directory
+
+
+def _measured(target: Path) -> CodeCopy:
+    sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
+    return CodeCopy(len(sizes), sum(sizes), ())
 
 
 def _check_is_directory(source: Path) -> None:

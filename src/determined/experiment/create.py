@@ -22,7 +22,7 @@ from determined.engines.base import Engine
 from determined.engines.slots import find_slots
 from determined.errors import InvalidExperimentException
 from determined.experiment import entrypoint
-from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir
+from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir, record_code
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.settings import Settings, check_slots, settings_of
 from determined.store.base import Store
@@ -48,9 +48,11 @@ def create_experiment(
     slots: int | None = None,
     engine: Engine | None = None,
     fork_of: Experiment | None = None,
+    in_place: bool = False,
 ) -> Created:
     """What cannot run is refused here: slots, storage, warm start, entrypoint.
 
+    `in_place`: its trials work in the model directory itself, and the copy is only a record of the code, without data.
     Of a fork the model directory is the copy that the other experiment has: it is taken as it is.
     """
     config = complete(
@@ -68,11 +70,14 @@ def create_experiment(
     files = ExperimentFiles.for_key(key)
     try:
         leave_out = [*storage.local_roots(), *paths.store_files(), paths.data_dir() / "experiments"]
-        if fork_of is None:
+        if in_place:
+            code = record_code(model_dir, files.code, leave_out)
+            files.work_in(model_dir.resolve())
+        elif fork_of is None:
             code = copy_model_dir(model_dir, include, files.code, leave_out)
         else:
             code = copy_code(model_dir, files.code)
-        entrypoint.check(settings.command, files.code, config, engine)
+        entrypoint.check(settings.command, files.place or files.code, config, engine)
         files.write_config(config)
         experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, fork_of, paused=paused))
     except BaseException:

@@ -11,6 +11,7 @@ from determined.searchers.base import ExitReason
 from determined.store.experiment_records import TrialState
 
 _MOST_LOSSES = 3  # of its processes, with the engine or by a signal: more may be the doing of the trial itself
+_TIME_LIMIT = "its time limit was reached"
 _POLITE_SIGNALS = (130, 143)  # a training that saved and left because of SIGINT or SIGTERM
 
 
@@ -44,14 +45,19 @@ def judge(
     if trial.ended_by is not None:
         state: TrialState = "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY"
         return Verdict(state, "completed", process.killed or _unexpected(exited), trial.restarts)
+    forced = process.killed is not None or process.interrupted
+    if process.asked == "pause" and forced:
+        return Verdict("PAUSED", None, process.killed, trial.restarts)
+    if process.asked == "stop" and forced:  # its time was over
+        return Verdict("COMPLETED", "completed", process.killed or _TIME_LIMIT, trial.restarts)
     if is_lost(exited) and trial.lost <= _MOST_LOSSES:  # no fault of the trial's: it does not count
         lost = "its processes were lost with the engine" if exited.lost else cause(exited, "")
         return Verdict("QUEUED", None, lost, trial.restarts)
     leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
-    if process.asked == "pause" and (process.killed or (acknowledged and leaves_politely)):
-        return Verdict("PAUSED", None, process.killed, trial.restarts)
-    if process.asked == "stop" and (process.killed or leaves_politely):  # its time was over
-        return Verdict("COMPLETED", "completed", process.killed or "its time limit was reached", trial.restarts)
+    if process.asked == "pause" and acknowledged and leaves_politely:
+        return Verdict("PAUSED", None, None, trial.restarts)
+    if process.asked == "stop" and leaves_politely:
+        return Verdict("COMPLETED", "completed", _TIME_LIMIT, trial.restarts)
     if exited.code == 0:
         return Verdict("COMPLETED", "completed", None, trial.restarts)
     if stopped_politely and exited.code in _POLITE_SIGNALS:  # somebody has sent it the signal that we did not send

@@ -42,6 +42,18 @@ class ExperimentFiles:
         """What a runner in the background says."""
         return self.root / "runner.log"
 
+    def work_in(self, directory: Path) -> None:
+        """Let its trials work there, and not in copies of the code."""
+        (self.root / "directory").write_bytes(os.fsencode(directory))
+
+    @property
+    def place(self) -> Path | None:
+        """The directory that all its trials work in, if it is one."""
+        try:
+            return Path(os.fsdecode((self.root / "directory").read_bytes()))
+        except FileNotFoundError:
+            return None
+
     def work_dir(self, trial_id: int) -> Path:
         return self.root / "trials" / str(trial_id)
 

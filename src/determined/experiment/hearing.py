@@ -55,7 +55,8 @@ def look(run: Running, trial: LiveTrial) -> None:
 
 def _trouble(settings: Settings, metric: float | None, when: float | None, *, compared: bool) -> str | None:
     if metric is None:
-        return f"its validations have no number called {settings.metric!r}: the searcher takes it for the worst"
+        consequence = "the searcher takes it for the worst" if compared else "none of its checkpoints is the best"
+        return f"its validations have no number called {settings.metric!r}: {consequence}"
     if compared and when is None:
         return f"its validations have no number called {settings.time_metric!r}: it cannot be compared on the way"
     return None

@@ -85,10 +85,10 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
     trial.seen = (max((attempt.number for attempt in attempts), default=0), _ALL)
     trial.runs += 1
     key = allocation_key(run.experiment.id, trial, trial.runs)
-    trial.process = Process(key)
+    trial.process = Process(key, attempts_before=len(attempts))
     run.by_key[key] = trial
     try:
-        directory = make_work_dir(run.files.code, run.files.work_dir(trial.id))
+        directory = run.files.place or make_work_dir(run.files.code, run.files.work_dir(trial.id))
     except OSError as error:
         raise EngineError(f"its working directory cannot be made: {error.strerror or error}") from error
     checkpoint, steps = own or (trial.source, 0)

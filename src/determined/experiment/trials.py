@@ -20,6 +20,8 @@ class Process:
     asked: Ask | None = None  # what the runner wants of it
     asked_at: float = 0.0
     killed: str | None = None  # why the runner ended it itself
+    interrupted: bool = False  # by a signal, because it does not listen to us
+    attempts_before: int = 0  # those in the store that are not its own
     sign_of_life: float = field(default_factory=time.monotonic)
     reported: float = 0.0  # when it last reported a validation
     cpu_seconds: float = 0.0  # what it had used

@@ -1,0 +1,77 @@
+"""Run an experiment of one trial so that people see their program, and not us."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.foreground import outliving_the_reader, warnings_to
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json
+from determined.cli.render import number
+from determined.cli.summary import Summary, place_of, summarize, summary_plain
+from determined.cli.text import log_line, visible
+
+if TYPE_CHECKING:
+    from determined.engines.base import Engine, Line
+    from determined.experiment.progress import View
+    from determined.experiment.run import Ended
+
+
+def run_program(experiment_id: int, engine: Engine, form: Form) -> int:
+    """What the program writes goes where it was written to, our own words to stderr; returns the exit code."""
+    from determined.experiment.run import run_experiment
+    from determined.store.open import checked_place
+
+    told_to_leave = False
+
+    def observer(view: View) -> None:
+        nonlocal told_to_leave
+        if view.state == "PAUSING" and not told_to_leave:
+            told_to_leave = True
+            _say("Asked the program to save and leave; Ctrl-C again ends it at once")
+
+    def on_line(trial_id: int, line: Line) -> None:
+        stream = sys.stdout if line.stream == "stdout" and form != "json" else sys.stderr
+        rank = f"[rank={line.rank}] " if line.rank else ""
+        with outliving_the_reader():
+            click.echo(rank + log_line(line.text, stream), file=stream)
+
+    with warnings_to(_say):
+        ended = run_experiment(checked_place(), experiment_id, engine=engine, observer=observer, on_line=on_line)
+    with opened_store() as store:
+        summary = summarize(store, experiment_id)
+    with outliving_the_reader():
+        if form == "json":
+            print_json({**summary_plain(summary), "exit_code": _exit_code(ended)})
+        for line in _last_words(summary):
+            _say(line)
+    return _exit_code(ended)
+
+
+def _exit_code(ended: Ended) -> int:
+    """The program's own where it came to its end; that of the signal that made us pause it; else 1."""
+    if ended.state == "COMPLETED":
+        return 0
+    if ended.signal is not None:
+        return 128 + ended.signal
+    return ended.code or 1 if ended.state == "ERROR" else 1
+
+
+def _last_words(summary: Summary) -> list[str]:
+    row, (trial, *_) = summary.experiment, summary.trials
+    reason = "" if row.state == "COMPLETED" or not trial.reason else f" ({trial.reason})"
+    best = "" if trial.best is None else f", best {row.metric} {number(trial.best)}"
+    lines = [f"Experiment {row.id}: {row.state}{reason}{best}; see: det experiment describe {row.id}"]
+    if summary.checkpoint is not None:
+        lines.append(f"Checkpoint: {place_of(summary.checkpoint)}")
+    if row.state == "PAUSED":
+        lines.append(f"Go on with: det experiment activate {row.id}")
+    return lines
+
+
+def _say(line: str) -> None:
+    with outliving_the_reader():
+        click.echo(visible(line), err=True)

@@ -1,0 +1,126 @@
+"""`det run`: any program as an experiment of one trial."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, with_json
+from determined.cli.text import visible, visible_lines
+
+if TYPE_CHECKING:
+    from determined.config.experiment import LoadedExperiment
+
+_LONGEST_NAME = 80
+
+
+@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--name", help="What it is called; without it, as the command.")
+@click.option("--description", metavar="TEXT", help="What it is for.")
+@click.option("--label", "labels", multiple=True, help="A label; repeatable.")
+@click.option("--hparam", "hparams", metavar="NAME=VALUE", multiple=True, help="A hyperparameter; repeatable.")
+@click.option(
+    "--metric", default="loss", show_default=True, help="The validation metric by which checkpoints are best."
+)
+@click.option("--smaller-is-better/--larger-is-better", default=True, help="Which values of it; smaller by default.")
+@click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Start it again when it fails, so often.")
+@click.option("--slots-per-trial", type=click.IntRange(min=1), default=1, help="How many slots it takes; 1 by default.")
+@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Anything else of the configuration.")
+@click.option("--copy", is_flag=True, help="Run in a copy of this directory, as other experiments do.")
+@click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
+@with_json
+def run(
+    command: tuple[str, ...],
+    name: str | None,
+    description: str | None,
+    labels: tuple[str, ...],
+    hparams: tuple[str, ...],
+    metric: str,
+    smaller_is_better: bool,
+    max_restarts: int,
+    slots_per_trial: int,
+    overrides: tuple[str, ...],
+    copy: bool,
+    detach: bool,
+    form: Form,
+) -> None:
+    """Run a program as an experiment of one trial.
+
+    It works in this directory and writes to this terminal as always; its code and its lines are kept, and what it
+    reports and saves through determined.core. Everything after COMMAND belongs to it. Ctrl-C pauses it, a second one
+    kills it. The exit code is the program's own.
+
+    \b
+    Example: det run --hparam lr=0.1 python train.py --epochs 3
+    """
+    from determined.experiment.program import refuse_unknown_program
+
+    refuse_unknown_program(command, Path.cwd())
+    loaded = _loaded(
+        {
+            "name": name or _shown(command),
+            "description": description,
+            "labels": list(labels),
+            "entrypoint": list(command),
+            "searcher": {"name": "single", "metric": metric, "smaller_is_better": smaller_is_better},
+            "resources": {"slots_per_trial": slots_per_trial},
+            "max_restarts": max_restarts,
+            "hang_timeout": 0,  # a program may well wait for something: nobody has said that it trains
+        },
+        [*(f"hyperparameters.{given}" for given in hparams), *overrides],
+    )
+    if detach:
+        _detach(loaded, form, copy=copy)
+    else:
+        sys.exit(_run(loaded, form, copy=copy))
+
+
+def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
+    from dataclasses import replace
+
+    from determined.config.dump import dump_yaml
+    from determined.config.experiment import load_experiment
+    from determined.config.load import parse_yaml
+    from determined.config.masking import mask_secrets
+
+    loaded = load_experiment(config, overrides=overrides)
+    for remark in loaded.warnings:
+        click.echo(visible_lines(remark), err=True)
+    # A secret among arguments is known by the word before it, which only the data show.
+    return replace(loaded, original=dump_yaml(mask_secrets(parse_yaml("", loaded.original))))
+
+
+def _detach(loaded: LoadedExperiment, form: Form, *, copy: bool) -> None:
+    from determined.cli.detached import leave_to_queue
+    from determined.experiment.create import create_experiment
+
+    with opened_store() as store:
+        created = create_experiment(loaded, Path.cwd(), store, paused=True, in_place=not copy)
+        leave_to_queue(store, created.experiment_id, form)
+
+
+def _run(loaded: LoadedExperiment, form: Form, *, copy: bool) -> int:
+    from determined.cli.program_output import run_program
+    from determined.engines.local import LocalEngine
+    from determined.experiment.create import create_experiment
+
+    with LocalEngine() as engine:
+        with opened_store() as store:
+            created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy)
+        click.echo(visible(f"Experiment {created.experiment_id}: {loaded.config.name}"), err=True)
+        return run_program(created.experiment_id, engine, form)
+
+
+def _shown(command: tuple[str, ...]) -> str:
+    import shlex
+
+    from determined.config.masking import mask_arguments
+
+    words = shlex.join(mask_arguments(list(command)))
+    return words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1]}…"
