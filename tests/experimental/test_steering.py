@@ -23,6 +23,9 @@ from determined.errors import (
 from determined.experimental import Experiment, client
 from determined.experimental import experiment as experiment_module
 from determined.experimental.client import ExperimentState, TrialState
+from determined.queue.files import QueueFiles
+from determined.queue.status import read_status
+from determined.store.open import checked_place
 from tests.experimental.conftest import MODELS
 
 STEADY = MODELS / "steady"
@@ -99,10 +102,10 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", ""), "the runner speaks in its own log"
 
 
-def test_it_outlives_the_program_that_created_it_and_the_process_that_ran_it(
+def test_it_outlives_the_program_that_created_it_and_the_processes_that_ran_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(experiment_module, "_SECONDS_TO_START", 1.0)
+    monkeypatch.setattr(experiment_module, "_SECONDS_TO_CHANGE_HANDS", 0.5)
     program = (
         "import sys\nfrom determined.experimental import client\n"
         "experiment = client.create_experiment(eval(sys.argv[1]), sys.argv[2])\nprint(experiment.id)"
@@ -116,7 +119,10 @@ def test_it_outlives_the_program_that_created_it_and_the_process_that_ran_it(
     experiment.reload()
     holder = experiment._row.holder
     assert holder is not None
-    os.kill(holder.process.pid, signal.SIGKILL)
+    status = read_status(QueueFiles.of(checked_place()))
+    assert status is not None
+    for pid in (status.pid, holder.process.pid):  # the one first that would start the other again
+        os.kill(pid, signal.SIGKILL)
     with pytest.raises(DeterminedError, match=f"no process runs experiment {experiment.id}; go on with activate"):
         experiment.wait(interval=0.1)
     assert experiment.run(interval=0.1) is ExperimentState.COMPLETED

@@ -80,9 +80,10 @@ class Determined:
         paused: bool = False,
         blocking: bool = False,
     ) -> Experiment:
-        """Check the configuration, copy the code, and let a process of its own run the experiment; returns at once.
+        """Check the configuration, copy the code, and put the experiment into the queue; returns at once.
 
-        That process outlives this one; what it says stands in `runner.log` in the experiment's directory.
+        The queue runs it in a process of its own, which outlives this one, when there are free slots: `det queue` shows
+        it. What that process says stands in `runner.log` in the experiment's directory.
 
         Args:
             config: the path of a file, or a dict.
@@ -100,7 +101,7 @@ class Determined:
                 logger.warning("%s has no effect: there is no master that would know it", name)
         experiment = self.get_experiment(self._create(config, model_dir, includes or (), paused))
         if not paused:
-            experiment._start_runner()
+            experiment._put_into_queue()
             if blocking:
                 experiment.wait()
         return experiment

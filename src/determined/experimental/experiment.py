@@ -25,7 +25,7 @@ logger = logging.getLogger("determined.experimental")
 
 _ENDED = (ExperimentState.COMPLETED, ExperimentState.CANCELED, ExperimentState.ERROR, ExperimentState.DELETED)
 _SECONDS_BETWEEN_NOTES = 60.0
-_SECONDS_TO_START = 30.0  # a runner that was just started needs some to say that it is there
+_SECONDS_TO_CHANGE_HANDS = 5.0  # from one process to another that goes on with it
 
 
 class Experiment:
@@ -125,9 +125,10 @@ class Experiment:
         while self._refreshed() not in _ENDED:
             now = time.monotonic()
             if self.state is ExperimentState.PAUSED:
-                raise ValueError(f"experiment {self.id} is paused: it would not end; go on with activate()")
+                why = f" ({self.reason})" if self.reason else ""
+                raise ValueError(f"experiment {self.id} is paused{why}: it would not end; go on with activate()")
             unattended = None if self._is_attended() else unattended or now
-            if unattended is not None and now - unattended >= _SECONDS_TO_START:
+            if unattended is not None and now - unattended >= _SECONDS_TO_CHANGE_HANDS:
                 raise DeterminedError(self._why_unattended())
             if now - noted >= _SECONDS_BETWEEN_NOTES:
                 noted = now
@@ -152,11 +153,12 @@ class Experiment:
         return self.wait(interval)
 
     def activate(self) -> None:
-        """Go on with an experiment that was paused or interrupted: a process of its own runs it, and outlives this one.
+        """Go on with an experiment that was paused or interrupted: it is put into the queue, if nobody runs it.
 
-        What that process says stands in `runner.log` in the experiment's directory.
+        A process of its own runs it when there are free slots, and outlives this one. What that process says stands in
+        `runner.log` in the experiment's directory.
         """
-        from determined.experiment.background import activate
+        from determined.queue.adding import activate
 
         self._session.tell(lambda store: activate(store, self._session.place, self.id))
         self.reload()
@@ -308,10 +310,11 @@ class Experiment:
         directory = os.fspath(output_dir) if output_dir is not None else "."
         return str(write_code_archive(self._row, directory, f"exp-{self.id}_model_def.tar.gz"))
 
-    def _start_runner(self) -> None:
-        from determined.experiment.background import start_runner
+    def _put_into_queue(self) -> None:
+        from determined.queue.adding import add
 
-        start_runner(self._row, self._session.place)
+        self._session.tell(lambda store: add(store, self._session.place, self.id))
+        self.reload()
 
     def _best(self, sort_by: str | None, smaller_is_better: bool | None) -> list[Checkpoint]:
         return checkpoint_lists.best(
@@ -353,12 +356,12 @@ class Experiment:
         return self.progress or 0.0
 
     def _is_attended(self) -> bool:
-        from determined.experiment.background import is_being_run
+        from determined.queue.attention import is_attended
 
-        return self._row.by_hand or is_being_run(self._row)
+        return self._session.ask(lambda store: is_attended(store, self._session.place, self._row))
 
     def _why_unattended(self) -> str:
-        from determined.experiment.background import last_words
+        from determined.queue.attention import last_words
 
         said = last_words(self._row)
         return f"no process runs experiment {self.id}; go on with activate()" + (
