@@ -35,6 +35,7 @@ PAGES = (
     Page("core.md", "determined.core", "Metrics, checkpoints, ranks and requests for a loop of your own."),
     Page("client.md", "determined.experimental.client", "The Python SDK."),
     Page("experimental.md", "determined.experimental", "The same classes again, and a quick test of a trial."),
+    Page("core-v2.md", "determined.experimental.core_v2", "Any Python process as a run."),
     Page("errors.md", "determined.errors", "Every exception."),
 )
 
@@ -115,8 +116,8 @@ def _function(name: str, function: Any) -> list[str]:
 def signature(function: Any) -> str:
     """A signature as it stands in the source, one argument a line where it is long."""
     described = inspect.signature(function)
-    arguments = [_argument(one) for one in described.parameters.values() if one.name not in ("self", "cls")]
-    kinds = [one.kind.name for one in described.parameters.values() if one.name not in ("self", "cls")]
+    arguments = [_argument(one) for one in described.parameters.values() if _is_shown(one)]
+    kinds = [one.kind.name for one in described.parameters.values() if _is_shown(one)]
     if "KEYWORD_ONLY" in kinds and "VAR_POSITIONAL" not in kinds:
         arguments.insert(kinds.index("KEYWORD_ONLY"), "*")
     result = described.return_annotation
@@ -125,6 +126,10 @@ def signature(function: Any) -> str:
     if len(line) <= _WIDE:
         return line
     return "(\n" + "".join(f"    {argument},\n" for argument in arguments) + f"){returned}"
+
+
+def _is_shown(parameter: inspect.Parameter) -> bool:
+    return parameter.name not in ("self", "cls") and not parameter.name.startswith("_")
 
 
 def _constructor(cls: type[Any]) -> str:

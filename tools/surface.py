@@ -18,6 +18,7 @@ MODULES = (
     "determined.core",
     "determined.experimental.client",
     "determined.experimental",
+    "determined.experimental.core_v2",
     "determined.errors",
 )
 

@@ -1,0 +1,153 @@
+"""The API table is true: what it says works can be found, what is not there cannot, and nothing public is missing."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from tools import api_table, surface
+from tools.commands import walk
+
+from determined.config.block import TAG
+from determined.config.catalog import catalog
+from determined.config.experiment import load_experiment
+from determined.config.experiment_model import ExperimentConfig
+from determined.config.load import load_yaml
+from determined.errors import InvalidExperimentConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+SECTIONS = api_table.sections()
+THERE = ("works", "warns", "accepted")
+
+
+def entries(kind: str) -> list[api_table.Entry]:
+    return [entry for section in SECTIONS if section.kind == kind for entry in section.entries]
+
+
+def names(kind: str, *statuses: str) -> list[str]:
+    return [name for entry in entries(kind) if entry.status in statuses for name in entry.names]
+
+
+def test_the_table_is_up_to_date() -> None:
+    assert api_table.PAGE.read_text() == api_table.page(), "docs/api-table.md is out of date: run `make reference`"
+
+
+def test_every_name_that_works_can_be_found() -> None:
+    assert [name for name in names("python", *THERE) if not is_there(name)] == []
+
+
+def test_what_is_not_there_cannot_be_found() -> None:
+    assert [name for name in names("python", "absent", "refused") if is_there(name)] == []
+
+
+def test_every_public_name_is_listed() -> None:
+    listed = {api_table_name.partition("(")[0] for api_table_name in names("python", *THERE)}
+    assert [name for name in surface.all_names() if name not in listed] == [], "add them to tools/api_names.txt"
+
+
+def test_no_name_has_two_fates() -> None:
+    listed = [name for section in SECTIONS for entry in section.entries for name in entry.names]
+    assert sorted({name for name in listed if listed.count(name) > 1}) == []
+
+
+def is_there(name: str) -> bool:
+    """Whether a full name leads to something: a module, a member, an attribute of its objects, an argument."""
+    path, _, argument = name.rstrip(")").partition("(")
+    try:
+        found = find(path)
+    except (AttributeError, ImportError):
+        return False
+    return not argument or argument in inspect.signature(found).parameters
+
+
+def find(path: str) -> Any:
+    parts = path.split(".")
+    found: Any = importlib.import_module(parts[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # what an old name says when it is used
+        for position, part in enumerate(parts[1:], 1):
+            try:
+                found = getattr(found, part)
+            except AttributeError:
+                if not inspect.isclass(found):
+                    found = importlib.import_module(".".join(parts[: position + 1]))
+                elif not is_made_in_the_constructor(found, part):
+                    raise
+                else:
+                    return None
+    return found
+
+
+def is_made_in_the_constructor(cls: type[Any], attribute: str) -> bool:
+    own = [base for base in cls.__mro__ if base.__module__.startswith("determined.")]
+    if any(attribute in getattr(base, "__annotations__", {}) for base in own):
+        return True
+    made = [inspect.getsource(base.__init__) for base in own if "__init__" in vars(base)]
+    return any(re.search(rf"self\.{attribute}\b.*=", source) for source in made if "self." in source)
+
+
+# Configurations
+
+SMALL = {"entrypoint": "python3 train.py", "searcher": {"name": "single", "metric": "loss"}}
+
+
+def test_every_field_of_a_configuration_is_listed() -> None:
+    places = catalog(ExperimentConfig).items()
+    known = {
+        ".".join([*(one for one in at if not one.startswith(TAG)), name]) for at, found in places for name in found
+    }
+    listed = set(names("configuration", "works", "read"))
+    assert sorted(known - listed) == [], "add them to tools/api_names.txt"
+    assert sorted(listed - known) == []
+
+
+TRIED = [entry for entry in entries("configuration") if entry.example]
+
+
+@pytest.mark.parametrize("entry", TRIED, ids=lambda entry: (entry.names + entry.described)[0])
+def test_a_field_does_what_the_table_says(entry: api_table.Entry) -> None:
+    config = SMALL | load_yaml(entry.example)
+    if entry.status == "refused":
+        with pytest.raises(InvalidExperimentConfig):
+            load_experiment(config)
+        return
+    loaded = load_experiment(config)
+    said = {"works": not loaded.notes and not loaded.warnings, "read": bool(loaded.warnings), "old": bool(loaded.notes)}
+    assert said[entry.status], (loaded.notes, loaded.warnings)
+
+
+def test_a_field_that_does_nothing_as_written_has_an_example() -> None:
+    silent = [entry for entry in entries("configuration") if entry.status in ("read", "old", "refused")]
+    assert [entry.names for entry in silent if not entry.example] == []
+
+
+# Variables and commands
+
+
+def test_every_variable_is_known_to_the_library_and_listed() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    listed = names("variables", "works")
+    assert [name for name in listed if name not in sources] == []
+    assert [name for name in names("variables", "absent") if name in sources] == []
+    used = set(re.findall(r"\bDET_[A-Z_]*[A-Z]\b", sources))
+    assert sorted(used - set(listed)) == [], "add them to tools/api_names.txt"
+
+
+def test_every_command_is_listed_and_there() -> None:
+    commands = dict(walk())
+    listed = names("commands", *THERE)
+    assert sorted(set(commands) - set(listed)) == [], "add them to tools/api_names.txt"
+    assert [name for name in listed if not has_command(commands, name)] == []
+    assert [name for name in names("commands", "absent") if has_command(commands, name)] == []
+
+
+def has_command(commands: dict[str, click.Command], name: str) -> bool:
+    path, _, option = name.partition(" --")
+    known = path in commands
+    return known and (not option or any(f"--{option}" in one.opts for one in commands[path].params))

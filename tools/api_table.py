@@ -1,0 +1,139 @@
+"""Write docs/api-table.md from tools/api_names.txt: `make reference`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+NAMES = Path(__file__).with_name("api_names.txt")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "api-table.md"
+
+STATUSES = {
+    "works": "works",
+    "warns": "works, with a warning",
+    "accepted": "accepted, does nothing",
+    "refused": "refused, with advice",
+    "absent": "not there",
+    "read": "read, named in a warning",
+    "old": "rewritten, shown in a note",
+}
+
+_HEAD = """# The API table
+
+Every name of Determined 0.12 to 0.38 that programs, configurations and command lines use, the releases that had it, and
+what it does here; and the names that are new. *0.38* alone means that 0.38.1 has it, and earlier releases perhaps as
+well. What behaves differently under the same name: [differences](differences.md).
+
+| word | means |
+|---|---|
+| works | as it did, or better |
+| works, with a warning | as it did; a warning, once, says what to use today |
+| accepted, does nothing | so that old programs and command lines run |
+| read, named in a warning | a field that is checked and changes nothing without a master |
+| rewritten, shown in a note | a field of an older release, taken as today's |
+| refused, with advice | an error that says what to do instead |
+| not there | using it is Python's or the command's own error |
+
+This page is written by `make reference`. The tests look up every name on it, try the fields, and see that no public
+name is missing.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table: names of the same fate."""
+
+    names: tuple[str, ...]  # in full, unless they cannot be looked up
+    described: tuple[str, ...]  # those that cannot
+    releases: str
+    status: str
+    today: str
+    example: str
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    kind: str
+    about: str
+    entries: tuple[Entry, ...]
+
+
+def sections() -> list[Section]:
+    text = "\n".join(line for line in NAMES.read_text().split("\n") if not line.startswith("#"))
+    return [_section(part) for part in re.split(r"^= ", text, flags=re.MULTILINE)[1:]]
+
+
+def page() -> str:
+    return "\n".join([_HEAD, *(line for section in sections() for line in _shown(section))])
+
+
+def write() -> None:
+    PAGE.write_text(page())
+
+
+def _section(text: str) -> Section:
+    title, *lines = text.strip().split("\n")
+    kind = about = prefix = ""
+    entries = []
+    for line in lines:
+        if line.startswith("* "):
+            kind = line[2:]
+        elif line.startswith("> "):
+            about = line[2:]
+        elif line.startswith("@ "):
+            prefix = line[2:].strip()
+        elif line.strip():
+            entries.append(_entry(line, prefix))
+    return Section(title, kind, about, tuple(entries))
+
+
+def _entry(line: str, prefix: str) -> Entry:
+    cells = [cell.strip() for cell in line.split("|")]
+    names, releases, status, today, example = (cells + [""] * 5)[:5]
+    if status not in STATUSES:
+        raise ValueError(f"{NAMES.name}: {status!r} is no status: {line}")
+    listed = [name.strip() for name in re.split(r",(?![^()]*\)) ", names)]
+    return Entry(
+        names=tuple(_full(name, prefix) for name in listed if not name.startswith("~")),
+        described=tuple(_full(name[1:], prefix) for name in listed if name.startswith("~")),
+        releases=releases,
+        status=status,
+        today=today,
+        example=example,
+    )
+
+
+def _full(name: str, prefix: str) -> str:
+    if name == ".":
+        return prefix
+    return f"{prefix}.{name}" if prefix and not name.startswith("determined.") else name
+
+
+def _shown(section: Section) -> Iterator[str]:
+    yield from [f"## {section.title}", ""]
+    if section.about:
+        yield from [section.about, ""]
+    yield from ["| name | releases | here | today |", "|---|---|---|---|"]
+    for entry in section.entries:
+        for name in [*entry.names, *entry.described]:
+            yield f"| `{_short(name)}` | {_releases(entry.releases)} | {STATUSES[entry.status]} | {entry.today} |"
+    yield ""
+
+
+def _short(name: str) -> str:
+    """A constructor's argument is shown as the class's."""
+    return name.replace(".__init__(", "(")
+
+
+def _releases(releases: str) -> str:
+    if releases == "new":
+        return "new"
+    since, _, gone = releases.partition(" <")
+    return f"{since}, gone in {gone}" if gone else since
+
+
+if __name__ == "__main__":
+    write()
