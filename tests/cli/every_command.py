@@ -129,5 +129,5 @@ COMMANDS: dict[str, Case] = {
     "queue serve": Case("--idle 0", form="lines"),
     "preview-search": Case("{config} --slots 2", store="none", tables=(PREVIEW, BRACKETS)),
     "completion": Case("bash", store="none", form="none"),
-    "version": Case(store="none", form="none"),
+    "version": Case(store="none"),
 }

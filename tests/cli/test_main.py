@@ -13,7 +13,7 @@ import pytest
 import determined
 from determined.cli.groups import LazyGroup
 from determined.cli.main import main
-from tests.cli.running import DET, det, det_ok, run_det
+from tests.cli.running import DET, det, det_json, det_ok, run_det
 from tests.helpers.records import opened
 
 
@@ -32,6 +32,7 @@ def commands(group: LazyGroup, words: tuple[str, ...] = ()) -> list[tuple[tuple[
 
 def test_version() -> None:
     assert det_ok("version") == f"{determined.__version__}\n"
+    assert det_json("version") == {"version": determined.__version__}
     for option in ("--version", "-v"):
         assert determined.__version__ in det_ok(option)
 
@@ -50,7 +51,7 @@ def test_every_command_prints_json() -> None:
     assert isinstance(main, LazyGroup)
     without = [words for words, command, _ in commands(main) if "--json" not in str([p.opts for p in command.params])]
     groups = [words for words, command, _ in commands(main) if isinstance(command, LazyGroup)]
-    assert [words for words in without if words not in groups] == [("completion",), ("version",)]
+    assert [words for words in without if words not in groups] == [("completion",)]
 
 
 def test_abbreviations_and_the_default_command() -> None:
@@ -58,6 +59,8 @@ def test_abbreviations_and_the_default_command() -> None:
     for words in (["e"], ["e", "ls"], ["experiment"], ["e", "list", "--all"][:2]):
         assert det_ok(*words) == listed
     assert det_ok("e", "--json") == "[]\n"
+    assert det_ok("m") == det_ok("model", "list") == det_ok("m", "ls")
+    assert det("tensorboard").stderr == det("tensorboard", "start").stderr != ""
     for short, long in (("lt", "list-trials"), ("lc", "list-checkpoints"), ("unpause", "activate")):
         assert det_ok("e", short, "--help").partition("\n")[2] == det_ok("e", long, "--help").partition("\n")[2]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from datetime import datetime
 
 import pytest
 
 from determined.store.base import Store
+from tests.cli.every_command import COMMANDS
 from tests.cli.filling import new_experiment
 from tests.cli.running import det, det_csv, det_json, det_ok, rows_of, run_det
 
@@ -62,6 +64,19 @@ def test_every_command_that_shows_times_can_show_them_in_utc(in_berlin: None, st
         assert "+0000" in there, words
         assert "+0100" not in there, words
         assert "+0200" not in there, words
+
+
+def test_no_table_has_times_without_the_option() -> None:
+    """Whatever the commands are that show one."""
+    with_times = [
+        name
+        for name, case in COMMANDS.items()
+        if any(re.search("time|started|ended|since", column, re.IGNORECASE) for head in case.tables for column in head)
+        and "Training Time" not in case.tables[0]
+    ]
+    assert len(with_times) > 8
+    for name in with_times:
+        assert "--utc" in det_ok(*name.split(), "--help"), name
 
 
 def test_the_zone_of_the_environment(search: int) -> None:

@@ -6,13 +6,18 @@ import click
 
 import determined
 from determined.cli.groups import Command
+from determined.cli.output import Form, print_json, with_json
 
 
 @click.command(cls=Command)
-def version() -> None:
+@with_json
+def version(form: Form) -> None:
     """Show the version.
 
     \b
     Example: det version
     """
-    click.echo(determined.__version__)
+    if form == "json":
+        print_json({"version": determined.__version__})
+    else:
+        click.echo(determined.__version__)

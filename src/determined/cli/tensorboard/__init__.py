@@ -11,6 +11,7 @@ from determined.cli.groups import LazyGroup
     cls=LazyGroup,
     commands_in={"start": ("determined.cli.tensorboard.start", "Start TensorBoard for experiments and trials.")},
     aliases={},
+    default="start",
 )
 def tensorboard() -> None:
     """Look at metrics with TensorBoard.
