@@ -123,6 +123,7 @@ COMMANDS: dict[str, Case] = {
     "store vacuum": Case(store="writes"),
     "store export": Case("{directory}"),
     "store import": Case("{export}", store="writes", tables=(IMPORTED,)),
+    "doctor": Case(store="none", elsewhere="test_doctor.py"),
     "queue list": Case(tables=(QUEUE,)),
     "queue resume": Case(),
     "queue remove": Case("{idle}", store="writes", exit_code=1, words="is not in the queue"),

@@ -167,7 +167,7 @@ def test_with_a_search(name: str, filled: dict[str, str], forking: Forking, sear
     assert shown.stdout or case.exit_code, shown
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*WITH_STORE, *(name for name in SEARCH_RUNS_HERE if name not in WITH_STORE)])
 def test_on_an_empty_store(name: str, given: dict[str, str], place: Path, forking: Forking) -> None:
     """Nothing there is not an error for what lists; what is named and missing is one line."""
     case = COMMANDS[name]

@@ -19,6 +19,7 @@ _COMMANDS = {
     "tensorboard": ("determined.cli.tensorboard", "Look at metrics with TensorBoard."),
     "store": ("determined.cli.store", "Look after the store, and move experiments between stores."),
     "queue": ("determined.cli.queue", "Experiments that wait for the slots of this machine."),
+    "doctor": ("determined.cli.doctor.command", "Say what works here, what is missing and how to get it."),
     "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
     "completion": ("determined.cli.completion", "Print what makes a shell complete commands of det."),
     "version": ("determined.cli.version", "Show the version."),

@@ -90,7 +90,7 @@ def missing_parts(database: Database) -> Iterator[Finding]:
                 yield Finding(name, f"the column {column} is missing")
     indexes = catalog.indexes(database)
     for index, table_name in all_indexes().items():
-        if index not in indexes:
+        if index not in indexes and table_name in present:
             yield Finding(table_name, f"the index {index} is missing: what needs it is slow, or no longer unique")
     for name in sorted(present - set(all_tables()) - {VERSION_TABLE}):
         yield Finding(name, "this table is not ours")

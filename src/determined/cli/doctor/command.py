@@ -1,0 +1,47 @@
+"""`det doctor`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+
+import click
+
+from determined.cli.doctor.result import Result
+from determined.cli.groups import Command
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.text import visible
+
+
+@click.command(cls=Command)
+@with_json
+def doctor(form: Form) -> None:
+    """Say what works here, what is missing and how to get it.
+
+    The exit code is 1 when something that is needed does not work.
+
+    \b
+    Example: det doctor
+    """
+    results = _results()
+    broken = any(result.is_broken for result in results)
+    if form == "json":
+        print_json({"ok": not broken, "checks": [asdict(result) for result in results]})
+    else:
+        for result in results:
+            advice = f"; {result.advice}" if result.advice else ""
+            click.echo(visible(f"{result.state:<8} {result.name:<19} {result.found}{advice}"))
+    if broken:
+        sys.exit(1)
+
+
+def _results() -> list[Result]:
+    from determined.cli.doctor.data import check_data
+    from determined.cli.doctor.machine import check_machine
+    from determined.cli.doctor.packages import check_packages
+    from determined.cli.doctor.python import check_python
+    from determined.cli.doctor.torch import check_torch, start_torch
+
+    with start_torch() as torch:
+        others = [*check_machine(), *check_data(), *check_packages()]
+        return [*check_python(), *check_torch(torch), *others]

@@ -1,0 +1,126 @@
+"""Where things are kept: the data directory, the store, checkpoints."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from determined import paths
+from determined.cli.doctor.result import Result, ok, problem
+from determined.cli.render import size
+from determined.errors import DeterminedError, MissingExtraError
+
+_LITTLE_ROOM = 1_000_000_000
+_SLOW = 0.5  # seconds
+# File systems on which several machines see the same file, and on which SQLite's locks cannot be relied upon.
+_NETWORKS = (
+    "nfs",
+    "cifs",
+    "smb",
+    "9p",
+    "afs",
+    "ceph",
+    "lustre",
+    "gpfs",
+    "glusterfs",
+    "beegfs",
+    "fuse.sshfs",
+    "virtiofs",
+)
+
+
+def check_data() -> Iterator[Result]:
+    directory = _data_directory()
+    yield directory
+    if directory.is_broken:
+        return
+    yield _store()
+    yield _checkpoint_storage()
+
+
+def _data_directory() -> Result:
+    name = "data directory"
+    try:
+        path = paths.data_dir()
+    except OSError as error:
+        advice = "make it writable, or name another one with XDG_DATA_HOME"
+        return problem(name, f"{error.filename}: {error.strerror}", advice, needed=True)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return problem(name, f"{path} cannot be written", f"chmod u+rwx {path}", needed=True)
+    status = path.stat()
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        return problem(name, f"{path} is open to others", f"chmod go-rwx {path}")
+    return ok(name, str(path))
+
+
+def _store() -> Result:
+    """It is opened and locked for writing, as a run would; nothing is written."""
+    from determined.store.open import checked_place, opened_database
+    from determined.store.place import is_postgres
+
+    try:
+        place = checked_place()
+        started = time.monotonic()
+        with opened_database(place) as database:
+            with database.transaction():
+                ((experiments,),) = database.execute("SELECT count(*) FROM experiments")
+            seconds = time.monotonic() - started
+    except MissingExtraError as error:
+        return problem("store", str(error), "or unset DET_STORE to use a file", needed=True)
+    except DeterminedError as error:
+        advice = "det store check says more; DET_STORE names another one"
+        return problem("store", " ".join(str(error).split()), advice, needed=True)
+    found = f"{database.place}, {experiments:,} experiments"
+    if not is_postgres(place):
+        network = file_system(Path(place).parent)
+        if network.startswith(_NETWORKS):
+            advice = "SQLite needs a disk of this machine: name one with DET_STORE, or a PostgreSQL server"
+            return problem("store", f"{found}, on a network ({network})", advice)
+        seconds += _seconds_to_flush(Path(place).parent)
+    if seconds > _SLOW:
+        return problem("store", f"{found}, but a write takes {seconds:.1f} seconds", "use a faster disk or server")
+    return ok("store", f"{found}, a write takes {1000 * seconds:.0f} ms")
+
+
+def _checkpoint_storage() -> Result:
+    from determined.checkpoint_storage.build import build_from_argument
+
+    storage = build_from_argument(None)
+    try:
+        storage.probe()
+        free = shutil.disk_usage(storage.name).free
+    except (DeterminedError, OSError) as error:
+        advice = "name another one in the configuration: checkpoint_storage"
+        return problem("checkpoint storage", " ".join(str(error).split()), advice, needed=True)
+    found = f"{storage.name}, {size(free)} free"
+    if free < _LITTLE_ROOM:
+        return problem("checkpoint storage", found, "make room, or name another one: checkpoint_storage")
+    return ok("checkpoint storage", found)
+
+
+def _seconds_to_flush(directory: Path) -> float:
+    """What a commit waits for."""
+    import tempfile
+
+    with tempfile.TemporaryFile(dir=directory) as file:
+        started = time.monotonic()
+        file.write(b"x" * 4096)
+        file.flush()
+        os.fsync(file.fileno())
+        return time.monotonic() - started
+
+
+def file_system(path: Path) -> str:
+    """The kind of the file system that a directory is on; nothing where the system does not say."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    kinds = [line.partition(" - ")[2].split()[0] for line in lines if line.split()[2] == wanted]
+    return kinds[-1] if kinds else ""

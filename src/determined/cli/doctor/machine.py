@@ -1,0 +1,93 @@
+"""What the machine gives: slots, shared memory, open files, the loopback device, a clock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from determined.cli.doctor.result import Result, ok, problem
+from determined.cli.render import size
+from determined.errors import EngineError
+
+_SHARED_MEMORY = Path("/dev/shm")
+_LITTLE_SHARED_MEMORY = 256_000_000
+_FEW_FILES = 1024
+_YEAR_OF_THIS_VERSION = 2026
+
+
+def check_machine() -> Iterator[Result]:
+    yield _slots()
+    if _SHARED_MEMORY.is_dir():
+        yield _shared_memory()
+    if os.name == "posix":
+        yield _open_files()
+    yield _loopback()
+    yield _host_name()
+    yield _clock()
+
+
+def _slots() -> Result:
+    from determined.engines.slots import find_slots
+
+    try:
+        slots = find_slots(None, os.environ)
+    except EngineError as error:
+        return problem("slots", str(error), "correct or remove DET_SLOTS", needed=True)
+    if slots.gpus:
+        return ok("slots", f"{slots.count} (GPUs)")
+    return ok("slots", f"{slots.count} (CPUs, {slots.threads} threads each)")
+
+
+def _shared_memory() -> Result:
+    usage = shutil.disk_usage(_SHARED_MEMORY)
+    found = f"{size(usage.free)} free of {size(usage.total)}"
+    if not os.access(_SHARED_MEMORY, os.W_OK):
+        return problem("shared memory", f"{_SHARED_MEMORY} cannot be written", "chmod 1777 /dev/shm")
+    if usage.total < _LITTLE_SHARED_MEMORY:
+        advice = "workers of data loaders need more: docker run --shm-size=8g, or mount -o remount,size=8g /dev/shm"
+        return problem("shared memory", found, advice)
+    return ok("shared memory", found)
+
+
+def _open_files() -> Result:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = "without limit" if soft == resource.RLIM_INFINITY else f"{soft:,} at once"
+    if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
+        more = _FEW_FILES if hard == resource.RLIM_INFINITY else min(hard, 65536)
+        return problem("open files", found, f"ulimit -n {more}")
+    return ok("open files", found)
+
+
+def _loopback() -> Result:
+    """Ranks of one machine, and TensorBoard, meet there."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                return ok("loopback", "127.0.0.1 can be listened on and reached")
+    except OSError as error:
+        return problem("loopback", f"127.0.0.1 cannot be used: {error}", "ip link set lo up", needed=True)
+
+
+def _host_name() -> Result:
+    name = socket.gethostname()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        advice = f'add it to /etc/hosts: echo "127.0.1.1 {name}" >> /etc/hosts'
+        return problem("host name", f"{name} has no address, which torch.distributed may want", advice)
+    return ok("host name", f"{name} ({address})")
+
+
+def _clock() -> Result:
+    now = time.localtime()
+    found = time.strftime("%Y-%m-%d %H:%M:%S%z, zone %Z", now)
+    if now.tm_year < _YEAR_OF_THIS_VERSION:
+        return problem("clock", found, "set the clock: times of runs are shown wrong")
+    return ok("clock", found)

@@ -1,0 +1,34 @@
+"""The interpreter, and whether a shell finds this `det`."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from determined.cli.doctor.result import Result, ok, problem
+
+_OLDEST = (3, 10)
+
+
+def check_python() -> Iterator[Result]:
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info < _OLDEST:
+        yield problem("Python", found, "install Python 3.10 or newer", needed=True)
+    else:
+        yield ok("Python", found)
+    yield _det_on_path()
+
+
+def _det_on_path() -> Result:
+    found = shutil.which("det")
+    own = Path(sys.executable).parent
+    if found is None:
+        advice = f"activate the environment, or add it to PATH: export PATH={own}:$PATH"
+        return problem("det on PATH", "a shell does not find it", advice)
+    if Path(found).parent.resolve() != own.resolve():
+        advice = f"call {own / 'det'}, or put {own} first in PATH"
+        return problem("det on PATH", f"a shell finds another one: {found}", advice)
+    return ok("det on PATH", found)

@@ -1,0 +1,104 @@
+"""Torch, imported in a process of its own: a broken one is a finding, not the end of this command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from determined.cli.doctor.result import Result, missing, ok, problem
+
+_SECONDS = 120
+_SAFE_FROM = (2, 10)
+_PROGRAM = """
+import json, torch
+print(json.dumps({
+    "version": torch.__version__,
+    "cuda": torch.version.cuda,
+    "hip": torch.version.hip,
+    "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    "mps": torch.backends.mps.is_available(),
+    "threads": torch.get_num_threads(),
+    "sum": torch.ones(3).sum().item(),
+    "distributed": torch.distributed.is_available() and torch.distributed.is_gloo_available(),
+}))
+"""
+
+
+def start_torch() -> subprocess.Popen[str]:
+    """It takes seconds: the other checks are done meanwhile."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="backslashreplace",
+    )
+
+
+def check_torch(process: subprocess.Popen[str]) -> Iterator[Result]:
+    try:
+        output, errors = process.communicate(timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        yield _broken(f"importing it takes more than {_SECONDS} seconds")
+        return
+    found = _read(output) if process.returncode == 0 else None
+    if found is None:
+        lines = [line for line in errors.splitlines() if line.strip()]
+        words = lines[-1].strip()[:300] if lines else "it says nothing"
+        yield _broken(f"it cannot be imported (exit code {process.returncode}): {words}")
+        return
+    yield _version(found)
+    yield _devices(found)
+    if not found["distributed"]:
+        advice = "install a build of torch with gloo to train with several processes"
+        yield problem("torch.distributed", "this build of torch has no gloo", advice)
+    yield _compiler()
+
+
+def _read(output: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return None
+    return found
+
+
+def _broken(found: str) -> Result:
+    return problem("torch", found, "pip install --force-reinstall torch", needed=True)
+
+
+def _version(found: dict[str, Any]) -> Result:
+    build = f"CUDA {found['cuda']}" if found["cuda"] else f"ROCm {found['hip']}" if found["hip"] else "CPU"
+    about = f"{found['version']}, build for {build}, {found['threads']} threads"
+    numbers = tuple(int(number) for number in re.findall(r"\d+", found["version"])[:2])
+    if numbers < _SAFE_FROM:
+        advice = "pip install --upgrade torch: until 2.10 a checkpoint by somebody else could run code"
+        return problem("torch", about, advice)
+    return ok("torch", f"{about}; checkpoints by others are safe to load")
+
+
+def _devices(found: dict[str, Any]) -> Result:
+    if found["devices"]:
+        return ok("devices", ", ".join(found["devices"]))
+    if found["mps"]:
+        return ok("devices", "Apple GPU")
+    if shutil.which("nvidia-smi"):
+        advice = "install the build of torch for your CUDA: https://pytorch.org/get-started/locally"
+        return problem("devices", "there is an NVIDIA driver, and this torch sees no GPU", advice)
+    return ok("devices", "CPU alone")
+
+
+def _compiler() -> Result:
+    for name in ("gcc", "g++", "clang"):
+        found = shutil.which(name)
+        if found is not None:
+            return ok("C compiler", f"{found} (for torch.compile)")
+    return missing("C compiler", "torch.compile has none to use", "apt-get install gcc g++, or the like")
