@@ -22,7 +22,7 @@ _COMMANDS = {
     "cancel": (f"{_HERE}.control", "Cancel an experiment."),
     "kill": (f"{_HERE}.control", "Kill an experiment."),
     "wait": (f"{_HERE}.wait", "Wait for an experiment to end."),
-    "continue": (f"{_HERE}.continuing", "Continue an experiment, or extend an ended one."),
+    "continue": (f"{_HERE}.continuing", "Continue an experiment, also one that has ended."),
     "download": (f"{_HERE}.download", "Download the best checkpoints of an experiment."),
     "download-model-def": (f"{_HERE}.download_model_def", "Download the code of an experiment."),
     "archive": (f"{_HERE}.archiving", "Archive an experiment."),

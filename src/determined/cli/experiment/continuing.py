@@ -15,6 +15,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 from determined.cli.render import some
 from determined.cli.text import visible
+from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
     from determined.experiment.reopening import Continued
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
 @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
 @click.option("-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log.")
+@with_utc
 @with_json
 def continue_(
     experiment_id: int,
@@ -35,11 +37,11 @@ def continue_(
     follow: bool,
     form: Form,
 ) -> None:
-    """Continue an experiment, also one that has ended, with a changed configuration.
+    """Continue an experiment, also one that has ended.
 
     The trial of a single experiment goes on from its newest checkpoint, whatever became of it. Of a random or grid
     search the trials that failed start again, and with a longer searcher.max_length all of them go on. More
-    searcher.max_trials extend any search. What cannot be changed any more is refused by name.
+    searcher.max_trials extend any search. What of the configuration cannot be changed any more is refused by name.
 
     \b
     Example: det experiment continue 3 --config searcher.max_length.epochs=20
