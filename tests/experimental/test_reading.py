@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from determined.errors import MissingExtraError, StoreError
+from determined import core
+from determined.errors import StoreError
 from determined.experimental import Determined, Experiment, client
 from determined.experimental.client import (
     CheckpointSortBy,
@@ -160,15 +161,44 @@ class TestMetrics:
         }
 
     def test_a_table(self, searched: Experiment) -> None:
-        try:
-            import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: F401
-        except ImportError:
-            with pytest.raises(MissingExtraError, match=r"needs the package pandas: pip install .*\[pandas\]"):
-                searched.metrics_frame()
-            return
         frame = searched.metrics_frame()
-        assert len(frame) == 6
-        assert {"trial_id", "steps_completed", "hparams.lr", "validation_loss"} <= set(frame.columns)
+        assert list(frame.columns[:4]) == ["trial_id", "steps_completed", "group", "end_time"]
+        trials = {trial.id: trial for trial in searched.list_trials()}
+        rows = [
+            (row.trial_id, row.steps_completed, row.metrics["validation_loss"])
+            for trial in trials.values()
+            for row in trial.iter_metrics("validation")
+        ]
+        assert (
+            list(frame[["trial_id", "steps_completed", "validation_loss"]].itertuples(index=False, name=None)) == rows
+        )
+        assert list(frame["hparams.lr"]) == [trials[trial_id].hparams["lr"] for trial_id, *_ in rows]
+        assert str(frame["end_time"].dtype).endswith("UTC]")
+        best = frame.loc[frame["validation_loss"].idxmin()]
+        assert best["validation_loss"] == searched.best_validation
+        one = searched.list_trials()[1]
+        assert len(one.metrics_frame()) == 2
+        assert len(one.metrics_frame(None)) == len(list(one.iter_metrics()))
+        assert list(one.metrics_frame("no such group").columns) == list(frame.columns[:4])
+
+    def test_a_table_of_metrics_that_are_called_like_its_columns(self, home: Path) -> None:
+        with core.init(_hparams={"net": {"depth": 2, "widths": [1, 2]}}) as context:
+            context.train.report_metrics("odd", 1, {"group": 1.0, "trial_id": math.nan, "list": [1], "a.b/c": "x"})
+        (experiment,) = client.list_experiments()
+        (row,) = experiment.metrics_frame("odd").to_dict("records")
+        assert (row["group"], row["metrics.group"], row["trial_id"]) == ("odd", 1.0, experiment.list_trials()[0].id)
+        assert math.isnan(row["metrics.trial_id"])
+        assert (row["list"], row["a.b/c"]) == ("[1]", "x")
+        assert (row["hparams.net.depth"], row["hparams.net.widths"]) == (2, "[1, 2]")
+
+    def test_without_pandas_the_extra_is_named(self, searched: Experiment) -> None:
+        run_program(
+            "import sys\nsys.modules['pandas'] = None\nfrom determined.errors import MissingExtraError\n"
+            "from determined.experimental import client\n"
+            f"try: client.get_experiment({searched.id}).metrics_frame()\n"
+            "except MissingExtraError as error: assert 'determined-pytorch[pandas]' in str(error), error\n"
+            "else: raise SystemExit(1)"
+        )
 
 
 class TestLogs:
@@ -221,8 +251,10 @@ class TestCheckpointLists:
         assert losses == sorted(losses)
         assert {one.state for one in found} == {CheckpointState.COMPLETED}
         assert [one.uuid for one in searched.list_checkpoints(max_results=2)] == [one.uuid for one in found[:2]]
-        assert searched.top_checkpoint().uuid == found[0].uuid
-        assert searched.top_checkpoint("validation_loss", False).uuid == found[-1].uuid
+        with pytest.warns(FutureWarning, match=r"use Experiment.list_checkpoints\(max_results=1\)"):
+            assert searched.top_checkpoint().uuid == found[0].uuid
+        with pytest.warns(FutureWarning):
+            assert searched.top_checkpoint("validation_loss", False).uuid == found[-1].uuid
 
     def test_orders(self, searched: Experiment) -> None:
         for sort_by in (*CheckpointSortBy, "validation_loss", "no such metric"):
@@ -234,32 +266,38 @@ class TestCheckpointLists:
         assert steps == [8, 8, 8, 16, 16, 16]
         with pytest.raises(AssertionError, match="together"):
             searched.list_checkpoints(sort_by="validation_loss")
-        with pytest.raises(ValueError, match="compares trials by 'validation_loss', not by 'accuracy'"):
+        with pytest.warns(FutureWarning), pytest.raises(ValueError, match="by 'validation_loss', not by 'accuracy'"):
             searched.top_checkpoint("accuracy")
-        with pytest.raises(AssertionError, match="no checkpoint with a validation"):
+        with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="no checkpoint with a validation"):
             searched.top_checkpoint("accuracy", False)
 
     def test_the_best_of_each_of_the_best_trials(self, searched: Experiment) -> None:
-        top = searched.top_n_checkpoints(2)
+        with pytest.warns(FutureWarning, match="top_n_checkpoints is deprecated"):
+            top = searched.top_n_checkpoints(2)
         assert len({one.training.trial_id for one in top}) == 2
         for one in top:
-            assert client.get_trial(one.training.trial_id).top_checkpoint().uuid == one.uuid
+            with pytest.warns(FutureWarning, match="Trial.top_checkpoint is deprecated"):
+                assert client.get_trial(one.training.trial_id).top_checkpoint().uuid == one.uuid
 
     def test_of_a_trial(self, searched: Experiment) -> None:
         trial = searched.list_trials()[0]
         found = trial.list_checkpoints(CheckpointSortBy.BATCH_NUMBER, OrderBy.DESC)
         assert [one.metadata["steps_completed"] for one in found] == [16, 8]
-        assert trial.select_checkpoint(latest=True).uuid == found[0].uuid
-        assert trial.select_checkpoint(uuid=found[1].uuid).uuid == found[1].uuid
-        assert trial.select_checkpoint(best=True).uuid == trial.list_checkpoints()[0].uuid
+        for selected, wanted in (
+            ({"latest": True}, found[0]),
+            ({"uuid": found[1].uuid}, found[1]),
+            ({"best": True}, trial.list_checkpoints()[0]),
+        ):
+            with pytest.warns(FutureWarning, match="select_checkpoint is deprecated: use Trial.list_checkpoints"):
+                assert trial.select_checkpoint(**selected).uuid == wanted.uuid  # type: ignore[arg-type]
         for chosen in ({}, {"latest": True, "best": True}, {"latest": True, "sort_by": "x"}, {"uuid": "other"}):
-            with pytest.raises(AssertionError):
+            with pytest.warns(FutureWarning), pytest.raises(AssertionError):
                 trial.select_checkpoint(**chosen)  # type: ignore[arg-type]
         with pytest.warns(FutureWarning, match="use Trial.list_checkpoints"):
             assert len(trial.get_checkpoints()) == 2
 
     def test_one_by_its_id(self, searched: Experiment) -> None:
-        best = searched.top_checkpoint()
+        best = searched.list_checkpoints(max_results=1)[0]
         found = client.get_checkpoint(best.uuid)
         assert (found.uuid, found.metadata, found.training) == (best.uuid, best.metadata, best.training)
         assert found.training.experiment_id == searched.id

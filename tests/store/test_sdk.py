@@ -8,7 +8,7 @@ import pytest
 
 from determined import core
 from determined.errors import CheckpointInUse
-from determined.experimental import Determined
+from determined.experimental import Determined, OrderBy
 from tests.helpers.postgres import PASSWORD
 
 
@@ -25,7 +25,7 @@ def test_from_a_run_to_a_registered_model_to_nothing(
         (experiment,) = determined.list_experiments()
         (trial,) = experiment.list_trials()
         assert [row.metrics for row in trial.iter_metrics("validation")] == [{"error": 1.0}, {"error": 0.5}]
-        checkpoint = trial.top_checkpoint("error", smaller_is_better=True)
+        checkpoint = trial.list_checkpoints("error", OrderBy.ASC)[0]
         assert checkpoint.uuid == uuid
         assert Path(checkpoint.download(tmp_path / "here"), "weights").read_text() == "2"
         checkpoint.add_metadata({"stage": "prod"})

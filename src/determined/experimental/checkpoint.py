@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from determined.errors import CheckpointStateException
+from determined.experimental import metrics
 from determined.experimental.enums import CheckpointState, DownloadMode
+from determined.experimental.metrics import TrialMetrics
 from determined.experimental.session import Session, moment
 
 if TYPE_CHECKING:
@@ -126,9 +128,10 @@ class Checkpoint:
         trial_class: Any = None,
         trial_kwargs: dict[str, Any] | None = None,
         torch_load_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Download it and make its trial again, with its weights."""
-        return Checkpoint.load_from_path(self.download(path), trial_class, trial_kwargs, torch_load_kwargs)
+        return Checkpoint.load_from_path(self.download(path), trial_class, trial_kwargs, torch_load_kwargs, **kwargs)
 
     @staticmethod
     def load_from_path(
@@ -136,11 +139,12 @@ class Checkpoint:
         trial_class: Any = None,
         trial_kwargs: dict[str, Any] | None = None,
         torch_load_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Make the trial of a downloaded checkpoint again: `determined.pytorch.load_trial_from_checkpoint_path`."""
         from determined.pytorch.load import load_trial_from_checkpoint_path
 
-        return load_trial_from_checkpoint_path(path, trial_class, trial_kwargs, torch_load_kwargs)
+        return load_trial_from_checkpoint_path(path, trial_class, trial_kwargs, torch_load_kwargs, **kwargs)
 
     def add_metadata(self, metadata: dict[str, Any]) -> None:
         """Add to the metadata, in the store and in the checkpoint's own file; known keys get the new value."""
@@ -156,6 +160,11 @@ class Checkpoint:
     def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
         """The metadata as JSON."""
         Path(path).write_text(json.dumps(self.metadata, indent=2))
+
+    def get_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        """What runs reported that said they make use of it, as evaluations do; run by run, each by step."""
+        users = self._session.ask(lambda store: store.lineage.users_of_checkpoint(self.uuid))
+        return metrics.iter_metrics(self._session, users, group)
 
     def delete(self) -> None:
         """Remove the files; the record stays, as DELETED. What is registered or in use is refused."""

@@ -75,10 +75,11 @@ def create_experiment(
     *,
     paused: bool = False,
     blocking: bool = False,
+    engine: str = "local",
 ) -> Experiment:
     """See `Determined.create_experiment`."""
     return _determined().create_experiment(
-        config, model_dir, includes, project_id, template, paused=paused, blocking=blocking
+        config, model_dir, includes, project_id, template, paused=paused, blocking=blocking, engine=engine
     )
 
 

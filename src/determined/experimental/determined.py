@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
@@ -19,6 +19,7 @@ from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session
 from determined.experimental.sorting import in_order
 from determined.experimental.trial import Trial
+from determined.experimental.unserved import refuse
 from determined.store import place as places
 from determined.store.process import this_user
 
@@ -57,6 +58,11 @@ class Determined:
             logger.info("there is nobody to log in to: user and password are not used")
         self._session = Session(None if master is None else places.resolve(master))
 
+    if not TYPE_CHECKING:  # for checkers of types these names do not exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse("Determined", name)
+
     def __enter__(self) -> Determined:
         return self
 
@@ -79,6 +85,7 @@ class Determined:
         *,
         paused: bool = False,
         blocking: bool = False,
+        engine: str = "local",
     ) -> Experiment:
         """Check the configuration, copy the code, and put the experiment into the queue; returns at once.
 
@@ -93,9 +100,12 @@ class Determined:
             template: accepted; there are no templates.
             paused: only create it; `activate()` runs it later.
             blocking: return when it has ended.
+            engine: what runs it; "local", this machine, is the one there is.
         """
         if not isinstance(config, (str, os.PathLike, dict)):
             raise ValueError(f"config must be the path of a file or a dict, got {config!r}")
+        if engine != "local":
+            raise ValueError(f"there is no engine {engine!r}: expected 'local'")
         for name, given in (("project_id", project_id), ("template", template)):
             if given is not None:
                 logger.warning("%s has no effect: there is no master that would know it", name)

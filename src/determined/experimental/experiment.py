@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from determined.errors import DeterminedError
 from determined.experimental import checkpoint_lists, frames, metrics, trial_lists
@@ -16,6 +16,7 @@ from determined.experimental.enums import ExperimentState, OrderBy, TrialSortBy
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
 from determined.experimental.trial import Trial
+from determined.experimental.unserved import refuse
 
 if TYPE_CHECKING:
     from determined.store import experiment_records
@@ -35,6 +36,11 @@ class Experiment:
         self._session = session
         self._row = row
         self._deleted = False
+
+    if not TYPE_CHECKING:  # for checkers of types these names do not exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse("Experiment", name)
 
     def __repr__(self) -> str:
         return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.value})"
@@ -289,6 +295,7 @@ class Experiment:
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
         """The best one by the searcher's metric, or by another one and its direction."""
+        warn_renamed("Experiment.top_checkpoint", "Experiment.list_checkpoints(max_results=1)")
         found = self._best(sort_by, smaller_is_better)
         if not found:
             raise AssertionError(f"experiment {self.id} has no checkpoint with a validation that can be compared")
@@ -298,6 +305,7 @@ class Experiment:
         self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
     ) -> list[Checkpoint]:
         """The best one of each of the so many best trials."""
+        warn_renamed("Experiment.top_n_checkpoints", "list_checkpoints(max_results=1) of the best trials")
         best_of_trials: dict[int, Checkpoint] = {}
         for checkpoint in self._best(sort_by, smaller_is_better):
             best_of_trials.setdefault(checkpoint.training.trial_id, checkpoint)

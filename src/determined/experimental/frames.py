@@ -8,23 +8,31 @@ from typing import Any
 from determined.experimental.metrics import TrialMetrics, plain_cell
 from determined.optional import require
 
+_FIRST_COLUMNS = ("trial_id", "steps_completed", "group", "end_time")
+
 
 def metrics_frame(rows: Iterable[TrialMetrics], hparams: dict[int, dict[str, Any]]) -> Any:
-    """A row for each report: trial_id, steps_completed, group, end_time, hyperparameters, metrics."""
+    """A row for each report: trial_id, steps_completed, group, end_time, hyperparameters, metrics.
+
+    A metric that is called like one of these is `metrics.<name>`.
+    """
     pandas = require("pandas", extra="pandas", purpose="a table of metrics")
-    return pandas.DataFrame(
-        [
-            {
-                "trial_id": row.trial_id,
-                "steps_completed": row.steps_completed,
-                "group": row.group,
-                "end_time": row.end_time,
-                **{f"hparams.{name}": plain_cell(value) for name, value in flat(hparams[row.trial_id]).items()},
-                **{name: plain_cell(value) for name, value in row.metrics.items()},
-            }
-            for row in rows
-        ]
-    )
+    cells = [
+        {
+            "trial_id": row.trial_id,
+            "steps_completed": row.steps_completed,
+            "group": row.group,
+            "end_time": row.end_time,
+            **{f"hparams.{name}": plain_cell(value) for name, value in flat(hparams[row.trial_id]).items()},
+            **{_column(name): plain_cell(value) for name, value in row.metrics.items()},
+        }
+        for row in rows
+    ]
+    return pandas.DataFrame(cells) if cells else pandas.DataFrame(columns=list(_FIRST_COLUMNS))
+
+
+def _column(metric: str) -> str:
+    return f"metrics.{metric}" if metric in _FIRST_COLUMNS or metric.startswith("hparams.") else metric
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:

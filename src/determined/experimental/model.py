@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import OrderBy
+from determined.experimental.metrics import TrialMetrics
+from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
+from determined.experimental.unserved import refuse
 from determined.store.registry import Edit
 
 if TYPE_CHECKING:
@@ -27,23 +31,11 @@ def read_checkpoint(session: Session, uuid: str) -> Checkpoint:
     return session.ask(read)
 
 
-class ModelVersion:
-    """A checkpoint that is a version of a model. As long as it is, nothing deletes the checkpoint."""
+class _Registered:
+    """What models and their versions have in common."""
 
-    def __init__(self, session: Session, row: registry.ModelVersion) -> None:
-        self._session = session
-        self._row = row
-
-    def __repr__(self) -> str:
-        return f"ModelVersion(model_id={self.model_id}, model_version={self.model_version})"
-
-    @property
-    def model_id(self) -> int:
-        return self._row.model_id
-
-    @property
-    def model_version(self) -> int:
-        return self._row.number
+    _session: Session
+    _row: registry.Model | registry.ModelVersion
 
     @property
     def name(self) -> str:
@@ -68,14 +60,6 @@ class ModelVersion:
     @property
     def last_updated_time(self) -> datetime | None:
         return moment(self._row.updated)
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        return read_checkpoint(self._session, self._row.checkpoint)
-
-    def set_name(self, name: str) -> None:
-        """Give the version a name."""
-        self._edit(Edit(name=name))
 
     def set_notes(self, notes: str) -> None:
         """Change its notes."""
@@ -93,6 +77,43 @@ class ModelVersion:
         """Take names out of its metadata."""
         self._edit(Edit(remove_metadata=keys))
 
+    def _edit(self, edit: Edit) -> None:
+        raise NotImplementedError
+
+
+class ModelVersion(_Registered):
+    """A checkpoint that is a version of a model. As long as it is, nothing deletes the checkpoint."""
+
+    _row: registry.ModelVersion
+
+    def __init__(self, session: Session, row: registry.ModelVersion) -> None:
+        self._session = session
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"ModelVersion(model_id={self.model_id}, model_version={self.model_version})"
+
+    @property
+    def model_id(self) -> int:
+        return self._row.model_id
+
+    @property
+    def model_version(self) -> int:
+        return self._row.number
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return read_checkpoint(self._session, self._row.checkpoint)
+
+    def set_name(self, name: str) -> None:
+        """Give the version a name."""
+        self._edit(Edit(name=name))
+
+    def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        """What runs reported that said they make use of this version; run by run, each by step."""
+        users = self._session.ask(lambda store: store.lineage.users_of_version(self.model_id, self.model_version))
+        return metrics.iter_metrics(self._session, users, group)
+
     def delete(self) -> None:
         """The checkpoint stays."""
         self._session.tell(lambda store: store.registry.delete_version(self.model_id, self.model_version))
@@ -103,12 +124,19 @@ class ModelVersion:
         )
 
 
-class Model:
+class Model(_Registered):
     """A name for checkpoints that belong together, each under a number."""
+
+    _row: registry.Model
 
     def __init__(self, session: Session, row: registry.Model) -> None:
         self._session = session
         self._row = row
+
+    if not TYPE_CHECKING:  # for checkers of types these names do not exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse("Model", name)
 
     def __repr__(self) -> str:
         return f"Model(id={self.model_id}, name={self.name!r})"
@@ -118,24 +146,8 @@ class Model:
         return self._row.id
 
     @property
-    def name(self) -> str:
-        return self._row.name
-
-    @property
     def description(self) -> str:
         return self._row.description
-
-    @property
-    def notes(self) -> str:
-        return self._row.notes
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return self._row.metadata
-
-    @property
-    def labels(self) -> list[str]:
-        return self._row.labels
 
     @property
     def username(self) -> str:
@@ -149,14 +161,6 @@ class Model:
     @property
     def archived(self) -> bool:
         return self._row.archived
-
-    @property
-    def creation_time(self) -> datetime | None:
-        return moment(self._row.created)
-
-    @property
-    def last_updated_time(self) -> datetime | None:
-        return moment(self._row.updated)
 
     def reload(self) -> None:
         """Read everything anew."""
@@ -180,32 +184,21 @@ class Model:
         ordered = rows if order_by is OrderBy.DESC else rows[::-1]
         return [ModelVersion(self._session, row) for row in ordered]
 
-    def add_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to its metadata, or change some."""
-        self._edit(Edit(set_metadata=metadata))
-
-    def remove_metadata(self, keys: Sequence[str]) -> None:
-        """Take names out of its metadata."""
-        self._edit(Edit(remove_metadata=keys))
-
-    def set_labels(self, labels: Sequence[str]) -> None:
-        """Replace all labels."""
-        self._edit(Edit(labels=labels))
+    def get_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
+        """Old name of `list_versions`."""
+        warn_renamed("Model.get_versions", "Model.list_versions")
+        return self.list_versions(order_by)
 
     def set_description(self, description: str) -> None:
         """Change its description."""
         self._edit(Edit(description=description))
-
-    def set_notes(self, notes: str) -> None:
-        """Change its notes."""
-        self._edit(Edit(notes=notes))
 
     def archive(self) -> None:
         """It takes no more versions."""
         self._edit(Edit(archived=True))
 
     def unarchive(self) -> None:
-        """Show it in lists again."""
+        """It takes versions again."""
         self._edit(Edit(archived=False))
 
     def delete(self) -> None:

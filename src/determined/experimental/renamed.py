@@ -6,6 +6,8 @@ import importlib
 import warnings
 from typing import Any
 
+from determined.experimental.unserved import refuse
+
 _CLASSES = {
     "ExperimentReference": ("determined.experimental.experiment", "Experiment"),
     "TrialReference": ("determined.experimental.trial", "Trial"),
@@ -23,7 +25,7 @@ def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
 def old_name(module: str, name: str) -> Any:
     """What a class is called today, for the `__getattr__` of a module."""
     if name not in _CLASSES:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        refuse(module, name)
     place, new = _CLASSES[name]
     warn_renamed(f"{module}.{name}", f"{module}.{new}", stacklevel=4)
     return getattr(importlib.import_module(place), new)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from determined.experimental import checkpoint_lists, metrics, trial_logs
+from determined.experimental import checkpoint_lists, frames, metrics, trial_logs
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
 from determined.experimental.metrics import TrialMetrics
@@ -110,6 +110,10 @@ class Trial:
         warn_renamed("Trial.stream_validation_metrics", 'Trial.iter_metrics("validation")')
         return self.iter_metrics("validation")
 
+    def metrics_frame(self, group: str | None = "validation") -> Any:
+        """What it reported as a pandas table, hyperparameters beside it; needs the extra `pandas`."""
+        return frames.metrics_frame(self.iter_metrics(group), {self.id: self.hparams})
+
     def iter_logs(
         self,
         follow: bool = False,
@@ -187,7 +191,8 @@ class Trial:
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
         """The best one by the searcher's metric, or by another one and its direction."""
-        return self.select_checkpoint(best=True, sort_by=sort_by, smaller_is_better=smaller_is_better)
+        warn_renamed("Trial.top_checkpoint", "Trial.list_checkpoints(max_results=1)")
+        return self._select(best=True, sort_by=sort_by, smaller_is_better=smaller_is_better)
 
     def select_checkpoint(
         self,
@@ -198,6 +203,17 @@ class Trial:
         smaller_is_better: bool | None = None,
     ) -> Checkpoint:
         """The latest one, the best one, or that with an id: exactly one of these; an order goes with `best` alone."""
+        warn_renamed("Trial.select_checkpoint", "Trial.list_checkpoints")
+        return self._select(latest, best, uuid, sort_by, smaller_is_better)
+
+    def _select(
+        self,
+        latest: bool = False,
+        best: bool = False,
+        uuid: str | None = None,
+        sort_by: str | None = None,
+        smaller_is_better: bool | None = None,
+    ) -> Checkpoint:
         if sum((latest, best, uuid is not None)) != 1:
             raise AssertionError("exactly one of latest, best and uuid selects a checkpoint")
         if (sort_by is not None or smaller_is_better is not None) and not best:
