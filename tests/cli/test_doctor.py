@@ -1,0 +1,173 @@
+"""`det doctor` on machines in good and in bad health."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from determined.cli.doctor.data import file_system
+from determined.cli.doctor.packages import check_packages
+from determined.config.masking import MASK
+from tests.cli.running import DET, det, run_det
+from tests.helpers.records import opened
+
+THINGS = [
+    *("Python", "det on PATH", "torch", "devices", "C compiler", "slots", "shared memory", "open files", "loopback"),
+    *("host name", "clock", "data directory", "store", "checkpoint storage", "packages"),
+]
+
+
+@pytest.fixture
+def no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be imported, as after an upgrade that was cut short: it costs no time either."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "torch.py").write_text("raise ImportError('libtorch_cpu.so: \\x1b[31mundefined symbol')\n")
+    monkeypatch.setenv("PYTHONPATH", str(broken))
+
+
+def checks(*, code: int = 1) -> dict[str, dict[str, Any]]:
+    result = det("doctor", "--json")
+    assert result.exit_code == code, result.output
+    return {check["name"]: check for check in json.loads(result.stdout)["checks"]}
+
+
+def test_a_healthy_machine() -> None:
+    """As a process, in the environment that the tests run in."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = run_det("doctor", "--json", env={**os.environ, "PATH": path})
+    assert done.returncode == 0, done.stdout
+    found = json.loads(done.stdout)
+    assert found["ok"] is True
+    assert set(found["checks"][0]) == {"name", "state", "found", "advice", "needed"}
+    assert [check["name"] for check in found["checks"] if not check["name"].startswith("extra ")] == THINGS
+    by_name = {check["name"]: check for check in found["checks"]}
+    assert by_name["torch"]["state"] == "ok"
+    assert "checkpoints by others are safe to load" in by_name["torch"]["found"]
+    assert by_name["store"]["state"] == "ok"
+    assert all(check["advice"] for check in found["checks"] if check["state"] != "ok")
+
+
+def test_a_torch_that_cannot_be_imported(no_torch: None) -> None:
+    result = det("doctor")
+    assert result.exit_code == 1
+    (line,) = [line for line in result.stdout.splitlines() if "torch" in line.split()[:2]]
+    assert line.startswith(
+        "problem  torch               it cannot be imported (exit code 1): ImportError: libtorch_cpu"
+    )
+    assert line.endswith("undefined symbol; pip install --force-reinstall torch")
+    assert "\x1b" not in result.stdout
+    assert "Traceback" not in result.output
+    assert checks()["torch"]["needed"] is True
+
+
+def test_stores_in_bad_health(no_torch: None, data_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checks()["store"]["state"] == "ok"
+    place = data_home / "determined" / "store.sqlite"
+    monkeypatch.setenv("DET_STORE_PATIENCE", "0.1")
+    with closing(sqlite3.connect(place, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        found = checks()["store"]
+        assert "other processes have been writing" in found["found"]
+    with closing(sqlite3.connect(place, isolation_level=None)) as other:
+        other.execute("UPDATE determined_schema SET version = 99")
+    newer = checks()["store"]
+    assert "a newer version" in newer["found"]
+    assert newer["needed"] is True
+    damaged = tmp_path / "damaged.sqlite"
+    damaged.write_bytes(b"no database" * 1000)
+    monkeypatch.setenv("DET_STORE", str(damaged))
+    found = checks()["store"]
+    assert "not a database" in found["found"]
+    assert "det store check" in found["advice"]
+    monkeypatch.setenv("DET_STORE", "postgresql://me:s3cr3t@127.0.0.1:1/team")
+    result = det("doctor")
+    assert (
+        "problem  store               the store postgresql://me:{MASK}@127.0.0.1:1/team cannot be reached"
+        in result.stdout
+    )
+    assert "s3cr3t" not in result.output
+    monkeypatch.delenv("DET_STORE")
+    monkeypatch.setenv("DET_STORE_PATIENCE", "soon")
+    assert "DET_STORE_PATIENCE is 'soon'" in checks()["store"]["found"]
+
+
+def test_directories_that_are_open_to_others(no_torch: None, data_home: Path) -> None:
+    with opened():
+        pass
+    directory = data_home / "determined"
+    directory.chmod(0o755)
+    found = checks()
+    assert found["data directory"]["advice"] == f"chmod go-rwx {directory}"
+    assert found["data directory"]["needed"] is False
+    assert found["checkpoint storage"]["state"] == "ok"
+    directory.chmod(0o777)
+    found = checks()
+    assert found["checkpoint storage"]["needed"] is True
+    assert "can be written by everybody" in found["checkpoint storage"]["found"]
+
+
+def test_a_data_directory_that_cannot_be(no_torch: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    found = checks()
+    assert found["data directory"]["needed"] is True
+    assert "XDG_DATA_HOME" in found["data directory"]["advice"]
+    assert "store" not in found
+
+
+def test_few_files_another_det_wrong_slots(no_torch: None, tmp_path: Path) -> None:
+    """In a shell of its own, whose limits and variables are like that."""
+    (tmp_path / "det").write_text("#!/bin/sh\n")
+    (tmp_path / "det").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "DET_SLOTS": "many", "TZ": "Asia/Tokyo"}
+    command = ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *DET, "doctor", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert found["open files"]["found"] == "256 at once"
+    assert found["open files"]["advice"].startswith("ulimit -n ")
+    assert "finds another one" in found["det on PATH"]["found"]
+    assert "DET_SLOTS is 'many'" in found["slots"]["found"]
+    assert "+0900, zone JST" in found["clock"]["found"]
+
+
+def test_extras_are_those_that_the_package_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its metadata will be when a new one is added."""
+    metadata = tmp_path / "determined_pytorch-9.9.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        "Metadata-Version: 2.4\nName: determined-pytorch\nVersion: 9.9\n"
+        "Provides-Extra: cloud\nProvides-Extra: dev\nProvides-Extra: new\nProvides-Extra: postgres\n"
+        "Requires-Dist: click>=8.1\nRequires-Dist: numpy>=1.26\n"
+        "Requires-Dist: nothing-like-it; python_version < '4' and extra == \"new\"\n"
+        "Requires-Dist: click>=8; extra == 'new'\n"
+        "Requires-Dist: obstore>=99.1; extra == 'cloud'\n"
+        "Requires-Dist: psycopg[binary]>=3.1; extra == 'postgres'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    core, cloud, new, postgres = check_packages()
+    assert (core.state, core.found) == ("ok", "all 2 that are always needed")
+    assert cloud.state == "missing"
+    assert "older than 99.1" in cloud.found
+    assert (new.name, new.found) == ("extra new", "nothing-like-it is not installed")
+    assert new.advice == 'pip install "determined-pytorch[new]"'
+    assert postgres.state == "ok"
+    text = (metadata / "METADATA").read_text()
+    (metadata / "METADATA").write_text(text.replace("numpy>=1.26", "not-there>=1.0"))
+    core = next(check_packages())
+    assert core.is_broken
+    assert core.found == "not-there is not installed"
+
+
+def test_the_kind_of_a_file_system() -> None:
+    assert file_system(Path("/proc")) == "proc"
+    assert file_system(Path("/")) != ""
