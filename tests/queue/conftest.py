@@ -1,0 +1,83 @@
+"""Searches on a data directory of their own, whose daemon and runners end with the test, also with one that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from determined.config.dump import dump_yaml
+from tests.helpers.searches import Search
+
+PATIENT = Path(__file__).parent / "models" / "patient"
+SEARCH: dict[str, Any] = {
+    "name": "patient",
+    "entrypoint": "python3 train.py",
+    "hyperparameters": {"lr": {"type": "double", "minval": 0.0, "maxval": 1.0}},
+    "searcher": {"name": "random", "metric": "loss", "max_trials": 3, "max_concurrent_trials": 2},
+    "reproducibility": {"experiment_seed": 3},
+    "max_restarts": 0,
+}
+
+
+class QueuedSearch(Search):
+    """Experiments on two slots that are left to the queue."""
+
+    def env(self) -> dict[str, str]:
+        return {**super().env(), "DET_SLOTS": "2", "SLOWLY": str(self.home)}
+
+    def slow_down(self, experiment_id: int) -> None:
+        """Its trials take so long that a test can do something meanwhile."""
+        (self.home / str(experiment_id)).touch()
+
+    def hurry(self, experiment_id: int) -> None:
+        (self.home / str(experiment_id)).unlink()
+
+    def write_config(self, fields: dict[str, Any]) -> Path:
+        path = self.home / "config.yaml"
+        path.write_text(dump_yaml(fields))
+        return path
+
+    def detach(self, *options: str, **fields: Any) -> int:
+        path = self.write_config({**self.config, **fields})
+        done = self.det("experiment", "create", str(path), str(self.model_dir), "--detach", "--json", *options)
+        return int(json.loads(done.stdout)["id"])
+
+    def queue(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads(self.det("queue", "--json").stdout)
+        return listed
+
+    def daemons(self) -> list[psutil.Process]:
+        return [process for process in self.processes() if "serve" in process.cmdline()]
+
+    def kill(self, processes: list[psutil.Process]) -> None:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+
+    def state(self, experiment_id: int) -> str:
+        with self.opened() as store:
+            return store.experiments.get(experiment_id).state
+
+    def steps(self, experiment_id: int) -> list[int]:
+        with self.opened() as store:
+            return [trial.steps_completed for trial in store.experiments.trials(experiment_id)]
+
+    def wait(self, experiment_id: int) -> None:
+        self.det("experiment", "wait", str(experiment_id), "--polling-interval", "0.1")
+
+
+@pytest.fixture
+def searches(tmp_path: Path) -> Iterator[QueuedSearch]:
+    home = tmp_path / "queued"
+    home.mkdir()
+    found = QueuedSearch(home, PATIENT, SEARCH)
+    yield found
+    while left := found.processes():
+        found.kill(left)
