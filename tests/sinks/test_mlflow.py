@@ -1,0 +1,41 @@
+"""MLflow's own client and a tracking store in files, read back by the same client."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+
+from tests.sinks.resuming import run_twice
+
+if importlib.util.find_spec("mlflow") is None:
+    pytest.skip("MLflow's client is not installed: pip install mlflow-skinny", allow_module_level=True)
+
+
+def test_a_resumed_trial_is_one_run_with_each_step_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = (tmp_path / "tracking").as_uri()
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    first, second = run_twice(tmp_path, DET_SINKS="mlflow", MLFLOW_TRACKING_URI=place)
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(place)
+    experiment = client.get_experiment_by_name("my lines")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert (run.info.run_name, run.info.status) == ("my lines-1", "FINISHED")
+    assert run.data.params == {"lr": "0.1", "net.width": "8", "net.api_key": "********"}
+    tags = run.data.tags
+    assert tags["determined.labels"] == "small, odd/name"
+    assert tags["mlflow.note.content"] == "what for"
+    assert tags["determined.checkpoint.5"].startswith(f"{first} in ")
+    assert tags["determined.checkpoint.8"].startswith(f"{second} in ")
+    assert "s3cr3t" not in repr(tags)
+
+    def steps(name: str) -> list[int]:
+        return [metric.step for metric in client.get_metric_history(run.info.run_id, name)]
+
+    assert steps("training/loss") == steps("training/by class/a_b") == list(range(1, 9))
+    assert steps("validation/loss") == [5, 8]
+    assert math.isnan(run.data.metrics["validation/loss"])

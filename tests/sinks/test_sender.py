@@ -1,0 +1,206 @@
+"""The thread before a service: in order, bounded, tried again, and never waited for longer than said."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from determined.sinks import sender as sender_module
+from determined.sinks.base import Begin, CheckpointReference, End, EndState, Known, Report
+from determined.sinks.sender import Sender, close_all
+
+BEGIN = Begin("key", "name", "experiment", 1, 2, "", (), {}, {}, "/nowhere")
+
+
+def report(step: int, group: str = "training") -> Report:
+    return Report(group, step, json.dumps({"loss": step / 2}), 1.0)
+
+
+class Service:
+    """Keeps what it is told; `behave` is called before each call, and may raise or wait."""
+
+    name = "service"
+
+    def __init__(self, behave: Callable[[str], None] = lambda call: None, known: Known | None = None) -> None:
+        self._behave = behave
+        self._known = known or {}
+        self.calls: list[str] = []
+        self.events: list[Report | CheckpointReference] = []
+
+    def open(self, begin: Begin) -> Known:
+        self._call("open")
+        return self._known
+
+    def send(self, events: Sequence[Report | CheckpointReference]) -> None:
+        self._call("send")
+        self.events += events
+
+    def end(self, state: EndState) -> None:
+        self._call(f"end {state}")
+
+    def abandon(self) -> None:
+        self.calls.append("abandon")
+
+    def _call(self, name: str) -> None:
+        self._behave(name)
+        self.calls.append(name)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender_module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(sender_module, "_SECONDS_TOGETHER", 0.01)
+    monkeypatch.setattr(sender_module, "_SECONDS_TO_NOTICE", 0.0)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.name == "determined.sinks"]
+
+
+def test_everything_arrives_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    service = Service()
+    sender = Sender(service)
+    events = [report(1), report(1, "validation"), CheckpointReference("u", 1, "/data"), report(2)]
+    for event in [BEGIN, *events, End("completed")]:
+        sender.put(event)
+    close_all([sender], 10)
+    assert service.events == events
+    assert (service.calls[0], service.calls[-1]) == ("open", "end completed")
+    assert not lines(caplog)
+
+
+def test_steps_that_the_service_has_are_not_sent_again() -> None:
+    service = Service(known={"training": 2})
+    sender = Sender(service)
+    for event in [BEGIN, report(1), report(2), report(2, "validation"), report(3), CheckpointReference("u", 2, "/d")]:
+        sender.put(event)
+    close_all([sender], 10)
+    assert service.events == [report(2, "validation"), report(3), CheckpointReference("u", 2, "/d")]
+
+
+def test_what_fails_is_told_once_and_tried_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    failures = iter(range(4))
+    back = threading.Event()
+
+    def behave(call: str) -> None:
+        if next(failures, None) is not None:
+            raise ConnectionError("refused by https://me:hush@host/")
+        if call == "send":
+            back.set()
+
+    service = Service(behave)
+    sender = Sender(service)
+    sender.put(BEGIN)
+    sender.put(report(1))
+    assert back.wait(10)
+    close_all([sender], 10)
+    assert service.events == [report(1)]
+    first, second = lines(caplog)
+    assert first.startswith("nothing can be sent to service: ConnectionError: refused by https://me:********@host/")
+    assert second == "service is back"
+
+
+def test_a_service_that_is_away_costs_one_more_try_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    def behave(call: str) -> None:
+        raise ConnectionError("refused")
+
+    sender = Sender(Service(behave))
+    for event in [BEGIN, *map(report, range(7)), End("completed")]:
+        sender.put(event)
+    began = time.monotonic()
+    close_all([sender], 60)
+    assert time.monotonic() - began < 30
+    assert lines(caplog)[-1] == "7 reports were not sent to service: ConnectionError: refused (the store has them)"
+
+
+def test_one_that_hangs_is_left_at_the_deadline_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    forever = threading.Event()
+
+    def behave(call: str) -> None:
+        forever.wait()
+
+    stuck, quick = Service(behave), Service()
+    senders = [Sender(stuck), Sender(quick)]
+    for sender in senders:
+        sender.put(BEGIN)
+        sender.put(report(1))
+    close_all(senders, 0.3)
+    assert lines(caplog) == ["1 reports were not sent to service: it did not answer in time (the store has them)"]
+    assert quick.events == [report(1)]
+    assert stuck.calls == ["abandon"]
+    forever.set()
+
+
+def test_when_too_many_wait_the_oldest_reports_go(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sender_module, "_MOST_EVENTS", 5)
+    busy, opened = threading.Event(), threading.Event()
+
+    def behave(call: str) -> None:
+        opened.set()
+        busy.wait()
+
+    service = Service(behave)
+    sender = Sender(service)
+    sender.put(BEGIN)
+    assert opened.wait(10)
+    reference = CheckpointReference("u", 0, "/data")
+    sender.put(reference)
+    for step in range(10):
+        sender.put(report(step))
+    busy.set()
+    close_all([sender], 10)
+    assert service.events == [reference, *map(report, range(6, 10))]
+    assert [line for line in lines(caplog) if "too slow, or away" in line] == lines(caplog)[:1]
+    assert lines(caplog)[-1] == "6 reports were not sent to service: it was too slow (the store has them)"
+
+
+def test_large_reports_are_bounded_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender_module, "_MOST_BYTES", 50)
+    busy, opened = threading.Event(), threading.Event()
+
+    def behave(call: str) -> None:
+        opened.set()
+        busy.wait()
+
+    service = Service(behave)
+    sender = Sender(service)
+    sender.put(BEGIN)
+    assert opened.wait(10)
+    for step in range(10):
+        sender.put(Report("training", step, "x" * 20, 1.0))
+    busy.set()
+    close_all([sender], 10)
+    assert [event.steps_completed for event in service.events] == [8, 9]
+
+
+def test_a_forked_child_sends_nothing() -> None:
+    service = Service()
+    sender = Sender(service)
+    sender.put(BEGIN)
+    child = os.fork()
+    if child == 0:
+        sender.put(report(1))
+        close_all([sender], 0.0)
+        os._exit(0 if len(sender._queue) <= 1 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    close_all([sender], 10)
+    assert service.events == []
+
+
+def test_numbers_are_sent_and_nothing_else() -> None:
+    body = {"loss": 1, "ok": True, "text": "x", "per class": {"a/b": 2.5, "none": None}, "batch_metrics": [{"loss": 1}]}
+    values = Report("validation", 3, json.dumps(body), 1.0).values()
+    assert values == {"validation/loss": 1.0, "validation/ok": 1.0, "validation/per class/a/b": 2.5}
+
+
+@pytest.fixture(autouse=True)
+def warnings_are_heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="determined.sinks")

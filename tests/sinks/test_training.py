@@ -1,0 +1,63 @@
+"""Whatever a client does, training is as it would be without: weights, exit code, and the store."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from determined import pytorch
+from tests.helpers.trials import LineTrial, fit
+from tests.sinks.programs import TRAINING, client_that, program, received, run
+
+
+def weight_without() -> str:
+    """What the program prints when nobody is told anything."""
+    trial = fit(LineTrial, seed=3, max_length=pytorch.Batch(40))
+    return f"weight {trial.model.weight.item().hex()}\n"
+
+
+def test_a_service_is_told_all_there_is(tmp_path: Path) -> None:
+    done = run(tmp_path, TRAINING, **client_that(tmp_path))
+    assert (done.returncode, done.stdout) == (0, weight_without()), done.stderr
+    (begin,) = received(tmp_path, "init")
+    assert begin["project"] == "lines"
+    assert begin["name"].startswith("lines-1-")
+    assert begin["config"]["hyperparameters"] == {"global_batch_size": 2, "net": {"width": 8}}
+    assert begin["config"]["labels"] == ["small"]
+    rows = received(tmp_path, "log")
+    assert [row["step"] for row in rows if "training/loss" in row["row"]] == [5, 10, 15, 20, 25, 30, 35, 40]
+    assert [row["step"] for row in rows if "validation/val_loss" in row["row"]] == [20, 40]
+    assert [row["step"] for row in rows if "checkpoint/uuid" in row["row"]][-1] == 40
+    assert received(tmp_path, "finish")
+
+
+def test_a_client_that_fails_changes_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, TRAINING, **client_that(tmp_path, "raise in log"))
+    assert (done.returncode, done.stdout) == (0, weight_without()), done.stderr
+    assert done.stderr.count("nothing can be sent to trackio: OSError: [Errno 28] No space left on device") == 1
+    assert "10 reports were not sent to trackio" in done.stderr
+    assert "hush" not in done.stderr
+
+
+def test_a_signal_is_obeyed_in_time_while_a_client_hangs(tmp_path: Path) -> None:
+    env = {**os.environ, **client_that(tmp_path, "hang")}
+    with subprocess.Popen(
+        [*program(tmp_path, TRAINING), "--until-told"],
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "training\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.stdin.write("go on\n")
+        process.stdin.flush()
+        assert process.wait(60) == 143
+        assert time.monotonic() - began < 30

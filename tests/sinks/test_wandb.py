@@ -1,0 +1,99 @@
+"""Weights & Biases' own client in offline mode, and the file that it writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.sinks.resuming import PROGRAM, run_twice
+
+if importlib.util.find_spec("wandb") is None:
+    pytest.skip("Weights & Biases' client is not installed: pip install wandb", allow_module_level=True)
+
+_BLOCK, _HEADER = 32768, 7
+_WHOLE, _LAST = 1, 4
+
+
+def records(file: Path) -> Iterator[Any]:
+    """The file is a log in blocks, as LevelDB writes it: a header, and pieces of records, none across two blocks."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, at, pieces = file.read_bytes(), _HEADER, b""
+    while at + _HEADER <= len(data):
+        left = _BLOCK - at % _BLOCK
+        length, kind = struct.unpack_from("<4xHB", data, at) if left >= _HEADER else (0, 0)
+        if kind == 0:
+            at += left
+            continue
+        pieces += data[at + _HEADER : at + _HEADER + length]
+        at += _HEADER + length
+        if kind in (_WHOLE, _LAST):
+            yield Record.FromString(pieces)
+            pieces = b""
+
+
+def rows(file: Path) -> list[dict[str, Any]]:
+    """Of the history."""
+    found = [record.history for record in records(file) if record.HasField("history")]
+    return [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in row.item} for row in found]
+
+
+def offline_files(data_home: Path) -> list[Path]:
+    return sorted(data_home.rglob("*.wandb"), key=lambda file: file.stat().st_mtime)
+
+
+def test_a_resumed_trial_keeps_its_id(tmp_path: Path, data_home: Path) -> None:
+    first, second = run_twice(tmp_path, DET_SINKS="wandb", WANDB_MODE="offline")
+    files = offline_files(data_home)
+    runs = [record.run for file in files for record in records(file) if record.HasField("run")]
+    assert len({run.run_id for run in runs}) == 1
+    assert [(run.project, run.display_name, list(run.tags)) for run in runs] == [
+        ("my-lines", "my lines-1", ["small", "odd/name"])
+    ] * 2
+    config = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
+    assert config["lr"] == 0.1
+    assert config["net"] == {"width": 8, "api_key": "********"}
+    steps = [[row["steps_completed"] for row in rows(file) if "training/loss" in row] for file in files]
+    assert steps == [[1, 2, 3, 4, 5], [4, 5, 6, 7, 8]]
+    assert [row["checkpoint/uuid"] for file in files for row in rows(file) if "checkpoint/uuid" in row] == [
+        first,
+        second,
+    ]
+    told = [file.read_bytes() for file in data_home.rglob("wandb/**/*") if file.is_file()]
+    assert not any(b"s3cr3t" in content for content in told)
+
+
+def test_its_process_does_not_outlive_ours(tmp_path: Path) -> None:
+    """Killed while the run is open."""
+    waiting = PROGRAM.replace("print(uuid)", "    input()")
+    env = {**os.environ, "START": "0", "END": "5", "DET_SINKS": "wandb", "WANDB_MODE": "offline"}
+    with subprocess.Popen(
+        [sys.executable, "-c", waiting], env=env, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        service = _first_child(process.pid)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(10) == -signal.SIGKILL
+        psutil.wait_procs([service], timeout=5)
+        assert not service.is_running() or service.status() == psutil.STATUS_ZOMBIE
+
+
+def _first_child(pid: int) -> psutil.Process:
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        for child in psutil.Process(pid).children():
+            if child.name() == "wandb-core":
+                return child
+        time.sleep(0.05)
+    raise AssertionError("no process of the client was started")
