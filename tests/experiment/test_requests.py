@@ -120,11 +120,11 @@ def test_killing_ends_at_once(make_search: MakeSearch) -> None:
 
 
 def test_the_second_interrupt_kills(make_search: MakeSearch) -> None:
-    described = {**config({"name": "random", "max_trials": 2}, "sleep 600"), "hang_timeout": 0}
-    search = make_search("steady", described)  # trials that do not listen
+    deaf = "trap '' INT; echo begun; sleep 600"
+    search = make_search("steady", {**config({"name": "random", "max_trials": 2}, deaf), "hang_timeout": 0})
     experiment = search.create()
     runner = search.start(experiment)
-    search.wait_for(lambda store: {t.state for t in store.experiments.trials(experiment)} == {"RUNNING"})
+    search.wait_for(lambda store: len(store.logs(1)) == len(store.logs(2)) == 1)
     runner.send_signal(signal.SIGINT)
     search.wait_for(lambda store: {t.state for t in store.experiments.trials(experiment)} == {"STOPPING"})
     assert runner.poll() is None
