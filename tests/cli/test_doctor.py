@@ -91,7 +91,7 @@ def test_stores_in_bad_health(no_torch: None, data_home: Path, tmp_path: Path, m
     monkeypatch.setenv("DET_STORE", "postgresql://me:s3cr3t@127.0.0.1:1/team")
     result = det("doctor")
     assert (
-        "problem  store               the store postgresql://me:{MASK}@127.0.0.1:1/team cannot be reached"
+        f"problem  store               the store postgresql://me:{MASK}@127.0.0.1:1/team cannot be reached"
         in result.stdout
     )
     assert "s3cr3t" not in result.output
