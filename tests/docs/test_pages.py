@@ -23,7 +23,11 @@ def _is_one_program(page: Path) -> bool:
     )
 
 
-PROGRAMS = [page for page in sorted(DOCS.rglob("*.md")) if page.stem != "tutorial" and _is_one_program(page)]
+PROGRAMS = [
+    page
+    for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    if page.stem != "tutorial" and _is_one_program(page)
+]
 PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", ROOT / "ARCHITECTURE.md", *sorted(DOCS.rglob("*.md"))]
 
 
