@@ -337,8 +337,8 @@ class EngineContract:
         assert bench.finish(key).exited.cpu_seconds < used + 1
 
     def test_a_program_that_shows_no_stacks_does_not_die_of_being_asked(self, bench: Bench) -> None:
-        key = bench.start("echo ready; read word < go; echo $word")
         os.mkfifo(bench.directory / "go")
+        key = bench.start("echo ready; read word < go; echo $word")
         seen: list[Event] = []
         bench.line("ready", seen)
         bench.engine.show_stacks(key)
