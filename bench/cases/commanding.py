@@ -10,58 +10,63 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.cases.listing import EXPERIMENTS, TRIALS
 from bench.measure import ChildError, Effort, child_environment, in_child
 from bench.table import Row
 
-EXPERIMENTS = 1_000
-TRIALS = 10
+MODELS, QUEUED, REPORTS = 100, 50, 1_000
+HELP_LIMIT, LIMIT = 0.15, 0.5  # seconds
+# In the store's first experiment, whose first trial has reported often.
+LISTINGS = [
+    ["experiment", "list"],
+    ["experiment", "list", "--limit", "1000"],
+    ["experiment", "list-trials", "1"],
+    ["experiment", "list-checkpoints", "1"],
+    ["experiment", "describe", "1"],
+    ["experiment", "describe", "1", "--metrics"],
+    ["trial", "describe", "1"],
+    ["model", "list"],
+    ["model", "list-versions", "model 0"],
+    ["queue", "list"],
+    ["store", "info"],
+]
 
 
 def commanding(effort: Effort) -> list[Row]:
-    """`det --help`, and `det experiment list` in a store with many experiments."""
+    """`det --help`, and everything that lists, in a store with many experiments."""
+    experiments = min(EXPERIMENTS, effort.store_rows // 100)
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         place = str(Path(directory) / "store.sqlite")
-        in_child("bench.cases.commanding:fill", {}, environment={"DET_STORE": place})
+        for step in ("bench.cases.listing:fill", "bench.cases.commanding:fill_the_rest"):
+            in_child(step, {"experiments": experiments}, environment={"DET_STORE": place})
         return [
-            _row("det --help", 0.15, effort, place, ["--help"]),
-            _row(
-                f"det experiment list, {EXPERIMENTS:,} experiments", 0.4, effort, place, ["e", "ls", "--limit", "1000"]
+            _row("det --help", HELP_LIMIT, effort, place, ["--help"]),
+            *(
+                _row(f"det {' '.join(words)}, {experiments:,} x {TRIALS}", LIMIT, effort, place, words)
+                for words in LISTINGS
             ),
         ]
 
 
-def fill() -> None:
-    """Experiments with a few trials each."""
+def fill_the_rest(*, experiments: int) -> None:
+    """A trial with many reports, models with a version each, and experiments that wait for their turn."""
     from determined.store import open_store
-    from determined.store.experiment_records import Change, NewExperiment, NewTrial
-    from determined.store.process import this_process
+    from determined.store.process import this_process, this_user
+    from determined.store.queueing import NewEntry
+    from determined.store.records import MetricRow
 
     store = open_store()
-    for number in range(EXPERIMENTS):
-        experiment_id = store.experiments.create(
-            NewExperiment(
-                key=f"bench-{number}",
-                name=f"experiment {number}",
-                description="",
-                labels=["bench"],
-                config={"searcher": {"name": "random", "metric": "loss", "max_trials": TRIALS}},
-                original="searcher: {name: random}",
-                seed=number,
-                code_dir="",
-                owner="somebody",
-                created=time.time(),
-                paused=False,
-                metric="loss",
-                smaller_is_better=True,
-            )
-        )
-        lease = store.experiments.acquire(experiment_id, this_process())
-        trials = tuple(
-            NewTrial(trial, f"request-{trial}", {"lr": trial / 100}, trial, None, [], 0, None, time.time())
-            for trial in range(TRIALS)
-        )
-        store.experiments.commit(lease, Change(new_trials=trials))
-        store.experiments.release(lease)
+    reports = [
+        MetricRow(1, 1, 10 + step, group, step, f'{{"error": {1 / step}, "epochs": {step}}}', time.time())
+        for step in range(3, REPORTS + 3)
+        for group in ("training", "validation")
+    ]
+    store.write(reports)
+    for number in range(MODELS):
+        model = store.registry.create_model(f"model {number}")
+        store.registry.register(model.id, str(1 + 10 * (number % (10 * experiments))))
+    for experiment_id in range(1, min(QUEUED, experiments) + 1):
+        store.queue.add(NewEntry(experiment_id, this_process().host, this_user()))
     store.close()
 
 
