@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+from determined.config.experiment import load_experiment
+from determined.experiment.create import create_experiment
 from determined.experiment.files import ExperimentFiles
 from determined.store.base import Store
 from tests.cli.filling import new_experiment
@@ -85,6 +87,20 @@ def test_it_runs_with_the_secrets_of_the_other(project: Path) -> None:
     assert "Created experiment 2" in done.stderr
     assert (files_of(2).code / "kept.txt").exists()
     assert "hunter2" not in done.stdout + done.stderr + det_ok("e", "config", "2") + str(det_json("e", "ls"))
+
+
+def test_a_program_that_works_where_its_user_does(project: Path, store: Store) -> None:
+    """As with `det run`: what it reads is not code, and is not copied."""
+    (project / "data.bin").write_bytes(b"not code")
+    (project / "train.py").write_text(PROGRAM)
+    loaded = load_experiment(project / "config.yaml")
+    parent = create_experiment(loaded, project, store, paused=True, in_place=True).experiment_id
+    forked = det("e", "fork", str(parent), "--paused")
+    assert forked.exit_code == 0, forked.output
+    assert f"It works in {project}, as experiment {parent} does" in forked.stderr
+    assert files_of(parent + 1).place == project
+    project.rename(project.with_name("elsewhere"))
+    assert "that directory is not there any more" in det("e", "fork", str(parent)).stderr
 
 
 def test_what_cannot_be_forked(searched: Searched, store: Store) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from determined.store.base import Store
+from determined.store.queueing import NewEntry
+from tests.cli.filling import Steps, add_trials, end, lead, new_experiment, work
 from tests.cli.running import DET, det, det_ok
 from tests.helpers.searches import Search
 
@@ -50,6 +53,21 @@ def test_all_trials_of_a_search_that_runs(tmp_path: Path) -> None:
     assert sorted(seen) == sorted(
         f"[trial {trial}] [rank=0] {said}" for trial, n in trials.items() for said in (f"begins with {n}", "has ended")
     )
+
+
+def test_what_waits_in_a_queue_is_followed_from_before_its_beginning(store: Store) -> None:
+    experiment = new_experiment(store)
+    store.queue.add(NewEntry(experiment, "another-machine", "somebody"))
+    with subprocess.Popen([*DET, "e", "logs", str(experiment), "-f"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=1.5)
+        lease = lead(store, experiment)
+        (trial,) = add_trials(store, lease, [{}])
+        work(store, lease, trial, Steps(lines=[(0, None, "at last")]))
+        assert process.stdout.readline().endswith("at last\n")
+        end(store, lease, "COMPLETED")
+        assert process.wait(timeout=30) == 0
 
 
 def test_the_filters_are_those_of_one_trial(search: int) -> None:

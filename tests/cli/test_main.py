@@ -161,6 +161,7 @@ def test_commands_that_read_load_nothing_heavy(search: int) -> None:
         ["e"],
         ["e", "describe", str(search), "--metrics"],
         ["e", "logs", str(search)],
+        ["e", "compare", str(search)],
         ["t", "describe", "1"],
         ["t", "logs", "1"],
         ["m"],

@@ -24,11 +24,6 @@ def is_abandoned(row: Experiment) -> bool:
     return on_this_machine(process) and not is_running(process)
 
 
-def is_at_work(row: Experiment) -> bool:
-    """Its trials may still do and write something."""
-    return row.state in RUNNING and not is_abandoned(row)
-
-
 def advice(store: Store, rows: Iterable[Experiment]) -> list[str]:
     """What to type about those that nobody runs and nobody will: a line each."""
     abandoned = [row for row in rows if is_abandoned(row)]
@@ -40,6 +35,11 @@ def advice(store: Store, rows: Iterable[Experiment]) -> list[str]:
     place = checked_place()
     left = [row for row in abandoned if not attention.is_attended(store, place, row)]
     return [attention.how_to_go_on(store, row.id) for row in left]
+
+
+def is_at_work(store: Store, row: Experiment) -> bool:
+    """Its trials may do and write something, now or when it is their turn."""
+    return row.state in RUNNING and not advice(store, [row])
 
 
 def how_to_go_on(experiment_id: int) -> str:

@@ -48,6 +48,7 @@ class Code:
     directory: Path
     include: Sequence[Path] = ()
     fork_of: Experiment | None = None
+    in_place: bool = False  # its trials work in the directory itself
 
 
 def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,7 +118,14 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
 
     with opened_store() as store:
         created = create_experiment(
-            loaded, code.directory, store, include=code.include, paused=True, slots=how.slots, fork_of=code.fork_of
+            loaded,
+            code.directory,
+            store,
+            include=code.include,
+            paused=True,
+            slots=how.slots,
+            fork_of=code.fork_of,
+            in_place=code.in_place,
         )
         number = created.experiment_id
         if how.form != "json":
@@ -138,7 +146,13 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
     with LocalEngine(how.slots) as engine:
         with opened_store() as store:
             created = create_experiment(
-                loaded, code.directory, store, include=code.include, engine=engine, fork_of=code.fork_of
+                loaded,
+                code.directory,
+                store,
+                include=code.include,
+                engine=engine,
+                fork_of=code.fork_of,
+                in_place=code.in_place,
             )
         click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
         _tell_what_is_missing(created.code)

@@ -11,9 +11,11 @@ from determined.cli.experiment.beginning import Beginning, Code, begin, with_beg
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.ranking import best_checkpoints
+from determined.cli.text import visible
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
+    from determined.experiment.files import ExperimentFiles
     from determined.store.base import Store
     from determined.store.experiment_records import Experiment
 
@@ -61,7 +63,7 @@ def fork(
         {} if name is None else {"name": name},
     ):
         config = derive(config, changes)
-    begin(load_experiment(config), Code(files.code, fork_of=row), beginning)
+    begin(load_experiment(config), _code(row, files), beginning)
 
 
 def _directory(row: Experiment) -> Path:
@@ -73,6 +75,17 @@ def _directory(row: Experiment) -> Path:
         why = "it was run by hand" if row.by_hand else "its files are not on this machine"
         raise DeterminedError(f"experiment {row.id} has no copy of its code and configuration: {why}")
     return directory
+
+
+def _code(row: Experiment, files: ExperimentFiles) -> Code:
+    """The copy that the other has; where that one works in a directory of its user, so does its fork."""
+    place = files.place
+    if place is None:
+        return Code(files.code, fork_of=row)
+    if not place.is_dir():
+        raise DeterminedError(f"experiment {row.id} works in {place}, and that directory is not there any more")
+    click.echo(visible(f"It works in {place}, as experiment {row.id} does, with the code that is there now."), err=True)
+    return Code(place, fork_of=row, in_place=True)
 
 
 def _checkpoint(store: Store, row: Experiment, wanted: str) -> str:

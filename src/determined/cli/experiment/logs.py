@@ -46,6 +46,6 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
             return [trial_id]
 
         def may_grow() -> bool:
-            return is_at_work(store.experiments.get(experiment_id))
+            return is_at_work(store, store.experiments.get(experiment_id))
 
         print_log(store, trials, choice, may_grow=may_grow, name_trials=everything, form=form)

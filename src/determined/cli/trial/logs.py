@@ -29,7 +29,8 @@ def logs(trial_id: int, choice: LogChoice, form: Form) -> None:
         experiment_id = store.experiments.trial(trial_id).experiment_id
 
         def may_grow() -> bool:
-            return store.experiments.trial(trial_id).ended is None and is_at_work(store.experiments.get(experiment_id))
+            ended = store.experiments.trial(trial_id).ended is not None
+            return not ended and is_at_work(store, store.experiments.get(experiment_id))
 
         print_log(store, lambda: [trial_id], choice, may_grow=may_grow, name_trials=False, form=form)
     if form != "json":
