@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import psutil
 import pytest
 
 from determined.config.dump import dump_yaml
+from determined.store.experiment_records import Change, ExperimentChange
+from determined.store.process import this_process, this_user
+from determined.store.queueing import NewEntry
 from tests.helpers.searches import Search
 
 PATIENT = Path(__file__).parent / "models" / "patient"
@@ -49,6 +53,14 @@ class QueuedSearch(Search):
         done = self.det("experiment", "create", str(path), str(self.model_dir), "--detach", "--json", *options)
         return int(json.loads(done.stdout)["id"])
 
+    def put_into_queue(self, experiment_id: int) -> None:
+        """And no more: nobody is started to serve it."""
+        with self.opened() as store:
+            lease = store.experiments.acquire(experiment_id, this_process())
+            store.queue.add(NewEntry(experiment_id, socket.gethostname(), this_user()))
+            store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE")))
+            store.experiments.release(lease)
+
     def queue(self) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(self.det("queue", "--json").stdout)
         return listed
@@ -81,3 +93,15 @@ def searches(tmp_path: Path) -> Iterator[QueuedSearch]:
     yield found
     while left := found.processes():
         found.kill(left)
+
+
+@pytest.fixture
+def here(searches: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueuedSearch]:
+    """This process uses the data directory of the searches, and takes signals as before when it is over."""
+    for name, value in searches.env().items():
+        monkeypatch.setenv(name, value)
+    taken = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in taken]
+    yield searches
+    for number, handler in zip(taken, before, strict=True):
+        signal.signal(number, handler)

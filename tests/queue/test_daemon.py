@@ -1,0 +1,103 @@
+"""The daemon: when it ends, what it gives up, and that nothing falls between its end and the next one's start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from determined.engines.slots import find_slots
+from determined.queue import serving
+from determined.queue.diary import Diary
+from determined.queue.files import QueueFiles, at_the_door, locked
+from determined.queue.serving import Daemon
+from determined.queue.status import daemon_lives, read_status
+from tests.helpers.searches import DET
+from tests.queue.conftest import SEARCH, QueuedSearch
+
+
+def serve(searches: QueuedSearch) -> list[str]:
+    """In this process, until there is nothing to do; returns what the daemon said."""
+    place = str(searches.home / "determined" / "store.sqlite")
+    files, said = QueueFiles.of(place), list[str]()
+    with at_the_door(files):
+        lock = locked(files)
+    assert lock is not None
+    slots = find_slots(None, os.environ).count
+    assert Daemon(place, files, lock, slots=slots, idle_seconds=0, say=said.append).run() == 0
+    assert not daemon_lives(files)
+    return said
+
+
+def test_a_runner_that_fails_again_and_again_is_given_up(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_PAUSES", (0.1, 0.2, 0.3))
+    experiment = here.create()
+    (config,) = here.home.glob("determined/experiments/*/config.json")
+    config.write_text("{}")
+    here.put_into_queue(experiment)
+    said = serve(here)
+    assert sum("it is started again in" in line for line in said) == 3
+    with here.opened() as store:
+        row = store.experiments.get(experiment)
+        assert store.queue.find(experiment) is None
+    assert row.state == "PAUSED"
+    assert (row.reason or "").startswith("its runner ended 4 times in a row, the last time with code 1: ")
+    waited = here.det("experiment", "wait", str(experiment), check=False)
+    assert "it is paused (its runner ended 4 times in a row" in waited.stderr
+
+
+def test_a_trial_that_needs_more_slots_than_there_are_does_not_block_the_others(here: QueuedSearch) -> None:
+    here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}
+    experiment = here.create("--slots", "3")
+    here.put_into_queue(experiment)
+    assert any("a trial wants 3 slots, and the queue has 2" in line for line in serve(here))
+    assert here.state(experiment) == "PAUSED"
+
+
+def test_what_is_added_while_the_daemon_ends_is_served_nevertheless(here: QueuedSearch) -> None:
+    """A daemon that ends as soon as it can, and somebody who adds at that very moment."""
+    here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
+    experiment = here.create("--slots", "3")
+    for _ in range(5):
+        ending = subprocess.Popen([*DET, "queue", "serve", "--idle", "0"], env=here.env(), stdout=subprocess.DEVNULL)
+        here.det("experiment", "activate", str(experiment), "--detach")
+        here.wait_for(lambda store: store.queue.find(experiment) is None)
+        ending.wait(30)
+        assert here.state(experiment) == "PAUSED"
+        here.kill(here.daemons())
+
+
+def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> None:
+    here.slow_down(1)
+    with subprocess.Popen([*DET, "queue", "serve"], env=here.env(), stdout=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stdout is not None
+        assert "shares out 2 slots" in daemon.stdout.readline()
+        experiment = here.detach(searcher={"name": "single", "metric": "loss"})
+        here.wait_for(lambda store: any(here.steps(experiment)))
+        status = read_status(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
+        assert status is not None
+        assert (status.pid, status.running) == (daemon.pid, {experiment: [0]})
+        daemon.terminate()
+        assert daemon.wait(60) == 143
+    here.wait_for_silence()
+    (row,) = here.queue()
+    assert (row["state"], row["slots"]) == ("WAITING", [])
+    with here.opened() as store:
+        (trial,) = store.experiments.trials(experiment)
+        assert [row.steps_completed for row in store.checkpoints(trial.id)] == [trial.steps_completed]
+        assert store.experiments.get(experiment).state == "ACTIVE"
+
+
+def test_the_log_of_the_daemon_keeps_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("ab+") as file:
+        diary = Diary(file.fileno())
+        for number in range(30_000):
+            diary.write(f"line {number} {'x' * 30}")
+    lines = path.read_text().splitlines()
+    assert path.stat().st_size <= (1 << 20) + 1000
+    assert f"line 29999 {'x' * 30}" in lines[-1]
+    numbers = [int(line.split()[3]) for line in lines]
+    assert numbers == list(range(numbers[0], 30_000))
