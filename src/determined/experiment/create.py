@@ -25,6 +25,7 @@ from determined.experiment import entrypoint
 from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir, record_code
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.settings import Settings, check_slots, settings_of
+from determined.sinks.chosen import chosen_sinks
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, NewExperiment
 from determined.store.process import this_user
@@ -65,6 +66,7 @@ def create_experiment(
     check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = _storage(config)
     storage.probe()
+    chosen_sinks(config, os.environ)  # refused here, not by each trial
     _resolve_warm_start(config, store)
     key = str(uuid.uuid4())
     files = ExperimentFiles.for_key(key)
