@@ -61,6 +61,7 @@ class Config:
         return {name: value for name, value in given.items() if value is not None}
 
     def detached(self) -> Detached:
+        """By which names of its own the run is found again."""
         return Detached(self.external_experiment_id, self.external_trial_id)
 
 
