@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 NAMES = Path(__file__).with_name("api_names.txt")
@@ -118,14 +119,35 @@ def _shown(section: Section) -> Iterator[str]:
         yield from [section.about, ""]
     yield from ["| name | releases | here | today |", "|---|---|---|---|"]
     for entry in section.entries:
-        for name in [*entry.names, *entry.described]:
-            yield f"| `{_short(name)}` | {_releases(entry.releases)} | {STATUSES[entry.status]} | {entry.today} |"
+        for name in [*_together(entry.names), *map(_code, entry.described)]:
+            yield f"| {name} | {_releases(entry.releases)} | {STATUSES[entry.status]} | {entry.today} |"
     yield ""
 
 
-def _short(name: str) -> str:
-    """A constructor's argument is shown as the class's."""
-    return name.replace(".__init__(", "(")
+def _together(names: tuple[str, ...]) -> Iterator[str]:
+    """Names as they are shown: arguments of one function on one line, and so the values of an enumeration."""
+    for (owner, kind), group in groupby(names, key=_owner):
+        members = [name.removeprefix(owner).strip(".()") for name in group]
+        if kind == "argument":
+            yield _code(f"{owner.removesuffix('.__init__')}({', '.join(members)})")
+        elif kind == "value":
+            yield f"{_code(owner)}: {', '.join(map(_code, members))}"
+        else:
+            yield _code(owner)
+
+
+def _owner(name: str) -> tuple[str, str]:
+    """What a name belongs to, for those that are shown together."""
+    function, found, _ = name.partition("(")
+    if found:
+        return function, "argument"
+    parent, _, last = name.rpartition(".")
+    is_value = re.fullmatch(r"[A-Z][A-Z_]+", last) and parent.rpartition(".")[2][:1].isupper()
+    return (parent, "value") if is_value else (name, "name")
+
+
+def _code(name: str) -> str:
+    return f"`{name}`"
 
 
 def _releases(releases: str) -> str:
