@@ -40,6 +40,11 @@ def test_curves_are_told_apart_by_letters_or_by_paint() -> None:
     assert set(upper) == {"⠉"}  # the two upper dots
 
 
+def test_curves_that_lie_on_each_other_are_all_seen() -> None:
+    row, _ = picture(draw([[(0, 0.0), (1, 0.0)]] * 3, width=15, height=2).lines)
+    assert row == "ABCABCABCABC"
+
+
 def test_one_point_and_a_constant_are_in_the_middle() -> None:
     one = draw([[(7, 5.0)]], width=43, height=5)
     assert [line for line in one.lines if "A" in line] == ["5 |" + " " * 20 + "A"]

@@ -11,7 +11,7 @@ from determined.cli.render import number
 Curve = Sequence[tuple[float, float]]  # x and y, by x; what is no finite number is a gap
 Paint = Callable[[str, int], str]  # a character, and the curve whose colour it gets
 Dot = tuple[int, int]  # column and row, from the upper left
-Cells = dict[tuple[int, int], tuple[int, int]]  # by column and row: the dots, and the curve that was drawn last
+Cells = dict[tuple[int, int], tuple[int, tuple[int, ...]]]  # by column and row: the dots, and whose they are
 
 _DECADES_FOR_LOG = 3
 _NARROWEST, _LOWEST = 8, 2
@@ -51,7 +51,7 @@ def draw(curves: Sequence[Curve], *, width: int, height: int = 14, paint: Paint 
             before = here
     labels = {0: high, rows - 1: low} if up.low < up.high else {(up.dots - 1 - up.dot(up.low)) // _DOWN: low}
     lines = [
-        f"{labels.get(row, ''):>{margin}} |{''.join(_character(cells.get((x, row)), paint) for x in range(columns))}"
+        f"{labels.get(row, ''):>{margin}} |{''.join(_character(cells.get((x, row)), x, paint) for x in range(columns))}"
         for row in range(rows)
     ]
     begin, end = number(across.low), number(across.high)
@@ -91,14 +91,16 @@ def _line(cells: Cells, start: Dot, end: Dot, curve: int) -> None:
     for step in range(steps + 1):
         column, row = x + round((to_x - x) * step / steps), y + round((to_y - y) * step / steps)
         cell = column // _ACROSS, row // _DOWN
-        dots, _ = cells.get(cell, (0, curve))
-        cells[cell] = dots | _BITS[column % _ACROSS][row % _DOWN], curve
+        dots, curves = cells.get(cell, (0, ()))
+        cells[cell] = dots | _BITS[column % _ACROSS][row % _DOWN], curves if curve in curves else (*curves, curve)
 
 
-def _character(cell: tuple[int, int] | None, paint: Paint | None) -> str:
+def _character(cell: tuple[int, tuple[int, ...]] | None, column: int, paint: Paint | None) -> str:
+    """Where curves lie on each other they take turns."""
     if cell is None:
         return " "
-    dots, curve = cell
+    dots, curves = cell
+    curve = curves[column % len(curves)]
     return letter(curve) if paint is None else paint(chr(_BRAILLE + dots), curve)
 
 
