@@ -11,7 +11,7 @@ import pytest
 from determined import core
 from determined.config.experiment import load_experiment
 from determined.errors import InvalidConfigurationException, InvalidExperimentConfig, MissingExtraError
-from determined.sinks.chosen import chosen_sinks
+from determined.sinks.chosen import _is_installed, chosen_sinks
 from tests.sinks.programs import STAND_IN
 
 MINIMAL = {"entrypoint": "model_def:MyTrial", "searcher": {"name": "single", "metric": "loss"}}
@@ -82,3 +82,15 @@ print([name for name in sys.modules if name.startswith(("determined.sinks.", "de
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert (done.returncode, done.stdout) == (0, "['determined.sinks.chosen']\n"), done.stderr
+
+
+@pytest.mark.skipif(_is_installed("mlflow"), reason="MLflow's client is installed: nothing is missing")
+def test_an_experiment_without_its_client_is_not_created(tmp_path: Path) -> None:
+    config = tmp_path / "experiment.yaml"
+    config.write_text("entrypoint: python3 -c pass\nsearcher: {name: single, metric: loss}\nsinks: {mlflow: {}}\n")
+    (tmp_path / "model").mkdir()
+    command = [sys.executable, "-m", "determined.cli", "experiment", "create", str(config), str(tmp_path / "model")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.endswith('the sink mlflow needs the package mlflow: pip install "determined-pytorch[mlflow]"')
