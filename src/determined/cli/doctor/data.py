@@ -12,7 +12,7 @@ from pathlib import Path
 from determined import paths
 from determined.cli.doctor.result import Result, ok, problem
 from determined.cli.render import size
-from determined.errors import DeterminedError, MissingExtraError
+from determined.errors import DeterminedError, MissingExtraError, StoreUnavailable
 
 _LITTLE_ROOM = 1_000_000_000
 _SLOW = 0.5  # seconds
@@ -71,6 +71,9 @@ def _store() -> Result:
             seconds = time.monotonic() - started
     except MissingExtraError as error:
         return problem("store", str(error), "or unset DET_STORE to use a file", needed=True)
+    except StoreUnavailable as error:
+        advice = "see what stopped its server or keeps it busy; DET_STORE names another one"
+        return problem("store", " ".join(str(error).split()), advice, needed=True)
     except DeterminedError as error:
         advice = "det store check says more; DET_STORE names another one"
         return problem("store", " ".join(str(error).split()), advice, needed=True)
