@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from determined.errors import DeterminedError, InvalidExperimentConfig, InvalidExperimentException
 from determined.experiment.control import request
 from determined.experiment.reopening import reopen
+from determined.store.base import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import DET, Search
 
@@ -73,6 +75,7 @@ def test_a_longer_training_is_the_planned_one_bit_for_bit(make_search: MakeSearc
         assert store.experiments.get(experiment).config["searcher"]["max_length"] == {"batches": 320}
 
 
+@pytest.mark.thorough
 def test_the_one_trial_goes_on_and_survives_being_killed(
     make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,16 +105,28 @@ def test_the_one_trial_goes_on_and_survives_being_killed(
 
 
 def test_failed_trials_start_again_with_what_mended_them(make_search: MakeSearch) -> None:
-    """As after a mistake in the command: the trials are the same, and one more is added."""
-    search = make_search("steady", scripts({"name": "random", "max_trials": 2}, "python3 train.py 0.0"))
+    """As after a mistake in the command: the trials are the same, one more is added, and all use what they may."""
+    config = {**scripts({"name": "random", "max_trials": 2}, "python3 train.py 0.2"), "resources": {"max_slots": 1}}
+    search = make_search("steady", config)
     experiment = search.create()
     search.activate(experiment, expect=1)
-    config = ["--config", "entrypoint=python3 train.py 0.0 4", "--config", "searcher.max_trials=3"]
-    assert going_on(search, experiment, *config).wait(60) == 0
+    mended = ["--config", "entrypoint=python3 train.py 0.2 8", "--config", "searcher.max_trials=3"]
+    runner = going_on(search, experiment, *mended)
+
+    def at_work(store: Store) -> int:
+        return sum(trial.state == "RUNNING" for trial in store.experiments.trials(experiment))
+
+    search.wait_for(lambda store: at_work(store) == 1)
     with search.opened() as store:
+        store.upkeep.change_config(experiment, "resources", {"max_slots": 2})
+        asked = time.monotonic()
+        search.wait_for(lambda store: at_work(store) == 2)
+        assert time.monotonic() - asked < 3  # a second, and some more on a busy machine
+        assert runner.wait(60) == 0
         trials = store.experiments.trials(experiment)
-        states = [(trial.number, trial.state, trial.steps_completed, trial.runs) for trial in trials]
-    assert states == [(0, "COMPLETED", 4, 2), (1, "COMPLETED", 4, 2), (2, "COMPLETED", 4, 1)]
+        assert store.experiments.get(experiment).config["resources"]["max_slots"] == 2
+    states = [(trial.number, trial.state, trial.steps_completed, trial.runs) for trial in trials]
+    assert states == [(0, "COMPLETED", 8, 2), (1, "COMPLETED", 8, 2), (2, "COMPLETED", 8, 1)]
 
 
 FIXED = [

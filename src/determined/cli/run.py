@@ -10,7 +10,8 @@ import click
 
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_json
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import experiment_plain
 from determined.cli.text import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _LONGEST_NAME = 80
 @click.option("--slots-per-trial", type=click.IntRange(min=1), default=1, help="How many slots it takes; 1 by default.")
 @click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Anything else of the configuration.")
 @click.option("--copy", is_flag=True, help="Run in a copy of this directory, as other experiments do.")
+@click.option("--paused", is_flag=True, help="Only create it; `det experiment activate` runs it later.")
 @click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
 @with_json
 def run(
@@ -47,6 +49,7 @@ def run(
     slots_per_trial: int,
     overrides: tuple[str, ...],
     copy: bool,
+    paused: bool,
     detach: bool,
     form: Form,
 ) -> None:
@@ -59,6 +62,8 @@ def run(
     \b
     Example: det run --hparam lr=0.1 python train.py --epochs 3
     """
+    if paused and detach:
+        raise click.UsageError("--paused and --detach exclude each other")
     from determined.experiment.program import refuse_unknown_program
 
     refuse_unknown_program(command, Path.cwd())
@@ -75,8 +80,8 @@ def run(
         },
         [*(f"hyperparameters.{given}" for given in hparams), *overrides],
     )
-    if detach:
-        _detach(loaded, form, copy=copy)
+    if paused or detach:
+        _create_only(loaded, form, copy=copy, detach=detach)
     else:
         sys.exit(_run(loaded, form, copy=copy))
 
@@ -96,13 +101,20 @@ def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
     return replace(loaded, original=dump_yaml(mask_secrets(parse_yaml("", loaded.original))))
 
 
-def _detach(loaded: LoadedExperiment, form: Form, *, copy: bool) -> None:
+def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bool) -> None:
     from determined.cli.detached import leave_to_queue
     from determined.experiment.create import create_experiment
 
     with opened_store() as store:
-        created = create_experiment(loaded, Path.cwd(), store, paused=True, in_place=not copy)
-        leave_to_queue(store, created.experiment_id, form)
+        number = create_experiment(loaded, Path.cwd(), store, paused=True, in_place=not copy).experiment_id
+        if form != "json":
+            click.echo(f"Created experiment {number}")
+        if detach:
+            leave_to_queue(store, number, form)
+        elif form == "json":
+            print_json(experiment_plain(store.experiments.get(number)))
+        else:
+            click.echo(f"It is paused; run it with: det experiment activate {number}")
 
 
 def _run(loaded: LoadedExperiment, form: Form, *, copy: bool) -> int:
@@ -110,9 +122,8 @@ def _run(loaded: LoadedExperiment, form: Form, *, copy: bool) -> int:
     from determined.engines.local import LocalEngine
     from determined.experiment.create import create_experiment
 
-    with LocalEngine() as engine:
-        with opened_store() as store:
-            created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy)
+    with opened_store() as store, LocalEngine() as engine:
+        created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy)
         click.echo(visible(f"Experiment {created.experiment_id}: {loaded.config.name}"), err=True)
         return run_program(created.experiment_id, engine, form)
 
