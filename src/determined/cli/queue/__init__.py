@@ -17,7 +17,9 @@ _COMMANDS = {
 
 @click.group(cls=LazyGroup, commands_in=_COMMANDS, aliases={"ls": "list"}, default="list")
 def queue() -> None:
-    """Experiments that wait for the slots of this machine, or have them.
+    """Experiments that wait for the slots of this machine.
+
+    Those that have their slots already are in it until they end.
 
     \b
     Example: det queue
