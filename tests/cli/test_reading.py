@@ -131,6 +131,7 @@ def test_list_checkpoints(store: Store, search: int) -> None:
     best = det_json("e", "lc", str(search), "--best", "5")
     assert [row["validation_metric"] for row in best] == [0.25, 0.75]  # what is no number is never the best
     assert best[0]["size"] == 1500
+    assert [row["UUID"] for row in det_csv("e", "lc", str(search), "--best", "1")] == [best[0]["uuid"]]
     assert det_json("e", "lc", str(search))[2]["validation_metric"] == "NaN"
 
     store.set_checkpoint_deleted(best[0]["uuid"])
