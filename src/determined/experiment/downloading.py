@@ -12,6 +12,7 @@ from typing import Any
 
 from determined.checkpoint_storage import files
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage
+from determined.errors import CheckpointNotFound
 
 _MARK = ".checkpoint.json"  # says which checkpoint a directory was downloaded from
 
@@ -32,6 +33,7 @@ def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, res
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
         storage.fetch(uuid, draft)
+        _refuse_a_part(uuid, draft, resources)
         (draft / _MARK).write_text(json.dumps({"uuid": uuid}))
         if is_ours:  # a part of it was removed or changed since
             shutil.rmtree(target)
@@ -41,6 +43,14 @@ def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, res
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def _refuse_a_part(uuid: str, draft: Path, resources: Mapping[str, int]) -> None:
+    """Somebody may have begun to remove it before its files were listed."""
+    present = files.resources(draft)
+    for name in resources:
+        if name not in present:
+            raise CheckpointNotFound(f"checkpoint {uuid} was not downloaded: {name} is not there any more")
 
 
 def _read(path: Path) -> Any:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.errors import CheckpointStateException
+from determined.errors import CheckpointNotFound, CheckpointStateException
 from determined.experimental import metrics
 from determined.experimental.enums import CheckpointState, DownloadMode
 from determined.experimental.metrics import TrialMetrics
@@ -115,11 +115,13 @@ class Checkpoint:
 
         if not isinstance(mode, DownloadMode):
             raise TypeError(f"mode must be a DownloadMode, got {mode!r}")
-        self.reload()
-        if self.state not in (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED):
-            raise CheckpointStateException(f"checkpoint {self.uuid} cannot be downloaded: it is {self.state.value}")
+        self._refuse_deleted()
         target = Path("checkpoints", self.uuid) if path is None else Path(path)
-        download_checkpoint(self._storage(), self.uuid, target, self._row.resources)
+        try:
+            download_checkpoint(self._storage(), self.uuid, target, self._row.resources)
+        except (FileNotFoundError, CheckpointNotFound):
+            self._refuse_deleted()  # a clean-up may have taken it meanwhile
+            raise
         return str(target)
 
     def load(
@@ -192,6 +194,11 @@ class Checkpoint:
     @property
     def _steps_completed(self) -> int:
         return self._row.steps_completed
+
+    def _refuse_deleted(self) -> None:
+        self.reload()
+        if self.state not in (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED):
+            raise CheckpointStateException(f"checkpoint {self.uuid} cannot be downloaded: it is {self.state.value}")
 
     def _storage(self) -> CheckpointStorage:
         from determined.experiment.storages import storage_of
