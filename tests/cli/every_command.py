@@ -101,6 +101,7 @@ COMMANDS: dict[str, Case] = {
     "experiment set gc-policy": Case(f"{{experiment}} {_POLICY} --yes", store="writes"),
     "experiment delete": Case("{experiment} --yes", store="writes"),
     "experiment delete-tb-files": Case("{experiment} --yes"),
+    "run": Case("--paused true", store="writes", elsewhere="test_run.py"),
     "trial describe": Case("{trial} --metrics", tables=(TRIAL, WORKLOADS_OF_TRIAL)),
     "trial logs": Case("{trial}", form="lines"),
     "trial download": Case("{trial} --best -o {directory}", tables=(CHECKPOINT,)),

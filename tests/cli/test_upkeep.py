@@ -142,12 +142,14 @@ def test_max_slots(searched: Searched, store: Store) -> None:
 
 
 class TestContinue:
-    def test_an_ended_one_wants_more_trials(self, searched: Searched) -> None:
+    def test_an_ended_one_wants_more_to_do(self, searched: Searched) -> None:
         result = det("e", "continue", "1")
         assert result.exit_code == 1
-        assert "extend it with --config searcher.max_trials=N, more than 2" in result.stderr
-        for words in (["--config", "hyperparameters.lr=1"], ["--config", "searcher.max_trials=many"]):
-            assert det("e", "continue", "1", *words).exit_code == 2
+        assert "nothing is left to do: give it more trials with --config searcher.max_trials=N" in result.stderr
+        for words, said in (("hyperparameters.lr=1", "were drawn from the space"), ("searcher.max_trials=many", "many")):
+            refused = det("e", "continue", "1", "--config", words)
+            assert (refused.exit_code, refused.stdout) == (1, "")
+            assert said in refused.stderr
         Path("more.yaml").write_text("searcher: {max_trials: 1}\n")
         assert "expected more than the present 2" in det("e", "continue", "1", "--config-file", "more.yaml").stderr
 

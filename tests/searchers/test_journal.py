@@ -9,11 +9,24 @@ import pytest
 
 from determined.errors import StoreError
 from determined.searchers import journal
-from determined.searchers.base import Action, Continue, Create, Event, Exited, Extended, Pause, Stop, Validated
+from determined.searchers.base import (
+    Action,
+    Continue,
+    Create,
+    Event,
+    Exited,
+    Extended,
+    Pause,
+    Reopened,
+    Stop,
+    Validated,
+)
 
 
 @pytest.mark.parametrize(
-    "event", [Validated(3, 0.1, 64.0), Validated(3, None, None), Exited(0, "invalid_hp"), Extended(20)], ids=repr
+    "event",
+    [Validated(3, 0.1, 64.0), Validated(3, None, None), Exited(0, "invalid_hp"), Extended(20), Reopened((0, 2))],
+    ids=repr,
 )
 def test_events(event: Event) -> None:
     plain = json.loads(json.dumps(journal.event_to_plain(event), allow_nan=False))
