@@ -37,6 +37,8 @@ SECRETS = {
     "hunter2 with spaces",
     "s3-secret/key+",
     "in-a-url",
+    "p@ss/word%21",
+    "p@ss/word!",
     "of-the-machine",
     'quo"ted\\ñ',
     "-----BEGIN KEY-----\nMIIEvQ\nIBADANBg\n-----END KEY-----",
@@ -97,7 +99,7 @@ def test_what_is_in_it(searched: Searched) -> None:
 def careless(store: Store, monkeypatch: pytest.MonkeyPatch) -> int:
     """A trial that wrote every secret that it was told, wherever it could."""
     monkeypatch.setenv("MACHINE_PASSWORD", "of-the-machine")
-    monkeypatch.setenv("DET_STORE_NOTE", "postgresql://me:in-a-url@host/d")
+    monkeypatch.setenv("DATABASE", "postgresql://me:p@ss/word%21@host/d")
     files = ExperimentFiles.for_key("key-of-the-experiment")
     files.write_config(CONFIG)
     files.runner_log.write_text("\n".join(f"WARNING: cannot connect with {secret}" for secret in SECRETS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from determined.config.masking import MASK, mask_secrets
 
@@ -38,5 +38,5 @@ class Redaction:
 
 def _forms(secret: str) -> Iterable[str]:
     """As it is, line by line, and as it stands in a URL."""
-    yield from (secret, secret.strip(), quote(secret, safe=""))
+    yield from (secret, secret.strip(), quote(secret, safe=""), unquote(secret))
     yield from (line.strip() for line in secret.splitlines())

@@ -84,6 +84,7 @@ def _secrets(files: ExperimentFiles | None) -> Iterator[str]:
 
     for name, value in os.environ.items():
         yield from secrets_in(value, name)
+        yield value.rpartition("@")[0].partition("://")[2].partition(":")[2]  # of a URL, whatever it is made of
     for path in sorted(files.root.glob("config*.json")) if files is not None else ():
         yield from secrets_in(json.loads(path.read_text()))
 
