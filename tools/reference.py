@@ -94,9 +94,11 @@ def _class(name: str, cls: type[Any], owner: dict[int, str]) -> Iterator[str]:
     found = surface.members(cls)
     inner = {key for key, value in found.items() if inspect.isclass(value) and value.__qualname__ == f"{name}.{key}"}
     values = {key: value for key, value in found.items() if key not in inner and _is_value(value)}
-    if values:
+    made = {key: f"`{kind}`".replace("|", "\\|") if kind else "" for key, kind in surface.made_attributes(cls).items()}
+    attributes = made | {key: _value_text(value) for key, value in values.items()}
+    if attributes:
         yield from ["| attribute | |", "|---|---|"]
-        yield from (f"| `{key}` | {_value_text(value)} |" for key, value in values.items())
+        yield from (f"| `{key}` | {text} |" for key, text in attributes.items())
         yield ""
     for key, value in found.items():
         if key in inner:

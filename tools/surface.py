@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
+import textwrap
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -41,12 +43,21 @@ def owners() -> dict[int, str]:
 
 def members(cls: type[Any]) -> dict[str, Any]:
     """The public members of a class, without those of a base that is public itself."""
-    public = {id(base) for base in cls.__mro__ if base is not cls and id(base) in owners()}
     found: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        if base.__module__.partition(".")[0] == "determined" and id(base) not in public:
-            found |= {name: value for name, value in _own(base).items() if not name.startswith("_")}
+    for base in reversed(_described_here(cls)):
+        found |= {name: value for name, value in _own(base).items() if not name.startswith("_")}
     return found
+
+
+def made_attributes(cls: type[Any]) -> dict[str, str]:
+    """The public attributes that a constructor gives to objects, with their types where the source says them."""
+    found: dict[str, str] = {}
+    for base in reversed(_described_here(cls)):
+        if "__init__" in vars(base) and not dataclasses.is_dataclass(base):
+            (function,) = ast.parse(textwrap.dedent(inspect.getsource(base.__init__))).body
+            assert isinstance(function, ast.FunctionDef)
+            found |= dict(_assigned(function))
+    return {name: kind for name, kind in found.items() if not name.startswith("_") and not hasattr(cls, name)}
 
 
 def all_names() -> Iterator[str]:
@@ -65,6 +76,38 @@ def _offered(module: ModuleType) -> list[str]:
         return [name for name in listed if not name.startswith("__")]
     own = {name: value for name, value in vars(module).items() if not name.startswith("_") and _is_described(value)}
     return [name for name, value in own.items() if value.__module__.partition(".")[0] == "determined"]
+
+
+def _described_here(cls: type[Any]) -> list[type[Any]]:
+    """A class and those of its bases that have no place of their own in the reference."""
+    public = {id(base) for base in cls.__mro__ if base is not cls and id(base) in owners()}
+    return [base for base in cls.__mro__ if base.__module__.startswith("determined") and id(base) not in public]
+
+
+def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    arguments = [*function.args.args, *function.args.kwonlyargs]
+    types = {one.arg: ast.unparse(one.annotation) for one in arguments if one.annotation is not None}
+    for statement in ast.walk(function):
+        pairs: list[tuple[ast.expr, str]] = []
+        if isinstance(statement, ast.AnnAssign):
+            pairs = [(statement.target, ast.unparse(statement.annotation))]
+        elif isinstance(statement, ast.Assign):
+            targets = statement.targets[0].elts if isinstance(statement.targets[0], ast.Tuple) else statement.targets
+            values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
+            kinds = [_kind(value, types) for value in values] if len(values) == len(targets) else [""] * len(targets)
+            pairs = list(zip(targets, kinds, strict=True))
+        for target, kind in pairs:
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+                yield target.attr, kind
+
+
+def _kind(value: ast.expr, types: dict[str, str]) -> str:
+    """The type of an argument that is kept, or of an object that is made on the spot."""
+    if isinstance(value, ast.Name):
+        return types.get(value.id, "")
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id[0].isupper():
+        return value.func.id
+    return ""
 
 
 def _own(cls: type[Any]) -> dict[str, Any]:

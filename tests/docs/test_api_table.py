@@ -91,11 +91,9 @@ def find(path: str) -> Any:
 
 
 def is_made_in_the_constructor(cls: type[Any], attribute: str) -> bool:
-    own = [base for base in cls.__mro__ if base.__module__.startswith("determined.")]
-    if any(attribute in getattr(base, "__annotations__", {}) for base in own):
-        return True
-    made = [inspect.getsource(base.__init__) for base in own if "__init__" in vars(base)]
-    return any(re.search(rf"self\.{attribute}\b.*=", source) for source in made if "self." in source)
+    fields = getattr(cls, "__dataclass_fields__", {})
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("determined")]
+    return attribute in fields or any(attribute in surface.made_attributes(base) for base in bases)
 
 
 # Configurations

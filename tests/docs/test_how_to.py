@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.docs.following import follow
 from tests.docs.test_tutorial import INSTALLED
+from tests.helpers.postgres import running_server
 
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "how-to").glob("*.md"))
-LONG = ("distributed",)  # starts interpreters; in short, the tutorial does the same
+LONG = ("distributed", "share")  # start interpreters, a server; the tests of these parts are quicker
+SERVER = "postgresql://me:secret@db.example.com/lab"
 FOLLOWED = [
     pytest.param(page, marks=pytest.mark.thorough if page.stem in LONG else (), id=page.stem)
     for page in PAGES
@@ -21,4 +25,12 @@ FOLLOWED = [
 @pytest.mark.parametrize("page", FOLLOWED)
 def test_the_page_works_as_it_is_written(page: Path, tmp_path: Path) -> None:
     before, found, after = page.read_text().partition(INSTALLED)
-    follow(after if found else before, tmp_path / "reader")
+    text = after if found else before
+    with _database() if SERVER in text else nullcontext(SERVER) as database:
+        follow(text.replace(SERVER, database), tmp_path / "reader")
+
+
+@contextmanager
+def _database() -> Iterator[str]:
+    with running_server() as server:
+        yield server.new_database()
