@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from determined.store.base import Store
 from tests.cli.conftest import WEIRD
@@ -16,6 +20,7 @@ from tests.cli.running import det, det_json, det_ok, det_on_terminal, rows_of, r
 from tests.cli.searched import Searched
 from tests.helpers.postgres import PASSWORD, running_server
 from tests.helpers.records import opened
+from tests.store.moving import fill
 
 
 def test_info(searched: Searched) -> None:
@@ -152,3 +157,69 @@ def test_progress_on_a_terminal(store: Store, tmp_path: Path, monkeypatch: pytes
     seen = det_on_terminal("store", "export", "all.jsonl")
     assert b" rows\x1b[K" in seen
     assert b"\r\x1b[K" in seen
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """One of everything, exported."""
+    directory = tmp_path_factory.mktemp("exported")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("DET_STORE", str(directory / "store.sqlite"))
+        with opened() as store:
+            fill(store)
+        assert det("store", "export", str(directory / "all.jsonl")).exit_code == 0
+    return [json.loads(line) for line in (directory / "all.jsonl").read_text().splitlines()]
+
+
+def places_in(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to everything in plain data."""
+    yield above
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places_in(inner, (*above, key))
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
+    return copy
+
+
+STRANGE = st.sampled_from([None, True, -1, 1e308, "", WEIRD, "../..", [], [[]], {}, {"a": {"b": []}}, {WEIRD: WEIRD}])
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_what_a_stranger_wrote_upsets_no_command(
+    data: st.DataObject,
+    lines: list[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Something in a row, or deep in the JSON of one of its columns, is another thing: refused, or shown as it is."""
+    directory = tmp_path_factory.mktemp("strange")
+    monkeypatch.setenv("DET_STORE", str(directory / "store.sqlite"))
+    changed = [dict(line) for line in lines]
+    number = data.draw(st.integers(1, len(lines) - 2))
+    row = dict(changed[number]["row"])
+    column = data.draw(st.sampled_from(sorted(row)))
+    text = row[column]
+    if isinstance(text, str) and text[:1] in ("{", "["):
+        inner = json.loads(text)
+        row[column] = json.dumps(replaced(inner, data.draw(st.sampled_from([*places_in(inner)])), data.draw(STRANGE)))
+    else:
+        row[column] = data.draw(STRANGE)
+    changed[number]["row"] = row
+    (directory / "strange.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed))
+    imported = det("store", "import", str(directory / "strange.jsonl"))
+    told = [imported]
+    if imported.exit_code == 0:
+        told += [det("e", command, "1") for command in ("lt", "lc", "config", "logs", "compare")]
+        told += [det("e", "describe", "1,2,3,4", "--metrics"), det("e", "ls", "--all", "--show_project", "--json")]
+        told += [det("t", "describe", "1", "--metrics"), det("m", "ls"), det("m", "describe", "1"), det("queue")]
+    for result in told:
+        assert result.exit_code == 0 or "Failed to " in result.stderr or "Usage" in result.stderr, result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert "\x1b" not in result.output or result is told[4]  # logs in a pipe are as they were written

@@ -8,14 +8,14 @@ from typing import Any, Literal
 from determined.store.experiment_records import ExperimentRequestKind, ExperimentState, TrialState
 from determined.store.records import AttemptState, CheckpointState, RequestKind
 
-Shape = Literal["map", "list", "texts", "sizes"]
+Shape = Literal["map", "list", "texts", "numbers", "sizes"]
 
 JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("experiments", "config"): "map",
     ("experiments", "labels"): "texts",
     ("trials", "hparams"): "map",
     ("trials", "metadata"): "map",
-    ("trials", "rungs"): "list",
+    ("trials", "rungs"): "numbers",
     ("metrics", "body"): "map",
     ("samples", "body"): "map",
     ("checkpoints", "metadata"): "map",
@@ -37,6 +37,18 @@ STATES: dict[tuple[str, str], Any] = {
     ("experiment_requests", "kind"): ExperimentRequestKind,
 }
 
+# Parts of a configuration that are read one by one.
+_BLOCKS = ("searcher", "resources", "hyperparameters", "checkpoint_storage", "environment", "reproducibility")
+
+
+def configuration_mistake(text: str) -> str | None:
+    """What is wrong with the configuration of a search, as far as those who only look at it would stumble over it."""
+    config = json.loads(text)
+    for block in _BLOCKS:
+        if not isinstance(config.get(block), dict) and (block == "searcher" or config.get(block) is not None):
+            return f"has no map under {block}"
+    return None
+
 
 def shape_mistake(text: Any, shape: Shape) -> str | None:
     """What is wrong with a column's text; None when nothing is."""
@@ -48,6 +60,8 @@ def shape_mistake(text: Any, shape: Shape) -> str | None:
         return "is no list"
     if shape == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
         return "is no list of texts"
+    if shape == "numbers" and not (isinstance(value, list) and all(type(item) in (int, float) for item in value)):
+        return "is no list of numbers"
     if shape in ("map", "sizes") and not isinstance(value, dict):
         return "is no map"
     if shape == "sizes" and not all(type(size) is int and size >= 0 for size in value.values()):

@@ -9,10 +9,10 @@ from determined.store.schema import MIGRATIONS, VERSION_TABLE, refuse_foreign
 
 def migrate(database: Database) -> None:
     """Nothing is written when there is nothing to do."""
-    if _version(database) == len(MIGRATIONS):
+    if version_of(database) == len(MIGRATIONS):
         return
     with database.transaction(exclusive=True):
-        version = _version(database)  # another process may have been faster
+        version = version_of(database)  # another process may have been faster
         if version == 0:
             database.execute(f"CREATE TABLE {VERSION_TABLE} (version INTEGER NOT NULL)")
             database.execute(f"INSERT INTO {VERSION_TABLE} (version) VALUES (0)")
@@ -23,7 +23,8 @@ def migrate(database: Database) -> None:
         database.execute(f"UPDATE {VERSION_TABLE} SET version = ?", [len(MIGRATIONS)])
 
 
-def _version(database: Database) -> int:
+def version_of(database: Database) -> int:
+    """Of a store as it is found; one of a newer version, or of another program, is refused."""
     tables = database.tables()
     if not tables:
         return 0

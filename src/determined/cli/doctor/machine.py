@@ -39,7 +39,7 @@ def _slots() -> Result:
         return problem("slots", str(error), "correct or remove DET_SLOTS", needed=True)
     if slots.gpus:
         return ok("slots", f"{slots.count} (GPUs)")
-    return ok("slots", f"{slots.count} (CPUs, {slots.threads} threads each)")
+    return ok("slots", f"{slots.count} (CPUs; threads of each: {slots.threads})")
 
 
 def _shared_memory() -> Result:

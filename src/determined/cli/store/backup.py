@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -28,7 +29,8 @@ def backup(file: Path, form: Form) -> None:
     """
     from determined.store import place as places
     from determined.store.care.sqlite_file import back_up
-    from determined.store.open import checked_place, opened_database
+    from determined.store.migrate import version_of
+    from determined.store.open import checked_place, open_database
 
     place = checked_place()
     if places.is_postgres(place):
@@ -36,8 +38,8 @@ def backup(file: Path, form: Form) -> None:
             f"the store is on a PostgreSQL server, whose own program makes backups: pg_dump --schema=determined "
             f"--format=custom --file={file} {places.shown(place)}; or move it: det store export"
         )
-    with opened_database(place):
-        pass  # what is no store of ours is refused
+    with closing(open_database(place)) as database:
+        version_of(database)  # what is not ours is refused; an older one is copied as it is
     with progress("pages") as tell:
         count = back_up(Path(place), file, tell)
     if form == "json":

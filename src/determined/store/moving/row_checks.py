@@ -7,7 +7,7 @@ import re
 from typing import Any, get_args
 
 from determined.errors import StoreError
-from determined.store.contents import JSON_COLUMNS, STATES, shape_mistake
+from determined.store.contents import JSON_COLUMNS, STATES, configuration_mistake, shape_mistake
 from determined.store.tables import Column, Table
 
 _LARGEST_TEXT = 64 * 1024 * 1024
@@ -31,6 +31,9 @@ def checked_row(table: Table, row: dict[str, Any], place: str) -> dict[str, Any]
             checked[column.name] = _checked(table.name, column, value)
         except _Mistake as mistake:
             raise StoreError(f"{place}: {column.name} of a row of {table.name} {mistake}") from None
+    wrong = configuration_mistake(checked["config"]) if table.name == "experiments" and not checked["by_hand"] else None
+    if wrong is not None:
+        raise StoreError(f"{place}: config of a row of {table.name} {wrong}")
     return checked
 
 
