@@ -1,25 +1,16 @@
-"""A comparison as tables, as curves and as JSON."""
+"""A comparison as tables and as JSON."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-import click
-
-from determined.cli.chart import draw, letter
+from determined.cli.experiment.compared_curves import charts
 from determined.cli.experiment.contenders import Contender
-from determined.cli.experiment.measured import Measured
 from determined.cli.output import iso_time
 from determined.cli.render import Column, Row, cell, duration, number, table, time_text
 from determined.cli.text import visible
 
-_COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
-_WIDTH_OF_A_FILE = 80
-_WIDEST = 140  # of a chart: more does not show more
 _ABSENT = object()
 
 Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the value of each contender
@@ -40,7 +31,7 @@ def comparison_text(found: Sequence[Contender]) -> str:
         parts.append(
             f"Where the configurations differ\n{table(columns, [[name, *values] for name, _, values in config])}"
         )
-    return "\n\n".join([*parts, *_charts(found)])
+    return "\n\n".join([*parts, *charts(found)])
 
 
 def all_columns(found: Sequence[Contender]) -> list[Column]:
@@ -102,7 +93,7 @@ def _results(found: Sequence[Contender]) -> list[Line]:
         ("Trials", [one.experiment.trial_count for one in found]),
         ("Compared trial", [None if one.trial is None else one.trial.id for one in found]),
         ("State of the trial", ["" if one.trial is None else one.trial.state for one in found]),
-        ("Metric", ["" if one.measured is None else _described(one.measured) for one in found]),
+        ("Metric", ["" if one.measured is None else one.measured.described for one in found]),
         ("Best", [best(one) for one in found]),
         ("Best at batch", [at(one) for one in found]),
         ("Batches", [None if one.trial is None else one.trial.steps_completed for one in found]),
@@ -140,11 +131,6 @@ def _marked(line: Line) -> Row:
     return ["*" if differs else "", name, *values]
 
 
-def _described(measured: Measured) -> str:
-    way = {True: " (smaller is better)", False: " (larger is better)", None: ""}[measured.smaller_is_better]
-    return f"{measured.group} {measured.name}{way}"
-
-
 def _winner(found: Sequence[Contender]) -> Contender | None:
     """Only where all are measured alike can one be the best; of equal ones none is."""
     kinds = {(one.measured.name, one.measured.group, one.measured.smaller_is_better) for one in found if one.measured}
@@ -156,40 +142,3 @@ def _winner(found: Sequence[Contender]) -> Contender | None:
         return None
     ranked.sort(key=lambda pair: pair[0], reverse=not smaller_is_better)
     return None if ranked[0][0] == ranked[1][0] else ranked[0][1]
-
-
-def _charts(found: Sequence[Contender]) -> list[str]:
-    """One for each metric and direction."""
-    kinds = dict.fromkeys(_described(one.measured) for one in found if one.measured is not None)
-    return [_chart(kind, [one for one in found if one.measured and _described(one.measured) == kind]) for kind in kinds]
-
-
-def _chart(title: str, found: Sequence[Contender]) -> str:
-    from determined.store.best import finite_number
-
-    paint = _painted if len(found) <= len(_COLOURS) and _has_colours() else None
-    curves: list[list[tuple[float, float]]] = []
-    legend = []
-    for index, one in enumerate(found):
-        assert one.measured is not None
-        values = [(step, finite_number(value)) for step, value in one.measured.points]
-        curves.append([(step, float("nan") if value is None else value) for step, value in values])
-        odd = sum(value is None for _, value in values)
-        remark = f" ({odd} of {len(values)} values cannot be drawn)" if odd else ""
-        name = f"{letter(index)} {one.title}"
-        legend.append((name if paint is None else paint(name, index)) + remark)
-    width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _WIDTH_OF_A_FILE
-    chart = draw(curves, width=width, paint=paint)
-    scale = ", logarithmic" if chart.logarithmic else ""
-    return "\n".join([visible(f"{title}{scale}"), *chart.lines, "  ".join(legend)])
-
-
-def _painted(text: str, curve: int) -> str:
-    return click.style(text, fg=_COLOURS[curve])
-
-
-def _has_colours() -> bool:
-    """A terminal that wants them and has the characters; https://no-color.org has the variable."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -25,6 +25,11 @@ class Measured:
     smaller_is_better: bool | None = None  # None: nobody said
 
     @property
+    def described(self) -> str:
+        way = {True: " (smaller is better)", False: " (larger is better)", None: ""}[self.smaller_is_better]
+        return f"{self.group} {self.name}{way}"
+
+    @property
     def best(self) -> tuple[int, float] | None:
         """The step and the value; what is no number never counts. The newest one where no direction is known."""
         from determined.store.best import finite_number
