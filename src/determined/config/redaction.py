@@ -20,20 +20,25 @@ class Redaction:
         # The longest first: one may be a part of another.
         self._known = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
 
+    # Known ones first: of what only looks like a secret it is not known where it ends.
+
     def text(self, text: str) -> str:
-        shown: str = mask_secrets(text)
-        return shown if self._known is None else self._known.sub(MASK, shown)
+        shown: str = mask_secrets(self._without_known(text))
+        return shown
 
     def data(self, value: Any) -> Any:
         """The same data; names of fields are texts as well."""
-        return self._data(mask_secrets(value))
+        return mask_secrets(self._data_without_known(value))
 
-    def _data(self, value: Any) -> Any:
+    def _data_without_known(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {self.text(str(key)): self._data(inner) for key, inner in value.items()}
+            return {self._without_known(str(key)): self._data_without_known(inner) for key, inner in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self._data(inner) for inner in value]
-        return self.text(value) if isinstance(value, str) else value
+            return [self._data_without_known(inner) for inner in value]
+        return self._without_known(value) if isinstance(value, str) else value
+
+    def _without_known(self, text: str) -> str:
+        return text if self._known is None else self._known.sub(MASK, text)
 
 
 def _forms(secret: str) -> Iterable[str]:

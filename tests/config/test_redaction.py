@@ -1,0 +1,36 @@
+"""Known secrets are hidden wherever they stand."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from determined.config.masking import MASK
+from determined.config.redaction import Redaction
+
+SECRETS = st.lists(st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"]), min_size=4), max_size=3)
+
+
+@given(secrets=SECRETS, before=st.text(), after=st.text())
+def test_no_known_secret_is_left(secrets: list[str], before: str, after: str) -> None:
+    redaction = Redaction(secrets)
+    for secret in secrets:
+        text = f"{before}{secret}{after}"
+        assert secret not in redaction.text(text)
+        assert secret not in redaction.text(f"x key={text}")
+        data = redaction.data({text: [text, {"inner": text}], "n": 1})
+        (name, (first, second)), _ = data.items()
+        assert not any(secret in found for found in (name, first, second["inner"]))
+
+
+def test_what_stays_and_what_goes() -> None:
+    redaction = Redaction(["hunter2", "hunter2-long", "abc", "a b\nsecond line", ""])
+    assert redaction.text("hunter2-long hunter2 abc") == f"{MASK} {MASK} abc"
+    assert redaction.text("the second line of it") == f"the {MASK} of it"
+    assert redaction.text("x key=a b") == f"x key={MASK} b"  # it looks like one, up to the blank
+    data = {"lr": 0.1, "ok": True, "none": None, "token": "short", "list": ["hunter2", 3]}
+    expected = {"lr": 0.1, "ok": True, "none": None, "token": MASK, "list": [MASK, 3]}
+    assert redaction.data(data) == expected
+    assert json.loads(json.dumps(Redaction([]).data({"a": "b"}))) == {"a": "b"}
