@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,9 +37,20 @@ def test_a_search_on_a_server_that_is_restarted(project: Path, monkeypatch: pyte
         assert result == "Experiment 1: COMPLETED\n"
         assert (first + log).count("hello from the trial") == 4
         assert [row["state"] for row in det_json("e", "ls")] == ["COMPLETED"]
-        for text in (started, printed, away.stderr, first, log, result):
+        (compared,) = det_json("e", "compare", "1")["contenders"]
+        assert [step for step, _ in compared["curve"]] == [4, 8, 12, 16]
+        bundle = _gathered("1")
+        assert bundle.count("hello from the trial") == 1
+        for text in (started, printed, away.stderr, first, log, result, bundle):
             assert PASSWORD not in text
             assert "s3cr3t" not in text
+
+
+def _gathered(trial: str) -> str:
+    """All that a support bundle holds."""
+    with tarfile.open(det_json("t", "support-bundle", trial)["path"]) as archive:
+        files = [archive.extractfile(member) for member in archive.getmembers()]
+        return "".join(file.read().decode() for file in files if file is not None)
 
 
 def _start(*words: str) -> subprocess.Popen[str]:
