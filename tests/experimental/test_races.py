@@ -9,6 +9,7 @@ from determined import core
 from determined.errors import StoreError
 from determined.experimental import Determined, client
 from determined.experimental.client import CheckpointState
+from tests.helpers.records import opened
 
 _CHECKPOINTS = 120
 
@@ -57,3 +58,20 @@ def test_a_version_that_is_registered_during_a_clean_up_is_whole_or_refused(home
     (experiment,) = client.list_experiments()
     assert left == {found.uuid for found in experiment.list_checkpoints()}, "every surplus one is gone"
     assert set(registered) <= left
+
+
+def test_a_clean_up_that_was_cut_short_is_finished_by_the_next_one(home: Path) -> None:
+    storage = {"type": "directory", "container_path": str(home / "saved"), "save_trial_latest": 2, "save_trial_best": 0}
+    with core.init(checkpoint_storage=storage) as context:
+        uuids = []
+        for step in range(4):
+            if step == 3:  # as a process does that is killed before the files are gone
+                with opened() as store:
+                    assert store.upkeep.condemn_unused([uuids[1]]) == [uuids[1]]
+                assert (home / "saved" / uuids[1]).is_dir()
+            with context.checkpoint.store_path({"steps_completed": step}) as (path, uuid):
+                (path / "weights").write_text(str(step))
+            uuids.append(uuid)
+    left = {path.name for path in (home / "saved").iterdir() if not path.name.startswith(".")}
+    assert left == set(uuids[2:])
+    assert client.get_checkpoint(uuids[1]).resources == {}

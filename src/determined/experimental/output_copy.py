@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import logging
 import os
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +26,7 @@ from determined.store.writer import Writer
 logger = logging.getLogger("determined.experimental")
 
 _MOST_PIECES = 100_000  # then whoever prints waits for the store
+_MOST_UNFINISHED = 1000
 _THREAD = "determined-output"
 _STREAMS = ("stdout", "stderr")
 
@@ -42,6 +45,8 @@ class OutputCopy:
         self._pid = os.getpid()
         # Unlike a lock this may be used by a signal handler that prints while its own thread is printing.
         self._pieces: queue.SimpleQueue[tuple[str, str, float] | None] = queue.SimpleQueue()
+        # One `print` writes its arguments one by one.
+        self._unfinished: dict[str, deque[str]] = {name: deque() for name in _STREAMS}
         self._numbers = itertools.count()
         self._writer = Writer(lambda: open_store(place), patience=patience())
         self._listening = False
@@ -67,6 +72,8 @@ class OutputCopy:
         self._listening = False
         for restore in self._restore:
             restore()
+        for name in _STREAMS:
+            self._hand_over(name)
         if isinstance(error, Exception):
             self._pieces.put(("stderr", "".join(traceback.format_exception(error)), time.time()))
         self._pieces.put(None)
@@ -75,12 +82,15 @@ class OutputCopy:
 
     def _listen(self, name: str, stream: Any) -> None:
         original = stream.write
+        unfinished = self._unfinished[name]
 
         def write(text: Any, /) -> Any:
             done = original(text)
             if self._listening and isinstance(text, str) and os.getpid() == self._pid:
-                self._wait_for_room()
-                self._pieces.put((name, text, time.time()))
+                unfinished.append(text)
+                if "\n" in text or "\r" in text or len(unfinished) > _MOST_UNFINISHED:
+                    self._wait_for_room()
+                    self._hand_over(name)
             return done
 
         def restore() -> None:
@@ -93,6 +103,15 @@ class OutputCopy:
             logger.warning("what is printed to %s is not kept: it takes no listeners", name)
             return
         self._restore.append(restore)
+
+    def _hand_over(self, name: str) -> None:
+        """Other threads may print meanwhile: each piece is taken once."""
+        unfinished = self._unfinished[name]
+        pieces = []
+        with contextlib.suppress(IndexError):
+            while True:
+                pieces.append(unfinished.popleft())
+        self._pieces.put((name, "".join(pieces), time.time()))
 
     def _wait_for_room(self) -> None:
         if threading.current_thread().name.startswith("determined-"):
