@@ -128,6 +128,8 @@ def test_other_metrics(search: int, other: int) -> None:
     unknown = det("e", "compare", *both, "--metric", "f1")
     assert unknown.exit_code == 1
     assert "none of them reported 'f1'; they reported training loss, validation loss" in unknown.stderr
+    nothing = det("e", "compare", *both, "--group", "inference")
+    assert "none of them reported the metric that it is compared by in the group 'inference'; they" in nothing.stderr
 
 
 def test_runs_by_hand_and_what_is_measured_otherwise(store: Store, search: int) -> None:

@@ -37,6 +37,13 @@ def test_code_and_configuration_of_another(searched: Searched) -> None:
     assert (new / "train.py").read_text() == (old / "train.py").read_text()
 
 
+def test_it_is_called_as_the_other_is_now(searched: Searched) -> None:
+    det_ok("e", "set", "name", str(searched.id), "another name")
+    det_ok("e", "label", "add", str(searched.id), "good")
+    plain = det_json("e", "fork", str(searched.id), "--paused", "--config", "description=mine")
+    assert (plain["name"], plain["labels"], plain["description"]) == ("another name", ["good"], "mine")
+
+
 def test_changes_are_laid_over_it(searched: Searched) -> None:
     Path("other.yaml").write_text("searcher: {name: single}\ndescription: from a file\nlabels: [mine]\n")
     words = ["--config-file", "other.yaml", "--config", "hyperparameters.lr=0.5", "--config", "max_restarts=1"]

@@ -63,7 +63,8 @@ def contenders(
     for title, experiment, best in chosen:
         reports = [] if best is None else store.metrics(best.id)
         everything += reports
-        metrics = measured(reports, names_to_try(experiment, known, reports) if metric is None else [metric], group)
+        names = names_to_try(experiment, known, reports, group) if metric is None else [metric]
+        metrics = measured(reports, names, group)
         if metrics is not None:
             said = direction(metrics.name, experiment, everyone) if smaller_is_better is None else smaller_is_better
             metrics = replace(metrics, smaller_is_better=said)
@@ -78,8 +79,11 @@ def contenders(
                 seconds=0.0 if best is None else _seconds(store, best),
             )
         )
-    if metric is not None and not any(one.measured for one in found):
-        raise DeterminedError(f"none of them reported {metric!r}; they reported {reported_names(everything, group)}")
+    if (metric or group) and not any(one.measured for one in found):
+        raise DeterminedError(
+            f"none of them reported {repr(metric) if metric else 'the metric that it is compared by'}"
+            f"{f' in the group {group!r}' if group else ''}; they reported {reported_names(everything)}"
+        )
     return found
 
 

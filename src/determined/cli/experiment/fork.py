@@ -57,6 +57,7 @@ def fork(
         start = (config.get("searcher") or {}).get("source_checkpoint_uuid")  # also where a trial was named
         start = start if source is None else _checkpoint(store, row, source)
     for changes in (
+        {"name": row.name, "description": row.description or None, "labels": row.labels or None},  # as it is called now
         {"searcher": {"source_checkpoint_uuid": start, "source_trial_id": None}},
         {} if config_file is None else load_yaml(config_file),
         apply_overrides({}, overrides)[0],

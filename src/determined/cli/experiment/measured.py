@@ -52,11 +52,14 @@ def measured(reports: Sequence[Metric], names: Sequence[str], group: str | None)
     return None
 
 
-def names_to_try(experiment: Experiment, others: Sequence[str], reports: Iterable[Metric]) -> list[str]:
+def names_to_try(
+    experiment: Experiment, others: Sequence[str], reports: Iterable[Metric], group: str | None
+) -> list[str]:
     """The searcher's metric; a run by hand has none, and is shown by that of the others, or by any."""
     if experiment.metric is not None:
         return [experiment.metric]
-    return [*others, *sorted({name for row in reports if row.group in _GROUPS for name in row.metrics})]
+    known = (group,) if group else _GROUPS
+    return [*others, *sorted({name for row in reports if row.group in known for name in row.metrics})]
 
 
 def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -> bool | None:
@@ -67,6 +70,6 @@ def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -
     return said.pop() if len(said) == 1 else None
 
 
-def reported_names(reports: Iterable[Metric], group: str | None) -> str:
-    names = {f"{row.group} {name}" for row in reports if group in (None, row.group) for name in row.metrics}
+def reported_names(reports: Iterable[Metric]) -> str:
+    names = {f"{row.group} {name}" for row in reports for name in row.metrics}
     return some(sorted(names)) or "nothing"
