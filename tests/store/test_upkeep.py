@@ -44,6 +44,23 @@ class TestExperiments:
         store.upkeep.set_labels(experiment_id, ["x", "x"])
         assert store.experiments.get(experiment_id).labels == ["x"]
 
+    def test_a_block_of_the_configuration_is_changed_and_the_runner_told(self, store: Store) -> None:
+        config = {"searcher": {"name": "random"}, "resources": {"slots_per_trial": 2}}
+        experiment_id = store.experiments.create(new_experiment(config=config))
+        store.upkeep.change_config(experiment_id, "resources", {"max_slots": 4})
+        store.upkeep.change_config(experiment_id, "checkpoint_storage", {"save_trial_best": 0})
+        found = store.experiments.get(experiment_id)
+        assert found.config == {
+            "searcher": {"name": "random"},
+            "resources": {"slots_per_trial": 2, "max_slots": 4},
+            "checkpoint_storage": {"save_trial_best": 0},
+        }
+        requests = store.experiments.requests(experiment_id)
+        assert [(request.kind, request.trial_id) for request in requests] == [("reconfigure", None)] * 2
+        by_hand = begin(store).experiment_id
+        with pytest.raises(InvalidExperimentException, match="somebody started by hand"):
+            store.upkeep.change_config(by_hand, "resources", {"max_slots": 4})
+
     def test_only_what_has_ended_is_put_away(self, store: Store) -> None:
         lease = held_experiment(store)
         with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be archived once it has ended"):
@@ -58,6 +75,7 @@ class TestExperiments:
         for call in (
             lambda: store.upkeep.describe(9, name="x"),
             lambda: store.upkeep.set_labels(9, []),
+            lambda: store.upkeep.change_config(9, "resources", {"max_slots": 1}),
             lambda: store.upkeep.change_labels(9),
             lambda: store.upkeep.set_archived(9, True),
             lambda: store.upkeep.condemn_experiment(9),

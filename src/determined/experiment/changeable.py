@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from determined.config.derive import derive
 from determined.config.hyperparameters import Const, leaves, nest
 from determined.config.length import read_length
 from determined.errors import InvalidExperimentConfig, Mistake
@@ -22,18 +23,6 @@ _FIXED = {
     "checkpoint_storage": "the checkpoints that exist lie in the present one",
     "searcher": "the trials that exist were made, and compared, by it",
 }
-
-
-def merged(config: Config, changes: Config) -> Config:
-    """Maps are merged name by name, but a length, a range or a storage takes the place of another one."""
-    result = dict(config)
-    for name, value in changes.items():
-        old = result.get(name)
-        if isinstance(old, dict) and isinstance(value, dict) and not _stand_for_themselves(old, value):
-            result[name] = merged(old, value)
-        else:
-            result[name] = value
-    return result
 
 
 def changed_paths(before: Config, after: Config) -> list[str]:
@@ -67,7 +56,8 @@ def new_hparams(before: Config, after: Config, changed: Sequence[str]) -> Callab
         for path, leaf in leaves(after["hyperparameters"])
         if isinstance(leaf, Const) and old.get(path) != leaf
     }
-    return lambda hparams: merged(hparams, nest(list(given.items())))
+    changes = {"hyperparameters": nest(list(given.items()))}
+    return lambda hparams: dict(derive({"hyperparameters": hparams}, changes)["hyperparameters"])
 
 
 def _why_not(path: str, before: Config, after: Config) -> str | None:

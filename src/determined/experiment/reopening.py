@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from determined.config.derive import derive
 from determined.config.experiment import ExperimentConfig, load_experiment
 from determined.config.masking import mask_secrets
 from determined.errors import InvalidExperimentException
 from determined.experiment import entrypoint
 from determined.experiment.changeable import (
     changed_paths,
-    merged,
     new_hparams,
     refuse_another_method,
     refuse_what_is_fixed,
@@ -85,7 +85,7 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
     journal = store.experiments.journal(experiment.id)
     before = load_experiment(present_config(files, experiment, journal)).config.plain()
     refuse_another_method(before, changes)
-    after = load_experiment(merged(before, changes)).config
+    after = load_experiment(derive(before, changes)).config
     config = after.plain()
     changed = changed_paths(before, config)
     refuse_what_is_fixed(before, config, changed)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.detached import leave_to_queue
 from determined.cli.experiment.wait import ENDED
 from determined.cli.foreground import run_here
 from determined.cli.groups import Command
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
 @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
 @click.option("-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log.")
+@click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
 @with_utc
 @with_json
 def continue_(
@@ -35,6 +37,7 @@ def continue_(
     overrides: tuple[str, ...],
     slots: int | None,
     follow: bool,
+    detach: bool,
     form: Form,
 ) -> None:
     """Continue an experiment, also one that has ended.
@@ -46,6 +49,8 @@ def continue_(
     \b
     Example: det experiment continue 3 --config searcher.max_length.epochs=20
     """
+    if follow and detach:
+        raise click.UsageError(f"--follow and --detach exclude each other: det experiment logs {experiment_id} -f")
     changes = _changes(config_file, overrides)
     with opened_store() as store:
         row = store.experiments.get(experiment_id)
@@ -56,6 +61,9 @@ def continue_(
             continued = reopen(store, experiment_id, changes)
             max_trials = continued.max_trials
             _tell(continued)
+        if detach:
+            leave_to_queue(store, experiment_id, form, slots=slots, max_trials=max_trials)
+            return
     sys.exit(run_here(experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials))
 
 
