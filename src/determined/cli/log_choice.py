@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from determined.store.records import Log
 
 _NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"
-_OFFSET_WITHOUT_COLON = re.compile(r"(:\d\d(?:\.\d+)?[+-]\d\d)(\d\d)$")  # as tables show times; Python 3.10 wants one
+# What Python 3.10 does not read: an offset as tables show it, and a fraction of a second as RFC 3339 allows it.
+_OFFSET_WITHOUT_COLON = re.compile(r"(:\d\d(?:\.\d+)?[+-]\d\d)(\d\d)$")
+_FRACTION = re.compile(r"\.(\d+)")
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def _moment(option: str, value: str | None) -> float | None:
     if value is None:
         return None
     written = _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value.strip()).replace("Z", "+00:00")
+    written = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", written)
     try:
         moment = datetime.fromisoformat(written)
         return (moment if moment.tzinfo else moment.replace(tzinfo=shown_zone())).timestamp()
