@@ -15,6 +15,7 @@ PAGE = (ROOT / "docs" / "tutorial.md").read_text()
 INSTALLED = "<!-- The tests begin here. -->"
 
 
+@pytest.mark.timeout(600)  # a dozen programs, one after the other
 def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
     follow(PAGE.partition(INSTALLED)[2], tmp_path / "reader")
 
