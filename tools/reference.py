@@ -73,7 +73,7 @@ def _module_page(page: Page) -> str:
         described_as = owner.get(id(value))
         lines += [f"## `{name}`", ""]
         if described_as is None:
-            lines += [f"A value: `{value!r}`." if isinstance(value, str) else f"A type: `{_type_name(value)}`.", ""]
+            lines += [f"The text `{value}`." if isinstance(value, str) else "A name for annotations.", ""]
         elif described_as != full:
             lines += [f"The same as {_link(described_as)}.", ""]
         elif inspect.isclass(value):
