@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from determined import core
 from tests.sinks.resuming import run_twice
 
 if importlib.util.find_spec("mlflow") is None:
@@ -39,3 +40,28 @@ def test_a_resumed_trial_is_one_run_with_each_step_once(tmp_path: Path, monkeypa
     assert steps("training/loss") == steps("training/by class/a_b") == list(range(1, 9))
     assert steps("validation/loss") == [5, 8]
     assert math.isnan(run.data.metrics["validation/loss"])
+
+
+def test_names_and_numbers_of_any_kind_and_in_any_amount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = (tmp_path / "tracking").as_uri()
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", place)
+    monkeypatch.setenv("DET_SINKS", "mlflow")
+    odd = {"../a": 1.0, "//": 2.0, "a\nb": 3.0, "x" * 5000: 4.0, "🙂": 5.0, "inf": math.inf, "large": 10**400}
+    hparams = {f"h{number}": number for number in range(250)} | {"..": None, "long": "y" * 10_000}
+    with core.init(_hparams=hparams, _exp_conf={"name": "'; drop \n\"", "labels": 3}) as context:
+        context.train.report_training_metrics(1, odd | {f"m{number}": float(number) for number in range(2000)})
+
+    from mlflow import MlflowClient
+
+    client = MlflowClient(place)
+    experiment = client.get_experiment_by_name("_ drop _")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert len(run.data.params) == 252
+    assert len(run.data.metrics) == 2006
+    assert {run.data.metrics[name] for name in ("training/_/a", "training/_/_", "training/a_b", "training/_")} == {
+        1,
+        2,
+        3,
+        5,
+    }

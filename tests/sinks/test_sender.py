@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from determined.sinks import backlog as backlog_module
 from determined.sinks import sender as sender_module
 from determined.sinks.base import Begin, CheckpointReference, End, EndState, Known, Report
 from determined.sinks.sender import Sender, close_all
@@ -55,7 +56,7 @@ class Service:
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_module, "_FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(sender_module, "_SECONDS_TOGETHER", 0.01)
+    monkeypatch.setattr(backlog_module, "_SECONDS_TOGETHER", 0.01)
     monkeypatch.setattr(sender_module, "_SECONDS_TO_NOTICE", 0.0)
 
 
@@ -102,7 +103,7 @@ def test_what_fails_is_told_once_and_tried_until_it_succeeds(caplog: pytest.LogC
     close_all([sender], 10)
     assert service.events == [report(1)]
     first, second = lines(caplog)
-    assert first.startswith("nothing can be sent to service: ConnectionError: refused by https://me:********@host/")
+    assert first.startswith("service cannot be told: ConnectionError: refused by https://me:********@host/")
     assert second == "service is back"
 
 
@@ -116,7 +117,7 @@ def test_a_service_that_is_away_costs_one_more_try_at_the_end(caplog: pytest.Log
     began = time.monotonic()
     close_all([sender], 60)
     assert time.monotonic() - began < 30
-    assert lines(caplog)[-1] == "7 reports were not sent to service: ConnectionError: refused (the store has them)"
+    assert lines(caplog)[-1] == "7 reports were not sent to service: ConnectionError: refused (the store has all)"
 
 
 def test_one_that_hangs_is_left_at_the_deadline_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
@@ -131,7 +132,7 @@ def test_one_that_hangs_is_left_at_the_deadline_and_delays_no_other(caplog: pyte
         sender.put(BEGIN)
         sender.put(report(1))
     close_all(senders, 0.3)
-    assert lines(caplog) == ["1 reports were not sent to service: it did not answer in time (the store has them)"]
+    assert lines(caplog) == ["1 reports were not sent to service: it did not answer in time (the store has all)"]
     assert quick.events == [report(1)]
     assert stuck.calls == ["abandon"]
     forever.set()
@@ -140,7 +141,7 @@ def test_one_that_hangs_is_left_at_the_deadline_and_delays_no_other(caplog: pyte
 def test_when_too_many_wait_the_oldest_reports_go(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(sender_module, "_MOST_EVENTS", 5)
+    monkeypatch.setattr(backlog_module, "MOST_EVENTS", 5)
     busy, opened = threading.Event(), threading.Event()
 
     def behave(call: str) -> None:
@@ -159,11 +160,11 @@ def test_when_too_many_wait_the_oldest_reports_go(
     close_all([sender], 10)
     assert service.events == [reference, *map(report, range(6, 10))]
     assert [line for line in lines(caplog) if "too slow, or away" in line] == lines(caplog)[:1]
-    assert lines(caplog)[-1] == "6 reports were not sent to service: it was too slow (the store has them)"
+    assert lines(caplog)[-1] == "6 reports were not sent to service: it was too slow (the store has all)"
 
 
 def test_large_reports_are_bounded_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender_module, "_MOST_BYTES", 50)
+    monkeypatch.setattr(backlog_module, "MOST_BYTES", 50)
     busy, opened = threading.Event(), threading.Event()
 
     def behave(call: str) -> None:
@@ -189,10 +190,30 @@ def test_a_forked_child_sends_nothing() -> None:
     if child == 0:
         sender.put(report(1))
         close_all([sender], 0.0)
-        os._exit(0 if len(sender._queue) <= 1 else 1)
+        os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     close_all([sender], 10)
     assert service.events == []
+
+
+def test_one_that_is_refused_for_good_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Choosy(Service):
+        def send(self, events: Sequence[Report | CheckpointReference]) -> None:
+            if any(event.steps_completed == 3 for event in events):
+                raise ValueError("not this one")
+            super().send(events)
+
+    service = Choosy()
+    sender = Sender(service)
+    for event in [BEGIN, *map(report, range(6))]:
+        sender.put(event)
+    close_all([sender], 10)
+    assert service.events == [report(step) for step in range(6) if step != 3]
+    assert lines(caplog) == [
+        "service cannot be told: ValueError: not this one; it is tried again, and training goes on",
+        "service answers, and refuses 1 reports, which are given up: ValueError: not this one",
+        "1 reports were not sent to service: ValueError: not this one (the store has all)",
+    ]
 
 
 def test_numbers_are_sent_and_nothing_else() -> None:

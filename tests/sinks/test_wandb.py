@@ -1,4 +1,4 @@
-"""Weights & Biases' own client in offline mode, and the file that it writes."""
+"""Weights & Biases' own client: with a small server, and in offline mode with the file that it writes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from tests.sinks.resuming import PROGRAM, run_twice
+from tests.sinks.wandb_server import served
 
 if importlib.util.find_spec("wandb") is None:
     pytest.skip("Weights & Biases' client is not installed: pip install wandb", allow_module_level=True)
@@ -54,7 +55,20 @@ def offline_files(data_home: Path) -> list[Path]:
     return sorted(data_home.rglob("*.wandb"), key=lambda file: file.stat().st_mtime)
 
 
-def test_a_resumed_trial_keeps_its_id(tmp_path: Path, data_home: Path) -> None:
+def test_a_resumed_trial_is_one_run_with_each_step_once(tmp_path: Path) -> None:
+    with served() as (address, runs):
+        first, second = run_twice(
+            tmp_path, DET_SINKS="wandb", WANDB_BASE_URL=address, WANDB_API_KEY="a" * 40, WANDB_ENTITY="me"
+        )
+    (run,) = runs.values()
+    assert [row["steps_completed"] for row in run.rows if "training/loss" in row] == list(range(1, 9))
+    assert [row["steps_completed"] for row in run.rows if "validation/loss" in row] == [5, 8]
+    assert [row["checkpoint/uuid"] for row in run.rows if "checkpoint/uuid" in row] == [first, second]
+    assert run.exit_codes == [0, 0]
+    assert run.summary["determined/state"] == "completed"
+
+
+def test_offline_a_resumed_trial_keeps_its_id(tmp_path: Path, data_home: Path) -> None:
     first, second = run_twice(tmp_path, DET_SINKS="wandb", WANDB_MODE="offline")
     files = offline_files(data_home)
     runs = [record.run for file in files for record in records(file) if record.HasField("run")]

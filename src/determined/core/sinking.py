@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from determined.sinks.base import Begin, CheckpointReference, End, Event, Report, Sink
 from determined.sinks.sender import Sender, close_all
@@ -39,7 +40,7 @@ class Sinking:
                 experiment_id=attempt.experiment_id,
                 trial_id=attempt.trial_id,
                 description=str(config.get("description") or ""),
-                labels=tuple(map(str, config.get("labels") or ())),
+                labels=_labels(config.get("labels")),
                 hparams=self._run.hparams,
                 config=config,
                 directory=self._run.run_dir,
@@ -63,6 +64,11 @@ class Sinking:
     def _tell(self, event: Event) -> None:
         for sender in self._senders:
             sender.put(event)
+
+
+def _labels(given: Any) -> tuple[str, ...]:
+    """Nobody has checked the configuration of a run by hand."""
+    return tuple(map(str, given)) if isinstance(given, (list, tuple)) else ()
 
 
 def _event(row: Row) -> Event | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -81,11 +82,20 @@ class Sink(Protocol):
         ...
 
 
+def last_steps(events: Sequence[Report | CheckpointReference]) -> Known:
+    """The furthest of each group."""
+    last: Known = {}
+    for event in events:
+        if isinstance(event, Report):
+            last[event.group] = max(event.steps_completed, last.get(event.group, 0))
+    return last
+
+
 def _numbers(prefix: str, metrics: dict[str, Any]) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     for name, value in metrics.items():
         if isinstance(value, dict):
             found += _numbers(f"{prefix}/{name}", value)
-        elif isinstance(value, (int, float)):
+        elif isinstance(value, float) or (isinstance(value, int) and abs(value) <= sys.float_info.max):
             found.append((f"{prefix}/{name}", float(value)))
     return found

@@ -11,15 +11,16 @@ from typing import Any
 
 from determined.config.sinks import Mlflow
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report
+from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 
 _KEY = "determined.key"
-_STEPS = "determined.steps_completed."  # with a group behind it: the last step of that group which was sent
+_STEPS = "determined.steps_completed"  # for each group the last step that was sent
 _STATUS = {"completed": "FINISHED", "stopped": "KILLED", "failed": "FAILED", "running": "RUNNING"}
 
 # What MLflow's servers take, the older ones included.
 _LONGEST_NAME, _LONGEST_PARAM, _LONGEST_TAG = 250, 500, 5000
-_MOST_PARAMS, _MOST_METRICS = 100, 1000
+_MOST_TAGS, _MOST_PARAMS, _MOST_METRICS = 90, 90, 900  # in one call, below 100 of the first two and 1000 in all
+_NOT_IN_EXPERIMENTS = re.compile(r"""['"`;\n\r]+""")  # MLflow's client puts the name into a query as it is
 _NOT_IN_NAMES = re.compile(r"[^/\w.\- :]")
 
 
@@ -33,6 +34,7 @@ class MlflowSink:
         self._client: Any = None
         self._entities: Any = None
         self._run_id = ""
+        self._sent: Known = {}
 
     def open(self, begin: Begin) -> Known:
         mlflow = require("mlflow", extra="mlflow", purpose="the sink mlflow")
@@ -47,16 +49,19 @@ class MlflowSink:
             run = self._client.create_run(experiment_id, run_name=begin.name, tags={_KEY: begin.key})
         self._run_id = run.info.run_id
         self._describe(begin, known=run.data.params)
-        tags = run.data.tags
-        return {name.removeprefix(_STEPS): int(tags[name]) for name in tags if name.startswith(_STEPS)}
+        self._sent = json.loads(run.data.tags.get(_STEPS, "{}"))
+        return dict(self._sent)
 
     def send(self, events: Sequence[Report | CheckpointReference]) -> None:
         metrics = [metric for event in events if isinstance(event, Report) for metric in self._metrics(event)]
-        *before, last = [metrics[at : at + _MOST_METRICS] for at in range(0, max(1, len(metrics)), _MOST_METRICS)]
+        *before, last = _parts(metrics, _MOST_METRICS) or [[]]
         for some in before:
             self._log(metrics=some)
-        # What was sent last is written with it, so that both are known or neither.
-        self._log(metrics=last, tags=self._tags(dict(_positions(events))))
+        self._log_tags(_references(events))
+        sent = self._sent | last_steps(events)
+        # Both in one call: what is marked as sent was sent.
+        self._log(metrics=last, tags=[self._entities.RunTag(_STEPS, json.dumps(sent))])
+        self._sent = sent
 
     def end(self, state: EndState) -> None:
         self._client.set_terminated(self._run_id, status=_STATUS[state])
@@ -65,7 +70,8 @@ class MlflowSink:
         """Its threads end with the process."""
 
     def _experiment_id(self, begin: Begin) -> str:
-        name = self._settings.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or begin.experiment
+        given = self._settings.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        name = given or _NOT_IN_EXPERIMENTS.sub("_", begin.experiment)[:_LONGEST_NAME]
         found = self._client.get_experiment_by_name(name)
         if found is None:
             try:
@@ -87,9 +93,9 @@ class MlflowSink:
             "mlflow.note.content": begin.description,
             **{f"determined.config.{name}": _text(value, _LONGEST_TAG) for name, value in begin.config.items()},
         }
-        self._log(tags=self._tags({name: value for name, value in tags.items() if value}))
-        for at in range(0, len(params), _MOST_PARAMS):
-            self._log(params=params[at : at + _MOST_PARAMS])
+        self._log_tags({name: value for name, value in tags.items() if value})
+        for some in _parts(params, _MOST_PARAMS):
+            self._log(params=some)
 
     def _metrics(self, report: Report) -> list[Any]:
         at = int(report.reported * 1000)
@@ -98,22 +104,25 @@ class MlflowSink:
             for name, value in report.values().items()
         ]
 
-    def _tags(self, tags: dict[str, str]) -> list[Any]:
-        return [self._entities.RunTag(_named(name), value[:_LONGEST_TAG]) for name, value in tags.items()]
+    def _log_tags(self, tags: dict[str, str]) -> None:
+        made = [self._entities.RunTag(_named(name), value[:_LONGEST_TAG]) for name, value in tags.items()]
+        for some in _parts(made, _MOST_TAGS):
+            self._log(tags=some)
 
     def _log(self, **what: list[Any]) -> None:
         self._client.log_batch(self._run_id, **what, synchronous=True)
 
 
-def _positions(events: Sequence[Report | CheckpointReference]) -> Iterator[tuple[str, str]]:
-    last: Known = {}
-    for event in events:
-        if isinstance(event, Report):
-            last[event.group] = max(event.steps_completed, last.get(event.group, 0))
-        else:
-            yield f"determined.checkpoint.{event.steps_completed}", f"{event.uuid} in {event.storage}"
-    for group, steps in last.items():
-        yield f"{_STEPS}{group}", str(steps)
+def _parts(items: list[Any], longest: int) -> list[list[Any]]:
+    return [items[at : at + longest] for at in range(0, len(items), longest)]
+
+
+def _references(events: Sequence[Report | CheckpointReference]) -> dict[str, str]:
+    return {
+        f"determined.checkpoint.{event.steps_completed}": f"{event.uuid} in {event.storage}"
+        for event in events
+        if isinstance(event, CheckpointReference)
+    }
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from determined.config.sinks import Wandb
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report
+from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 
 logger = logging.getLogger("determined.sinks")
 
@@ -75,16 +75,13 @@ class WandbSink:
         return _sent_before(dict(self._run.summary)) if self._run.resumed else {}
 
     def send(self, events: Sequence[Report | CheckpointReference]) -> None:
-        last: Known = {}
         for event in events:
             if isinstance(event, Report):
                 self._run.log({**event.values(), _STEP: event.steps_completed})
-                last[event.group] = max(event.steps_completed, last.get(event.group, 0))
             else:
                 row = {"checkpoint/uuid": event.uuid, "checkpoint/storage": event.storage}
                 self._run.log({**row, _STEP: event.steps_completed})
-        if last:
-            self._run.summary.update({f"{_SENT}{group}": steps for group, steps in last.items()})
+        self._run.summary.update({f"{_SENT}{group}": steps for group, steps in last_steps(events).items()})
 
     def end(self, state: EndState) -> None:
         self._run.summary["determined/state"] = state

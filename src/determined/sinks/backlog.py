@@ -1,0 +1,110 @@
+"""What waits to be sent to a service: in order, and never more than fits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from determined.sinks.base import Begin, CheckpointReference, End, Event, Report
+
+MOST_EVENTS = 10_000
+MOST_BYTES = 64 * 2**20
+_MOST_TOGETHER = 500
+_SECONDS_TOGETHER = 1.0  # what comes within this time is sent in one call
+
+
+class Backlog:
+    """Filled by one thread and emptied by another; the oldest reports make room for new ones."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._events: deque[Event] = deque()
+        self._bytes = 0
+        self._dropped = 0
+        self._in_hand = 0  # reports that were taken and are not done yet
+        self._deadline: float | None = None
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing more will come."""
+        return self._deadline is not None
+
+    def put(self, event: Event) -> bool:
+        """Whether this was the first time that a report had to make room."""
+        with self._changed:
+            if self._deadline is not None:
+                return False
+            full = len(self._events) >= MOST_EVENTS or self._bytes + _size(event) > MOST_BYTES
+            dropped = full and self._drop_oldest_report()
+            self._events.append(event)
+            self._bytes += _size(event)
+            if len(self._events) == 1:
+                self._changed.notify()
+            return dropped and self._dropped == 1
+
+    def close(self, deadline: float) -> None:
+        """Nothing more will come; what waits is of use until the deadline."""
+        with self._changed:
+            self._deadline = deadline
+            self._changed.notify()
+
+    def seconds_left(self) -> float:
+        return 0.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def next(self) -> list[Event] | None:
+        """A beginning, an end, or what was reported between them; None when that was all."""
+        with self._changed:
+            while not self._events:
+                if self._deadline is not None:
+                    return None
+                self._changed.wait()
+            if isinstance(self._events[0], (Report, CheckpointReference)):
+                self._changed.wait_for(lambda: self.closing, _SECONDS_TOGETHER)
+            events = [self._take()]
+            while self._events and _belong_together(events[-1], self._events[0]) and len(events) < _MOST_TOGETHER:
+                events.append(self._take())
+            self._in_hand = _reports(events)
+            return events
+
+    def done(self, refused: int = 0) -> None:
+        """What was taken last is over, but for some that nobody will have."""
+        with self._changed:
+            self._in_hand = 0
+            self._dropped += refused
+
+    def pause(self, seconds: float) -> None:
+        """Wait so long, or until nothing more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.closing, seconds)
+
+    def unsent(self) -> int:
+        """How many reports the service does not have."""
+        with self._changed:
+            return self._dropped + self._in_hand + _reports(self._events)
+
+    def _drop_oldest_report(self) -> bool:
+        for position, event in enumerate(self._events):
+            if isinstance(event, Report):
+                del self._events[position]
+                self._bytes -= _size(event)
+                self._dropped += 1
+                return True
+        return False
+
+    def _take(self) -> Event:
+        event = self._events.popleft()
+        self._bytes -= _size(event)
+        return event
+
+
+def _belong_together(one: Event, other: Event) -> bool:
+    return not isinstance(one, (Begin, End)) and not isinstance(other, (Begin, End))
+
+
+def _reports(events: list[Event] | deque[Event]) -> int:
+    return sum(isinstance(event, Report) for event in events)
+
+
+def _size(event: Event) -> int:
+    return len(event.body) if isinstance(event, Report) else 0
