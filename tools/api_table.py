@@ -27,6 +27,15 @@ Every name of Determined 0.12 to 0.38 that programs, configurations and command 
 what it does here; and the names that are new. *0.38* alone means that 0.38.1 has it, and earlier releases perhaps as
 well. What behaves differently under the same name: [differences](differences.md).
 
+| generation | releases | a program |
+|---|---|---|
+| first | 0.12.0 to 0.12.12, with warnings to 0.13.13 | defines `build_model` and `optimizer`; the loop goes backward and steps |
+| second | 0.12.13 to 0.20.1 | wraps models in `__init__`, and calls `context.backward` and `context.step_optimizer` |
+| third | 0.21.0 to 0.37.0 | also calls `pytorch.init()` and `Trainer.fit()`; the searcher says how long |
+| fourth | 0.38.0 and 0.38.1 | says how long itself: `fit(max_length=...)` |
+
+All four run here, side by side: which one a trial belongs to is found out from the trial itself.
+
 | word | means |
 |---|---|
 | works | as it did, or better |
