@@ -61,9 +61,10 @@ def _exit_code(ended: Ended) -> int:
 
 
 def _last_words(summary: Summary) -> list[str]:
-    row, (trial, *_) = summary.experiment, summary.trials
-    reason = "" if row.state == "COMPLETED" or not trial.reason else f" ({trial.reason})"
-    best = "" if trial.best is None else f", best {row.metric} {number(trial.best)}"
+    row = summary.experiment
+    why = [trial.reason for trial in summary.trials if trial.reason and row.state != "COMPLETED"]
+    reason = f" ({why[0]})" if why else ""
+    best = "" if row.best is None else f", best {row.metric} {number(row.best)}"
     lines = [f"Experiment {row.id}: {row.state}{reason}{best}; see: det experiment describe {row.id}"]
     if summary.checkpoint is not None:
         lines.append(f"Checkpoint: {place_of(summary.checkpoint)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined.cli.groups import Command
+from determined.cli.holders import how_to_go_on
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
@@ -125,7 +126,11 @@ def _run(loaded: LoadedExperiment, form: Form, *, copy: bool) -> int:
     with opened_store() as store, LocalEngine() as engine:
         created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy)
         click.echo(visible(f"Experiment {created.experiment_id}: {loaded.config.name}"), err=True)
-        return run_program(created.experiment_id, engine, form)
+        try:
+            return run_program(created.experiment_id, engine, form)
+        except KeyboardInterrupt:  # before the runner listened to it
+            click.echo(how_to_go_on(created.experiment_id), err=True)
+            raise
 
 
 def _shown(command: tuple[str, ...]) -> str:

@@ -41,6 +41,7 @@ from determined.store.experiment_records import (
 )
 from determined.store.process import this_process
 
+_ENDED = ("COMPLETED", "CANCELED", "ERROR")
 _FAILED = ("ERROR", "CANCELED")
 _OVER = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 _FREE = ("single", "random", "grid")  # methods whose trials are not compared on the way
@@ -93,6 +94,8 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
         entrypoint.check(settings_of(config).command, files.code, config, None)
     trials = store.experiments.trials(experiment.id)
     again = _to_go_on(after, trials, longer=any(path.startswith("searcher.max_length") for path in changed))
+    if not changed and not again and experiment.state not in _ENDED:
+        return Continued((), (), None)  # as the last one wanted it, who may have been cut short
     extended = config["searcher"].get("max_trials") if "searcher.max_trials" in changed else None
     free = after.searcher.name in _FREE
     entries, created = _decide(store, experiment, files, journal, again, extended, changed)
