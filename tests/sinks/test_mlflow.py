@@ -47,7 +47,7 @@ def test_names_and_numbers_of_any_kind_and_in_any_amount(tmp_path: Path, monkeyp
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", place)
     monkeypatch.setenv("DET_SINKS", "mlflow")
-    odd = {"../a": 1.0, "//": 2.0, "a\nb": 3.0, "x" * 5000: 4.0, "🙂": 5.0, "inf": math.inf, "large": 10**400}
+    odd = {"../a": 1.0, "//": 2.0, "a\nb": 3.0, "x" * 5000: 4.0, "🙂🙂": 5.0, "inf": math.inf, "large": 10**400}
     hparams = {f"h{number}": number for number in range(250)} | {"..": None, "long": "y" * 10_000}
     with core.init(_hparams=hparams, _exp_conf={"name": "'; drop \n\"", "labels": 3}) as context:
         context.train.report_training_metrics(1, odd | {f"m{number}": float(number) for number in range(2000)})
@@ -59,9 +59,5 @@ def test_names_and_numbers_of_any_kind_and_in_any_amount(tmp_path: Path, monkeyp
     (run,) = client.search_runs([experiment.experiment_id])
     assert len(run.data.params) == 252
     assert len(run.data.metrics) == 2006
-    assert {run.data.metrics[name] for name in ("training/_/a", "training/_/_", "training/a_b", "training/_")} == {
-        1,
-        2,
-        3,
-        5,
-    }
+    names = ("training/_/a", "training/_/_/_", "training/a_b", "training/__")
+    assert [run.data.metrics[name] for name in names] == [1, 2, 3, 5]
