@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from determined.engines.local import LocalEngine
-from tests.experiment.inside import Outcome, opened, run
+from determined.experiment.run import run_experiment
+from determined.store.open import checked_place
+from determined.store.queueing import NewEntry
+from tests.experiment.inside import Outcome, create, opened, run
 
 LR = {"type": "double", "minval": 0.1, "maxval": 1.0}
 HALVING = {"max_trials": 8, "time_metric": "batches", "max_time": 16, "divisor": 2}
@@ -67,6 +70,16 @@ def record(found: Outcome) -> list[Any]:
 def test_single(engine: LocalEngine) -> None:
     found = run(engine, "steady", config({"name": "single"}, hyperparameters={"lr": 0.5}))
     assert ([trial.state for trial in found.trials], lengths(found)) == (["COMPLETED"], [16])
+
+
+def test_one_that_waits_in_the_queue_and_is_run_here_leaves_it(engine: LocalEngine) -> None:
+    quick = {**config({"name": "single"}, hyperparameters={"lr": 0.5}), "entrypoint": "python3 train.py 0 1"}
+    experiment = create(engine, "steady", quick)
+    with opened() as store:
+        store.queue.add(NewEntry(experiment, "some machine", "somebody"))
+        run_experiment(checked_place(), experiment, engine=engine)
+        assert store.experiments.get(experiment).state == "COMPLETED"
+        assert store.queue.find(experiment) is None
 
 
 def test_random(engine: LocalEngine) -> None:

@@ -60,7 +60,7 @@ def test_what_is_added_while_the_daemon_ends_is_served_nevertheless(here: Queued
     """A daemon that ends as soon as it can, and somebody who adds at that very moment."""
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
     experiment = here.create("--slots", "3")
-    for _ in range(5):
+    for _ in range(3):
         ending = subprocess.Popen([*DET, "queue", "serve", "--idle", "0"], env=here.env(), stdout=subprocess.DEVNULL)
         here.det("experiment", "activate", str(experiment), "--detach")
         here.wait_for(lambda store: store.queue.find(experiment) is None)
@@ -69,6 +69,16 @@ def test_what_is_added_while_the_daemon_ends_is_served_nevertheless(here: Queued
         here.kill(here.daemons())
 
 
+def test_a_daemon_that_is_asked_to_end_leaves_the_queue_as_it_is(here: QueuedSearch) -> None:
+    with subprocess.Popen([*DET, "queue", "serve"], env=here.env(), stdout=subprocess.PIPE, text=True) as daemon:
+        assert daemon.stdout is not None
+        assert "shares out 2 slots" in daemon.stdout.readline()
+        daemon.terminate()
+        assert daemon.wait(60) == 143
+    assert not daemon_lives(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
+
+
+@pytest.mark.thorough
 def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> None:
     here.slow_down(1)
     with subprocess.Popen([*DET, "queue", "serve"], env=here.env(), stdout=subprocess.PIPE, text=True) as daemon:

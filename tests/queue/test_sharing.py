@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -10,61 +11,47 @@ from typing import Any
 
 import pytest
 
-from determined.store.queueing import NewEntry
 from tests.helpers.searches import DET
 from tests.queue.conftest import PATIENT, SEARCH, QueuedSearch
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The record of the search when it runs in the foreground; there it does not wait for its turn."""
-    home = tmp_path_factory.mktemp("undisturbed")
-    search = QueuedSearch(home, PATIENT, SEARCH)
-    experiment = search.create()
-    with search.opened() as store:
-        store.queue.add(NewEntry(experiment, "some machine", "somebody"))
-    search.activate(experiment)
-    with search.opened() as store:
-        assert store.queue.find(experiment) is None, "it was taken out of the queue"
-    return search.record(experiment)
+def assert_undisturbed(searches: QueuedSearch, experiment_id: int) -> None:
+    """Each trial did all of its steps, once, with the result that follows from its hyperparameters and its seed."""
+    record = searches.record(experiment_id)
+    assert (record["state"], len(record["trials"])) == ("COMPLETED", 3)
+    for trial in record["trials"].values():
+        losses = [trial["hparams"]["lr"] + 1 / (done + trial["seed"] % 7) for done in range(1, 101)]
+        expected = [("validation", done, json.dumps({"loss": loss})) for done, loss in enumerate(losses, start=1)]
+        assert (trial["state"], trial["saved"], trial["best"]) == ("COMPLETED", 100, min(losses))
+        assert trial["metrics"] == expected
 
 
-def test_two_searches_share_the_slots_and_outlive_their_terminal(
-    searches: QueuedSearch, undisturbed: dict[str, Any]
-) -> None:
-    path = searches.write_config(SEARCH)
+def create_on_a_terminal(searches: QueuedSearch, fields: dict[str, Any]) -> str:
+    """Returns what was said on it. Then it is closed, and nothing of that session is there any more."""
+    path = searches.write_config(fields)
     ours, theirs = pty.openpty()
-    command = [*DET, "experiment", "create", str(path), str(PATIENT), "--detach"]
-    both = " && ".join([" ".join(command)] * 2)
     shell = subprocess.Popen(
-        ["sh", "-c", both], stdin=theirs, stdout=theirs, stderr=theirs, env=searches.env(), start_new_session=True
+        [*DET, "experiment", "create", str(path), str(PATIENT), "--detach"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=searches.env(),
+        start_new_session=True,
     )
     os.close(theirs)
     assert shell.wait(60) == 0
     said = os.read(ours, 10_000).decode()
-    os.close(ours)  # the terminal is gone
-    assert "Created experiment 1" in said
-    assert "det experiment logs 1 -f" in said
-    assert "det queue" in said
-
-    for experiment in (1, 2):
-        searches.wait(experiment)
-        assert searches.record(experiment) == undisturbed
-    assert searches.queue() == []
-    # The second one had to wait for a slot of the first.
-    with searches.opened() as store:
-        first, second = (store.experiments.trials(number) for number in (1, 2))
-        ends = sorted(trial.ended or 0.0 for trial in first)
-        assert min(trial.started or 0.0 for trial in second) >= ends[0]
+    os.close(ours)
+    assert all(os.getsid(process.pid) != shell.pid for process in searches.processes())
+    return said
 
 
-def test_a_higher_priority_takes_a_slot_and_the_daemon_is_killed(
-    searches: QueuedSearch, undisturbed: dict[str, Any]
-) -> None:
+def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_killed(searches: QueuedSearch) -> None:
     low, high = 1, 2
     searches.slow_down(low)
     searches.slow_down(high)
-    assert searches.detach() == low
+    said = create_on_a_terminal(searches, SEARCH)
+    assert [word in said for word in ("Created experiment 1", "det experiment logs 1 -f", "det queue")] == [True] * 3
     searches.wait_for(lambda store: sum(step > 1 for step in searches.steps(low)) == 2)
     assert searches.detach(resources={"priority": 1, "max_slots": 1}) == high
     searches.wait_for(lambda store: any(searches.steps(high)))
@@ -78,8 +65,8 @@ def test_a_higher_priority_takes_a_slot_and_the_daemon_is_killed(
         assert saved[0].latest_checkpoint is not None, "it was saved before it left its slot"
         assert saved[0].restarts == 0
     searches.hurry(high)
-    searches.wait(high)
-    assert searches.record(high) == undisturbed
+    searches.wait_for(lambda store: searches.state(high) == "COMPLETED")
+    assert_undisturbed(searches, high)
     searches.wait_for(lambda store: sum(row.state == "RUNNING" for row in store.experiments.trials(low)) == 2)
 
     # Nothing is left alive without its daemon, and nothing is lost.
@@ -107,5 +94,16 @@ def test_a_higher_priority_takes_a_slot_and_the_daemon_is_killed(
     assert f"the queue runs it; see `det queue`, or take it out with `det queue remove {low}`" in held.stderr
     searches.hurry(low)
     searches.wait(low)
-    assert searches.record(low) == undisturbed
-    assert all(trial["state"] == "COMPLETED" for trial in undisturbed["trials"].values())
+    assert_undisturbed(searches, low)
+
+
+@pytest.mark.thorough
+def test_of_two_equals_the_first_goes_first(searches: QueuedSearch) -> None:
+    first, second = searches.detach(), searches.detach()
+    for experiment in (first, second):
+        searches.wait(experiment)
+        assert_undisturbed(searches, experiment)
+    assert searches.queue() == []
+    with searches.opened() as store:
+        earlier, later = (store.experiments.trials(number) for number in (first, second))
+    assert min(trial.started or 0.0 for trial in later) >= min(trial.ended or 0.0 for trial in earlier)
