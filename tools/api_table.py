@@ -29,7 +29,7 @@ well. What behaves differently under the same name: [differences](differences.md
 
 | generation | releases | a program |
 |---|---|---|
-| first | 0.12.0 to 0.12.12 (to 0.13.13, with warnings) | defines `build_model` and `optimizer`; the loop does the rest |
+| first | 0.12.0 to 0.12.12 (0.13.13, with warnings) | defines `build_model` and `optimizer`; the loop does the rest |
 | second | 0.12.13 to 0.20.1 | wraps models in `__init__`, and calls `context.backward` and `context.step_optimizer` |
 | third | 0.21.0 to 0.37.0 | also calls `pytorch.init()` and `Trainer.fit()`; the searcher says how long |
 | fourth | 0.38.0 and 0.38.1 | says how long itself: `fit(max_length=...)` |
