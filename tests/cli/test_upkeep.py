@@ -146,7 +146,10 @@ class TestContinue:
         result = det("e", "continue", "1")
         assert result.exit_code == 1
         assert "nothing is left to do: give it more trials with --config searcher.max_trials=N" in result.stderr
-        for words, said in (("hyperparameters.lr=1", "were drawn from the space"), ("searcher.max_trials=many", "many")):
+        for words, said in (
+            ("hyperparameters.lr=1", "were drawn from the space"),
+            ("searcher.max_trials=many", "many"),
+        ):
             refused = det("e", "continue", "1", "--config", words)
             assert (refused.exit_code, refused.stdout) == (1, "")
             assert said in refused.stderr
