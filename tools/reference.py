@@ -13,6 +13,7 @@ from typing import Any
 
 from tools import surface
 from tools.commands import commands_page
+from tools.fields import fields_page
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _WIDE = 100  # of a signature, before each argument gets a line
@@ -43,7 +44,7 @@ PAGES = (
 def pages() -> dict[str, str]:
     """The text of every page, by file name."""
     written = {page.file: _module_page(page) for page in PAGES}
-    return written | {"det.md": commands_page(), "index.md": _index()}
+    return written | {"det.md": commands_page(), "configuration.md": fields_page(), "index.md": _index()}
 
 
 def write() -> None:
@@ -57,11 +58,9 @@ def write() -> None:
 def _index() -> str:
     lines = ["# Reference", "", "Written by `make reference` from the docstrings of the library.", ""]
     lines += [f"- [`{page.module}`]({page.file}): {page.about}" for page in PAGES]
-    lines += ["- [`det`](det.md): every command, its arguments and options.", ""]
-    lines += [
-        "The fields of a configuration are on their [own page](../configuration.md); names of older releases in the"
-    ]
-    lines += ["[API table](../api-table.md).", ""]
+    lines += ["- [`det`](det.md): every command, its arguments and options."]
+    lines += ["- [Configurations](configuration.md): every field, what it takes, its default.", ""]
+    lines += ["Names of older releases are in the [API table](../api-table.md).", ""]
     return "\n".join(lines)
 
 

@@ -52,7 +52,7 @@ def list_fields(model: type[Block]) -> frozenset[str]:
     """The dotted paths of the fields that hold a list, and nothing but a list."""
     return frozenset(
         _shown(place, name)
-        for place, block in _blocks(model, ())
+        for place, block in blocks(model)
         for name, field in block.model_fields.items()
         if any(get_origin(part) is tuple for part in _parts(field.annotation)) and name != "entrypoint"
     )
@@ -73,15 +73,16 @@ def _shown(place: Place, name: str) -> str:
 
 
 def _walk(model: type[Block], place: Place) -> Iterator[tuple[Place, tuple[str, ...]]]:
-    for at, block in _blocks(model, place):
+    for at, block in blocks(model, place):
         yield at, tuple(block.model_fields)
 
 
-def _blocks(model: type[Block], place: Place) -> Iterator[tuple[Place, type[Block]]]:
+def blocks(model: type[Block], place: Place = ()) -> Iterator[tuple[Place, type[Block]]]:
+    """A block and those inside it, each with the names that lead to it."""
     yield place, model
     for name, field in model.model_fields.items():
         for tag, inner in _blocks_in(field.annotation):
-            yield from _blocks(inner, (*place, name, *tag))
+            yield from blocks(inner, (*place, name, *tag))
 
 
 def _blocks_in(annotation: Any, tag: Place = ()) -> Iterator[tuple[Place, type[Block]]]:

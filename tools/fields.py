@@ -1,0 +1,77 @@
+"""The page about the fields of a configuration: what each takes is asked of its own validator."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from determined.config.block import TAG, Block, plain_value
+from determined.config.catalog import Place, blocks
+from determined.config.experiment_model import ExperimentConfig
+
+_LONGEST_DEFAULT = 40
+
+# What pydantic calls the kinds that have no words of ours.
+_WORDS = {
+    "model_type": "a block",
+    "dict_type": "a map",
+    "tuple_type": "a list",
+    "union_tag_not_found": "one of the blocks below",
+}
+
+
+def fields_page() -> str:
+    lines = [
+        "# The fields of a configuration",
+        "",
+        "Every field of today's configuration, what it takes and what it is when it is not given. What they are for,",
+        "and what became of older fields: [the experiment configuration](../configuration.md).",
+        "",
+    ]
+    for place, block in blocks(ExperimentConfig):
+        lines += [f"## {_title(place)}", "", inspect.getdoc(block) or "", ""] if place else []
+        lines += ["| field | takes | default |", "|---|---|---|"]
+        lines += [_row(name, field) for name, field in block.model_fields.items()]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def _title(place: Place) -> str:
+    """The names that lead to a block, and which alternative it is."""
+    path = ".".join(part for part in place if not part.startswith(TAG))
+    chosen = [part.removeprefix(TAG) for part in place if part.startswith(TAG)]
+    return f"`{path}`: {chosen[-1]}" if place[-1].startswith(TAG) else f"`{path}`"
+
+
+def _row(name: str, field: FieldInfo) -> str:
+    default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+    return f"| `{name}` | {_takes(field)} | {default} |".replace("\n", " ")
+
+
+def _takes(field: FieldInfo) -> str:
+    """What a field says to something that it cannot take."""
+    annotation: Any = field.annotation
+    for extra in field.metadata:
+        annotation = Annotated[annotation, extra]
+    try:
+        TypeAdapter(annotation).validate_python(object())
+    except ValidationError as error:
+        return " or ".join(dict.fromkeys(_words(one) for one in error.errors()))
+    raise AssertionError(f"a field that takes anything: {field}")
+
+
+def _words(error: Any) -> str:
+    known = _WORDS.get(error["type"])
+    text = known or str(error.get("ctx", {}).get("expected") or error["msg"])
+    return text.replace("|", "\\|")
+
+
+def _default(value: Any) -> str:
+    if value is None or isinstance(value, Block):
+        return ""
+    text = json.dumps(plain_value(value))
+    return f"`{text}`" if len(text) <= _LONGEST_DEFAULT else "built in"
