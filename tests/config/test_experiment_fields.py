@@ -382,7 +382,6 @@ def test_fields_of_a_cluster_are_named_in_one_warning() -> None:
     }
     (warning,) = load_experiment(config).warnings
     for word in (
-        "resources.priority",
         "resources.resource_pool",
         "environment.image",
         "environment.registry_auth",
@@ -393,6 +392,7 @@ def test_fields_of_a_cluster_are_named_in_one_warning() -> None:
     ):
         assert word in warning
     assert "slots_per_trial" not in warning
+    assert "priority" not in warning, "it counts in the queue"
     assert "environment_variables" not in warning
     assert "s3cr3t" not in warning
 

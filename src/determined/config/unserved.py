@@ -7,7 +7,6 @@ from typing import Any
 
 # Why a field does nothing, or what to do instead, where that is worth a word.
 _UNSERVED = {
-    "resources.priority": "",
     "resources.weight": "",
     "resources.resource_pool": "",
     "resources.shm_size": "",
