@@ -122,6 +122,7 @@ def test_the_same_names_go_on_with_the_latest_checkpoint(home: Path) -> None:
     (experiment,) = client.list_experiments()
     trials = experiment.list_trials()
     assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
+    assert (experiment.external_id, [trial.external_id for trial in trials]) == ("search/1", ["a", "b"])
     losses = {row.steps_completed: row.metrics["loss"] for row in trials[0].iter_metrics("training")}
     assert losses == {1: 1.0, 2: 0.5, 3: 0.25}
 

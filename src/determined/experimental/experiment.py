@@ -99,6 +99,11 @@ class Experiment:
         return None
 
     @property
+    def external_id(self) -> str | None:
+        """What the program calls it that runs it by itself; see `core_v2.Config`."""
+        return self._row.external_id
+
+    @property
     def best_validation(self) -> float | None:
         """Of all trials, by the searcher's metric."""
         return self._row.best

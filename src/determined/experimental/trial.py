@@ -64,6 +64,11 @@ class Trial:
         return self._row.steps_completed
 
     @property
+    def external_id(self) -> str | None:
+        """What the program calls it that runs it by itself; see `core_v2.Config`."""
+        return self._row.external_id
+
+    @property
     def best_validation(self) -> float | None:
         """By the searcher's metric."""
         return self._row.best

@@ -19,7 +19,7 @@ _EXPERIMENT = {
         for name in (
             *("id", "key", "by_hand", "program", "name", "description", "labels", "state", "progress", "seed"),
             *("config", "original", "code_dir", "owner", "archived", "parent_id", "created", "ended", "reason"),
-            *("metric", "smaller_is_better", "last_request", "notes"),
+            *("metric", "smaller_is_better", "last_request", "notes", "external_id"),
         )
     },
     "trial_count": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
@@ -33,7 +33,7 @@ _TRIAL = {
         for name in (
             *("id", "experiment_id", "number", "request_id", "hparams", "seed", "state", "goal", "rungs", "bracket"),
             *("source", "allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
-            *("stop_acknowledged", "steps_completed", "created", "ended"),
+            *("stop_acknowledged", "steps_completed", "created", "ended", "external_id"),
         )
     },
     "best": "t.best_metric",

@@ -211,6 +211,7 @@ class Experiment:
     best: float | None
     last_request: int
     notes: str = ""
+    external_id: str | None = None  # what the program that ran it by hand calls it
 
 
 @dataclass(frozen=True)
@@ -242,3 +243,4 @@ class Trial:
     created: float
     started: float | None
     ended: float | None
+    external_id: str | None = None  # what the program that ran it by hand calls it
