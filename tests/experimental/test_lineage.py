@@ -49,6 +49,19 @@ def test_the_metrics_of_evaluations(trained: Checkpoint) -> None:
     assert len(client.list_experiments()) == 1, "the other evaluation stays"
 
 
+def test_a_batch_process_says_what_it_uses(trained: Checkpoint) -> None:
+    from determined.pytorch.experimental import TorchBatchProcessorContext
+
+    version = client.create_model("net").register_version(trained.uuid)
+    with core.init() as context:
+        processor = TorchBatchProcessorContext(context)
+        processor.report_task_using_checkpoint(trained)
+        processor.report_metrics("inference", 1, {"accuracy": 0.25})
+        assert list(version.iter_metrics()) == []
+        processor.report_task_using_model_version(version)
+    assert [row.metrics for row in version.iter_metrics()] == [{"accuracy": 0.25}]
+
+
 def test_what_is_no_checkpoint_is_refused(trained: Checkpoint) -> None:
     with core.init() as context:
         with pytest.raises(TypeError, match="checkpoint must be a Checkpoint or the id of one, got 3"):
