@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sqlite3
 import stat
@@ -189,3 +191,16 @@ def test_the_log_of_a_file_is_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.log_bytes == (tmp_path / "store.sqlite-wal").stat().st_size > 0
     assert found.bytes == found.log_bytes + (tmp_path / "store.sqlite").stat().st_size
     store.close()
+
+
+def test_a_copy_where_files_have_one_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a memory stick."""
+
+    def refuse(source: object, target: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(source))
+
+    monkeypatch.setattr(os, "link", refuse)
+    open_store(tmp_path / "store.sqlite").close()
+    size = back_up(tmp_path / "store.sqlite", tmp_path / "copy.sqlite", lambda *pages: None)
+    assert (tmp_path / "copy.sqlite").stat().st_size == size
+    assert not list(tmp_path.glob(".*"))

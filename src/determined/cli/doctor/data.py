@@ -64,8 +64,8 @@ def _store() -> Result:
 
     try:
         place = checked_place()
-        started = time.monotonic()
         with opened_database(place) as database:
+            started = time.monotonic()
             with database.transaction():
                 ((experiments,),) = database.execute("SELECT count(*) FROM experiments")
             seconds = time.monotonic() - started

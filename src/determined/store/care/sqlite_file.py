@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -57,7 +58,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
                 f"the copy of {path} is damaged ({found}), as the store itself may be: det store check; it was not kept"
             )
         _flush(draft)
-        os.link(draft, target)  # fails where a rename would replace what somebody else has put there since
+        _name(draft, target)
         _flush(target.parent)
     except FileExistsError as error:
         raise StoreError(f"{target} is there already: name a file that is not") from error
@@ -94,6 +95,15 @@ def _copy(path: Path, draft: Path, progress: Progress) -> None:
             copy.execute("PRAGMA journal_mode = DELETE")  # so that it is one file
     except sqlite3.DatabaseError as error:
         raise (unavailable if _is_busy(error) else broken)(str(path), error) from error
+
+
+def _name(draft: Path, target: Path) -> None:
+    try:
+        os.link(draft, target)  # fails where a rename would replace what somebody else has put there since
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        os.rename(draft, target)  # as on a memory stick, whose file system has no second names
 
 
 def _connect(path: Path) -> sqlite3.Connection:
