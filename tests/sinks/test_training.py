@@ -5,27 +5,49 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from determined import pytorch
 from tests.helpers.trials import LineTrial, fit
 from tests.sinks.programs import TRAINING, client_that, program, received, run
 
 
-def weight_without() -> str:
-    """What the program prints when nobody is told anything."""
-    trial = fit(LineTrial, seed=3, max_length=pytorch.Batch(40))
+def weight(trial: LineTrial) -> str:
+    """As the program prints it."""
     return f"weight {trial.model.weight.item().hex()}\n"
 
 
-def test_a_service_is_told_all_there_is(tmp_path: Path) -> None:
-    done = run(tmp_path, TRAINING, **client_that(tmp_path))
-    assert (done.returncode, done.stdout) == (0, weight_without()), done.stderr
+def weight_without() -> str:
+    """What the program prints when nobody is told anything."""
+    return weight(fit(LineTrial, seed=3, max_length=pytorch.Batch(40)))
+
+
+def test_a_service_is_told_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = weight_without()
+    for name, value in client_that(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(tmp_path / "clients"))
+    monkeypatch.delitem(sys.modules, "trackio", raising=False)
+    trial = fit(
+        LineTrial,
+        seed=3,
+        hparams={"net": {"width": 8}},
+        options={"exp_conf": {"name": "lines", "labels": ["small"]}},
+        max_length=pytorch.Batch(40),
+        reporting_period=pytorch.Batch(5),
+        validation_period=pytorch.Batch(20),
+        checkpoint_policy="all",
+    )
+    monkeypatch.delitem(sys.modules, "trackio")
+    assert weight(trial) == without
     (begin,) = received(tmp_path, "init")
     assert begin["project"] == "lines"
-    assert begin["name"].startswith("lines-1-")
-    assert begin["config"]["hyperparameters"] == {"global_batch_size": 2, "net": {"width": 8}}
+    assert begin["name"].startswith("lines-2-")  # the second run in this store
+    assert begin["config"]["hyperparameters"] == {"global_batch_size": 2, "lr": 0.1, "net": {"width": 8}}
     assert begin["config"]["labels"] == ["small"]
     rows = received(tmp_path, "log")
     assert [row["step"] for row in rows if "training/loss" in row["row"]] == [5, 10, 15, 20, 25, 30, 35, 40]
