@@ -129,6 +129,26 @@ def test_failed_trials_start_again_with_what_mended_them(make_search: MakeSearch
     assert states == [(0, "COMPLETED", 8, 2), (1, "COMPLETED", 8, 2), (2, "COMPLETED", 8, 1)]
 
 
+def test_a_search_that_compared_its_trials_is_extended_with_other_settings(
+    make_search: MakeSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was changed stands before the runner extends it; after a crash in between the same words do the rest."""
+    searcher = {"name": "adaptive_asha", "max_trials": 2, "max_time": 4, "time_metric": "batches"}
+    search = make_search("steady", scripts(searcher))
+    monkeypatch.setenv("XDG_DATA_HOME", str(search.home))
+    experiment = search.create()
+    changes = {"searcher": {"max_trials": 3}, "max_restarts": 4}
+    with search.opened() as store:
+        request(store, experiment, "cancel")
+        with pytest.raises(InvalidExperimentConfig, match=r"searcher.max_length: it cannot be changed any more"):
+            reopen(store, experiment, {"searcher": {"max_length": {"batches": 9}}})
+        for _ in range(2):
+            assert reopen(store, experiment, changes).max_trials == 3
+        row = store.experiments.get(experiment)
+        assert (row.state, row.config["max_restarts"], row.config["searcher"]["max_trials"]) == ("ACTIVE", 4, 2)
+        assert [entry.event["event"] for entry in store.experiments.journal(experiment)] == ["start", "reopened"]
+
+
 FIXED = [
     ({"searcher": {"name": "grid"}}, "searcher.name: it cannot be changed any more"),
     ({"searcher": {"metric": "other"}}, "searcher.metric: it cannot"),

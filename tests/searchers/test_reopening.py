@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.searchers.base import Create, Exited, Reopened
+from determined.searchers.base import Continue, Create, Exited, Reopened, Validated
 from determined.searchers.build import build
-from tests.searchers.methods import config
+from tests.searchers.methods import METHODS, config, make
 
 SPACE = {"lr": {"type": "double", "minval": 0, "maxval": 1}}
 
@@ -36,9 +37,16 @@ def test_a_random_search_ends_when_all_are_over(history: list[tuple[int, str]]) 
     assert created == list(range(len(created)))
 
 
-def test_what_was_compared_stays_over() -> None:
-    searcher = build(config("adaptive_asha", max_trials=4, max_time=16, time_metric="batches"), SPACE, 7)
-    searcher.start()
-    before = searcher.state()
-    assert searcher.on_event(Reopened(())) == []
-    assert searcher.state() == before
+@pytest.mark.parametrize("name", METHODS)
+def test_that_nothing_goes_on_changes_nothing(name: str) -> None:
+    """Also in the middle of a search: a person may have changed only what the search does not know."""
+    searcher = make(name)
+    actions = searcher.start()
+    for step in range(1, 40):
+        before = json.dumps(searcher.state())
+        assert searcher.on_event(Reopened(())) == []
+        assert json.dumps(searcher.state()) == before
+        numbers = [action.number for action in actions if isinstance(action, (Create, Continue))]
+        actions = [
+            action for number in numbers for action in searcher.on_event(Validated(number, 1 / step, 64.0 * step))
+        ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from determined.config.derive import derive
-from determined.config.experiment import ExperimentConfig, load_experiment
+from determined.config.experiment import load_experiment
 from determined.config.masking import mask_secrets
 from determined.errors import InvalidExperimentException
 from determined.experiment import entrypoint
@@ -84,82 +84,123 @@ def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continu
 def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[str, Any]) -> Continued:
     files = ExperimentFiles.for_key(experiment.key)
     journal = store.experiments.journal(experiment.id)
+    change = _change(files, experiment, journal, changes)
+    trials = store.experiments.trials(experiment.id)
+    again = _to_go_on(change, trials)
+    if not change.names and not again and experiment.state not in _ENDED:
+        return Continued((), (), None)  # as the last one wanted it, who may have been cut short
+    told = _tell(store, experiment, files, journal, again, change.max_trials)
+    _refuse_to_do_nothing(experiment, change, told)
+    names, left_to_runner = tuple(change.names), None
+    if change.max_trials is not None and change.method not in _FREE:
+        # What follows may concern trials that wait: that is for the runner, who extends it and writes it down.
+        left_to_runner = change.max_trials
+        if names == ("searcher.max_trials",):
+            return Continued(names, (), left_to_runner)
+        change.config["searcher"]["max_trials"] = change.before["searcher"]["max_trials"]
+        told = _tell(store, experiment, files, journal, again, None)
+    files.write_config(change.config, told.entries[-1].sequence)
+    store.experiments.commit(lease, _all_that_follows(change, trials, again, told))
+    return Continued(names, tuple(trial.id for trial in again), left_to_runner)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The configuration as it is and as it shall be, and the names of what differs."""
+
+    before: dict[str, Any]
+    config: dict[str, Any]
+    names: list[str]
+
+    @property
+    def method(self) -> str:
+        return str(self.before["searcher"]["name"])
+
+    @property
+    def max_trials(self) -> int | None:
+        return self.config["searcher"]["max_trials"] if "searcher.max_trials" in self.names else None
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the search was told, and the trials that it creates for that."""
+
+    entries: list[NewEntry]
+    created: list[NewTrial]
+    finished: bool
+
+
+def _change(
+    files: ExperimentFiles, experiment: Experiment, journal: list[JournalEntry], changes: dict[str, Any]
+) -> _Change:
     before = load_experiment(present_config(files, experiment, journal)).config.plain()
     refuse_another_method(before, changes)
-    after = load_experiment(derive(before, changes)).config
-    config = after.plain()
-    changed = changed_paths(before, config)
-    refuse_what_is_fixed(before, config, changed)
-    if "entrypoint" in changed:
-        entrypoint.check(settings_of(config).command, files.code, config, None)
-    trials = store.experiments.trials(experiment.id)
-    again = _to_go_on(after, trials, longer=any(path.startswith("searcher.max_length") for path in changed))
-    if not changed and not again and experiment.state not in _ENDED:
-        return Continued((), (), None)  # as the last one wanted it, who may have been cut short
-    extended = config["searcher"].get("max_trials") if "searcher.max_trials" in changed else None
-    free = after.searcher.name in _FREE
-    entries, created = _decide(store, experiment, files, journal, again, extended, changed)
-    if extended is not None and not free:
-        # What follows may concern trials that wait: that is for the runner, who extends it and writes it down.
-        if len(changed) == 1:
-            return Continued(tuple(changed), (), extended)
-        config["searcher"]["max_trials"] = before["searcher"]["max_trials"]
-        entries, created = _decide(store, experiment, files, journal, again, None, changed)
-    hparams = new_hparams(before, config, changed)
-    files.write_config(config, entries[-1].sequence)
-    store.experiments.commit(
-        lease,
-        Change(
-            journal=tuple(entries),
-            new_trials=tuple(new if hparams is None else replace(new, hparams=hparams(new.hparams)) for new in created),
-            trials=tuple(
-                TrialChange(
-                    trial.id,
-                    state="QUEUED" if trial in again else None,
-                    restarts=0,
-                    reason="",
-                    hparams=None if hparams is None else hparams(trial.hparams),
-                )
-                for trial in (again if hparams is None else trials)
-            ),
-            experiment=ExperimentChange(state="ACTIVE", reason="", archived=False, config=mask_secrets(config)),
-        ),
-    )
-    return Continued(tuple(changed), tuple(trial.id for trial in again), None if free else extended)
+    config = load_experiment(derive(before, changes)).config.plain()
+    names = changed_paths(before, config)
+    refuse_what_is_fixed(before, config, names)
+    if "entrypoint" in names:
+        entrypoint.check(settings_of(config).command, files.place or files.code, config, None)
+    return _Change(before, config, names)
 
 
-def _to_go_on(config: ExperimentConfig, trials: Sequence[Trial], *, longer: bool) -> list[Trial]:
+def _to_go_on(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
     """The one trial; of several those that failed, and with more to train those that came to their end as well."""
     over = [trial for trial in trials if trial.state in _OVER]
-    if config.searcher.name == "single":
+    if change.method == "single":
         return over
-    if config.searcher.name not in _FREE:
+    if change.method not in _FREE:
         return []
-    return [trial for trial in over if trial.state in _FAILED or (longer and trial.state == "COMPLETED")]
+    states = (*_FAILED, "COMPLETED") if "searcher.max_length" in change.names else _FAILED
+    return [trial for trial in over if trial.state in states]
 
 
-def _decide(
+def _tell(
     store: Store,
     experiment: Experiment,
     files: ExperimentFiles,
     journal: list[JournalEntry],
     again: Sequence[Trial],
     max_trials: int | None,
-    changed: Sequence[str],
-) -> tuple[list[NewEntry], list[NewTrial]]:
-    """What the search is told; it may answer with new trials. What it refuses is an error, and nothing was written."""
+) -> _Told:
+    """What the search refuses is an error; nothing is written here."""
     original = load_experiment(files.read_config()).config
     search = restored(original, experiment.seed, store.experiments.snapshot(experiment.id), journal)
     told = [] if search.begun else [search.start()]
     if max_trials is not None:
         told.append(search.tell(Extended(max_trials)))
     told.append(search.tell(Reopened(tuple(trial.number for trial in again))))
-    unchanged = original.searcher.name == "single" and experiment.state == "COMPLETED" and not changed
-    if search.searcher.finished or unchanged:
-        raise InvalidExperimentException(
-            f"experiment {experiment.id} has ended, it is {experiment.state}, and nothing is left to do: "
-            f"{_MORE.get(original.searcher.name, _MORE_TRIALS)}"
-        )
     source = settings_of(original.plain()).source
     created = [new_trial(action, source) for _, actions in told for action in actions if isinstance(action, Create)]
-    return [entry for entry, _ in told], created
+    return _Told([entry for entry, _ in told], created, search.searcher.finished)
+
+
+def _refuse_to_do_nothing(experiment: Experiment, change: _Change, told: _Told) -> None:
+    done_before = change.method == "single" and experiment.state == "COMPLETED" and not change.names
+    if told.finished or done_before:
+        raise InvalidExperimentException(
+            f"experiment {experiment.id} has ended, it is {experiment.state}, and nothing is left to do: "
+            f"{_MORE.get(change.method, _MORE_TRIALS)}"
+        )
+
+
+def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[Trial], told: _Told) -> Change:
+    hparams = new_hparams(change.before, change.config, change.names)
+    if hparams is None:
+        created, touched = told.created, again
+    else:
+        created, touched = [replace(new, hparams=hparams(new.hparams)) for new in told.created], trials
+    return Change(
+        journal=tuple(told.entries),
+        new_trials=tuple(created),
+        trials=tuple(
+            TrialChange(
+                trial.id,
+                state="QUEUED" if trial in again else None,
+                restarts=0,
+                reason="",
+                hparams=None if hparams is None else hparams(trial.hparams),
+            )
+            for trial in touched
+        ),
+        experiment=ExperimentChange(state="ACTIVE", reason="", archived=False, config=mask_secrets(change.config)),
+    )
