@@ -34,6 +34,14 @@ def other(store: Store) -> int:
     return experiment_id
 
 
+def test_a_value_stands_beside_the_range_that_others_searched(store: Store, other: int) -> None:
+    config = {"searcher": {"name": "random", "metric": "loss"}, "hyperparameters": {"lr": 0.5, "batch": 8}}
+    fixed = new_experiment(store, "fixed", config=config)
+    differing = {row["name"]: row["values"] for row in det_json("e", "compare", f"{fixed},{other}")["config"]}
+    assert differing["hyperparameters.lr"] == [0.5, {"type": "double", "minval": 0.1, "maxval": 1.0}]
+    assert "hyperparameters.batch" not in differing
+
+
 def run_by_hand(store: Store, metrics: dict[str, Any]) -> int:
     run = NewRun("/home/me/train.py", "runs/1", {"lr": 0.7}, {}, 1_790_000_000.0)
     begun = store.begin_attempt(AttemptStart("by hand", run, this_process(), 1_790_000_000.0))

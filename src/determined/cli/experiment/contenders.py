@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ def contenders(
         chosen.append((f"Trial {trial.id}", store.experiments.get(trial.experiment_id), trial))
     everyone = [experiment for _, experiment, _ in chosen]
     known = [name for name, _ in Counter(row.metric for row in everyone if row.metric is not None).most_common()]
+    searched = {name for row in everyone for name, space in _ranges(row) if isinstance(space, dict)}
     everything: list[Metric] = []
     found = []
     for title, experiment, best in chosen:
@@ -75,7 +76,7 @@ def contenders(
                 trial=best,
                 measured=metrics,
                 hparams={} if best is None else dict(flat(best.hparams)),
-                config=_config(experiment),
+                config=_config(experiment, searched),
                 seconds=0.0 if best is None else _seconds(store, best),
             )
         )
@@ -96,23 +97,29 @@ def _best(experiment: Experiment, trials: list[Trial]) -> Trial | None:
     return max(trials, key=lambda trial: (trial.steps_completed, -trial.number), default=None)
 
 
-def _config(experiment: Experiment) -> dict[str, Any]:
+def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]:
+    """What was searched over by any of them; values that no one searched over stand among the hyperparameters."""
     from determined.config.masking import mask_secrets
 
     config = mask_secrets(experiment.config)
     shown = {name: value for name, value in config.items() if name not in _ONE_OF_ITS_OWN}
-    spaces = {f"hyperparameters.{name}": space for name, space in _spaces(config.get("hyperparameters") or {})}
-    return {**dict(flat(shown)), **spaces}
+    ranges = {f"hyperparameters.{name}": space for name, space in _ranges(experiment) if name in searched}
+    return {**dict(flat(shown)), **ranges}
+
+
+def _ranges(experiment: Experiment) -> list[tuple[str, Any]]:
+    """Each hyperparameter with its range, or with its one value."""
+    return list(_spaces(experiment.config.get("hyperparameters") or {}))
 
 
 def _spaces(hyperparameters: dict[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
-    """What was searched over; values that were the same for all trials stand among the hyperparameters."""
     for name, value in hyperparameters.items():
         if isinstance(value, dict) and "type" in value:
-            if value["type"] != "const":
-                yield f"{before}{name}", value
-        elif isinstance(value, dict):
+            yield f"{before}{name}", value.get("val") if value["type"] == "const" else value
+        elif isinstance(value, dict) and value:
             yield from _spaces(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
 
 
 def _seconds(store: Store, trial: Trial) -> float:
