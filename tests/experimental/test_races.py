@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from determined import core
-from determined.errors import StoreError
+from determined.errors import CheckpointInUse, CheckpointNotFound, StoreError
 from determined.experimental import Determined, client
 from determined.experimental.client import CheckpointState
 from tests.helpers.records import opened
@@ -75,3 +77,20 @@ def test_a_clean_up_that_was_cut_short_is_finished_by_the_next_one(home: Path) -
     left = {path.name for path in (home / "saved").iterdir() if not path.name.startswith(".")}
     assert left == set(uuids[2:])
     assert client.get_checkpoint(uuids[1]).resources == {}
+
+
+def test_a_program_cannot_delete_its_checkpoint_once_it_is_registered(home: Path) -> None:
+    with core.init() as context:
+        uuids = []
+        for step in range(2):
+            with context.checkpoint.store_path({"steps_completed": step}) as (path, uuid):
+                (path / "weights").write_text(str(step))
+            uuids.append(uuid)
+        client.create_model("net").register_version(uuids[1])
+        with pytest.raises(CheckpointInUse, match=f"{uuids[1]} is version 1 of the model 'net'"):
+            context.checkpoint.delete(uuids[1])
+        context.checkpoint.delete(uuids[0])
+        with pytest.raises(CheckpointNotFound):
+            context.checkpoint.delete("never-stored")
+    assert [client.get_checkpoint(uuid).state.value for uuid in uuids] == ["DELETED", "COMPLETED"]
+    assert (home / "determined" / uuids[1] / "weights").exists()

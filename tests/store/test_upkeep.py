@@ -131,6 +131,18 @@ class TestCheckpoints:
         assert not is_to_be_removed(store.upkeep.checkpoint(surplus.uuid))
         assert [row.state for row in store.checkpoints(trial_id)] == ["ACTIVE", "DELETED", "ACTIVE"]
 
+    def test_what_its_own_program_deletes(self, store: Store) -> None:
+        run = begin(store, process=alive())
+        registered, newest = checkpoint(run, 1), checkpoint(run, 2)
+        store.write([registered, newest])
+        model = store.registry.create_model("net")
+        store.registry.register(model.id, registered.uuid)
+        with pytest.raises(CheckpointInUse, match=f"{registered.uuid} is version 1 of the model 'net'"):
+            store.upkeep.condemn_own(registered.uuid)
+        store.upkeep.condemn_own(newest.uuid)
+        store.upkeep.condemn_own("../never stored here")
+        assert [row.state for row in store.checkpoints(run.trial_id)] == ["DELETED", "ACTIVE"]
+
     def test_the_newest_of_a_run_by_hand_that_is_at_work_stays(self, store: Store) -> None:
         run = begin(store, process=alive())
         row = checkpoint(run, 1)

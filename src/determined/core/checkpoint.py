@@ -204,7 +204,9 @@ class CheckpointContext:
             manifest.verify(path, storage_id)
 
     def delete(self, storage_id: str) -> None:
-        """Remove a checkpoint."""
+        """Remove a checkpoint; `CheckpointInUse` if it is registered, or another trial begins with it."""
+        if self._distributed.rank == 0:
+            self._supervisor.condemn_own_checkpoint(storage_id)
         self._storage.delete(storage_id)
         if self._distributed.rank == 0:
             self._supervisor.checkpoint_deleted(storage_id)

@@ -219,6 +219,10 @@ class StoreSupervisor:
 
         return self._writer.ask(ask)
 
+    def condemn_own_checkpoint(self, storage_id: str) -> None:
+        if self._writer is not None:
+            self._writer.ask(lambda store: store.upkeep.condemn_own(storage_id))
+
     def checkpoint_deleted(self, storage_id: str) -> None:
         if self._writer is not None:
             self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))

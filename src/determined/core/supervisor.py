@@ -106,6 +106,10 @@ class Supervisor(Protocol):
         """
         ...
 
+    def condemn_own_checkpoint(self, storage_id: str) -> None:
+        """Mark it as deleted, before its files go; `CheckpointInUse` when others need it."""
+        ...
+
     def checkpoint_deleted(self, storage_id: str) -> None:
         """Its files are gone."""
         ...

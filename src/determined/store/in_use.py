@@ -22,15 +22,17 @@ def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_o
         raise CheckpointInUse(reason)
 
 
-def needed(database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0) -> dict[str, str]:
-    """Those that may not be deleted, and why."""
+def needed(
+    database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0, by_itself: bool = True
+) -> dict[str, str]:
+    """Those that may not be deleted, and why; `by_itself` counts the trial that would go on from its newest one."""
     sources = _sources_of_searches(database) if checkpoints else {}
     reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
         reason = _need(database, checkpoint.uuid, sources, by_others_than)
         if reason is not None:
             reasons[checkpoint.uuid] = reason
-    for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in checkpoints if not by_others_than):
+    for trial_id in dict.fromkeys(row.trial_id for row in checkpoints if by_itself and not by_others_than):
         newest = _goes_on_from(database, trial_id)
         if newest is not None and any(checkpoint.uuid == newest for checkpoint in checkpoints):
             reasons.setdefault(

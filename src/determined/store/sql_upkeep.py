@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from determined.errors import InvalidExperimentException, StoreError
+from determined.errors import CheckpointInUse, InvalidExperimentException, StoreError
 from determined.store import columns
 from determined.store import experiment_columns as rows
 from determined.store import lease as leases
@@ -112,6 +112,15 @@ class SqlUpkeep:
             unused = [checkpoint for checkpoint in found if checkpoint.uuid not in spared]
             self._mark(unused, "DELETED")
             return [checkpoint.uuid for checkpoint in unused]
+
+    def condemn_own(self, uuid: str) -> None:
+        with self._database.transaction(exclusive=True):
+            if not self._database.execute("SELECT 1 FROM checkpoints WHERE uuid = ?", [text(uuid)]):
+                return
+            found = self.checkpoint(uuid)
+            for reason in needed(self._database, [found], by_itself=False).values():
+                raise CheckpointInUse(reason)
+            self._mark([found], "DELETED")
 
     def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:
         with self._database.transaction(exclusive=True):

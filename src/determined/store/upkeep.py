@@ -63,6 +63,13 @@ class Upkeep(Protocol):
         """The same, but what is in use is passed over; returns the others."""
         ...
 
+    def condemn_own(self, uuid: str) -> None:
+        """The same for one that its own program deletes: it may be what that would go on from. Others still count.
+
+        One that the store does not know is no matter.
+        """
+        ...
+
     def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:
         """The same for all of an experiment that has ended; returns them, those that were marked before as well."""
         ...
