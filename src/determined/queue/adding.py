@@ -10,7 +10,7 @@ from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.settings import check_slots, settings_of
 from determined.queue.daemon import ensure_daemon
-from determined.queue.files import QueueFiles, at_the_door
+from determined.queue.files import QueueFiles
 from determined.searchers.base import Extended
 from determined.searchers.build import build
 from determined.store.base import Store
@@ -39,38 +39,37 @@ def add(
     `max_trials` extends its search, even one that has ended. An experiment that somebody runs, or that is in the
     queue already, is refused.
     """
-    experiment = store.experiments.get(experiment_id)
-    _check_can_run(experiment, slots, max_trials)
-    lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
-    return _add(store, store_place, experiment, lease, priority, slots, max_trials)
+    _check_can_run(store.experiments.get(experiment_id), slots, max_trials)
+    lease = _acquired(store, experiment_id)
+    try:
+        entry = _add(store, lease, priority, slots, max_trials)
+    finally:
+        store.experiments.release(lease)
+    ensure_daemon(QueueFiles.of(store_place), store_place)
+    return entry
 
 
 def activate(store: Store, store_place: str, experiment_id: int) -> None:
     """The same for one that may be at work already: it stays with its runner, and a pause is taken back."""
-    experiment = store.experiments.get(experiment_id)
-    _check_can_run(experiment, None, None)
-    deadline = time.monotonic() + _SECONDS_TO_LET_GO
-    while True:
-        try:
-            lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
-        except ExperimentHeld:
-            if time.monotonic() > deadline or _goes_on(store, experiment_id):
-                return
-            continue
+    _check_can_run(store.experiments.get(experiment_id), None, None)
+    try:
+        lease = _acquired(store, experiment_id)
+    except ExperimentHeld:
+        if _is_asked_to_go_on(store, experiment_id):
+            return
+        lease = _acquired(store, experiment_id)
+    try:
         if store.queue.find(experiment_id) is None:
-            _add(store, store_place, experiment, lease, None, None, None)
-        else:
-            store.experiments.release(lease)
-            resume(store, store_place)
-        return
+            _add(store, lease, None, None, None)
+    finally:
+        store.experiments.release(lease)
+    ensure_daemon(QueueFiles.of(store_place), store_place)
 
 
 def resume(store: Store, store_place: str) -> tuple[list[Entry], bool]:
     """What is in the queue of this machine and user, and whether a daemon was started for it."""
-    files = QueueFiles.of(store_place)
-    with at_the_door(files):
-        entries = store.queue.entries(socket.gethostname(), this_user())
-        return entries, bool(entries) and ensure_daemon(files, store_place)
+    entries = store.queue.entries(socket.gethostname(), this_user())
+    return entries, bool(entries) and ensure_daemon(QueueFiles.of(store_place), store_place)
 
 
 def has_files_here(experiment: Experiment) -> bool:
@@ -79,46 +78,49 @@ def has_files_here(experiment: Experiment) -> bool:
     return directory is not None and (directory / "config.json").is_file()
 
 
-def _add(
-    store: Store,
-    store_place: str,
-    experiment: Experiment,
-    lease: Lease,
-    priority: int | None,
-    slots: int | None,
-    max_trials: int | None,
-) -> Entry:
-    resources = experiment.config.get("resources") or {}
-    new = NewEntry(
-        experiment_id=experiment.id,
-        host=socket.gethostname(),
-        owner=this_user(),
-        priority=priority or resources.get("priority") or DEFAULT_PRIORITY,
-        slots=slots,
-        max_trials=max_trials,
+def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, max_trials: int | None) -> Entry:
+    experiment = store.experiments.get(lease.experiment_id)
+    _check_can_run(experiment, slots, max_trials)  # its runner may have come to the end just now
+    entry = store.queue.add(
+        NewEntry(
+            experiment_id=experiment.id,
+            host=socket.gethostname(),
+            owner=this_user(),
+            priority=priority or (experiment.config.get("resources") or {}).get("priority") or DEFAULT_PRIORITY,
+            slots=slots,
+            max_trials=max_trials,
+        )
     )
-    files = QueueFiles.of(store_place)
-    with at_the_door(files):
-        try:
-            entry = store.queue.add(new)
-            store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE", reason="")))
-            if store.experiments.requests(experiment.id, experiment.last_request):
-                store.experiments.request(experiment.id, "activate")  # a newer wish than a pause that nobody heard
-        finally:
-            store.experiments.release(lease)
-        ensure_daemon(files, store_place)
+    store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE", reason="")))
+    if store.experiments.requests(experiment.id, experiment.last_request):
+        store.experiments.request(experiment.id, "activate")  # a newer wish than a pause that nobody heard
     return entry
 
 
-def _goes_on(store: Store, experiment_id: int) -> bool:
-    """Ask its runner to; False if that one has paused it in the meantime, and is about to let go."""
-    experiment = store.experiments.get(experiment_id)
+def _acquired(store: Store, experiment_id: int) -> Lease:
+    """ExperimentHeld if a runner is at work; for one that has paused it, and is about to let go, we wait."""
+    deadline = time.monotonic() + _SECONDS_TO_LET_GO
+    while True:
+        try:
+            return store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+        except ExperimentHeld:
+            lets_go = store.experiments.get(experiment_id).state in ("PAUSED", *_ENDED)
+            if not lets_go or time.monotonic() > deadline:
+                raise
+
+
+def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
+    """Whether its runner has heard of it; False if that one has paused it in the meantime."""
     number = store.experiments.request(experiment_id, "activate")
     deadline = time.monotonic() + _SHORT_WATCH
-    while experiment.state != "PAUSED" and experiment.last_request < number and time.monotonic() < deadline:
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    while time.monotonic() < deadline:
         experiment = store.experiments.get(experiment_id)
-    return experiment.state != "PAUSED"
+        if experiment.state == "PAUSED":
+            return False
+        if experiment.last_request >= number:
+            break
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return True
 
 
 def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | None) -> None:

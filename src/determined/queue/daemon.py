@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 from determined.engines.job_environment import outside_of_runs
-from determined.queue.files import QueueFiles, locked
+from determined.errors import DeterminedError
+from determined.queue.files import QueueFiles, at_the_door, locked
 
 # As `det` does, but not with the modules of the directory that it happens to be started in.
 DET = "import sys; sys.path[:] = filter(None, sys.path); from determined.cli.main import main; main()"
@@ -18,17 +19,18 @@ _LEAVE_ALONE = (
 
 
 def ensure_daemon(files: QueueFiles, store_place: str) -> bool:
-    """Whether one was started. To be called at the door.
+    """Whether one was started. To be called after an experiment was added, not before.
 
     The lock is taken here and handed over, so there is a daemon from this moment on, and never a second one.
     """
-    lock = locked(files)
-    if lock is None:
-        return False
-    try:
-        _start(files, store_place, lock)
-    finally:
-        os.close(lock)
+    with at_the_door(files):
+        lock = locked(files)
+        if lock is None:
+            return False
+        try:
+            _start(files, store_place, lock)
+        finally:
+            os.close(lock)
     return True
 
 
@@ -37,7 +39,7 @@ def _start(files: QueueFiles, store_place: str, lock: int) -> None:
     daemon = [sys.executable, "-c", DET, "queue", "serve", "--lock", str(lock)]
     descriptor = os.open(files.log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as log:
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _LEAVE_ALONE, str(lock), *daemon],
             env={**outside_of_runs(os.environ), "DET_STORE": store_place},
             cwd=files.directory,  # the caller's may be deleted
@@ -45,5 +47,6 @@ def _start(files: QueueFiles, store_place: str, lock: int) -> None:
             stdout=log,
             stderr=log,
             pass_fds=[lock],
-            check=True,
         )
+    if done.returncode != 0:
+        raise DeterminedError(f"the process that serves the queue could not be started: see {files.log}")

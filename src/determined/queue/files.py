@@ -50,9 +50,9 @@ class QueueFiles:
 
 @contextmanager
 def at_the_door(files: QueueFiles) -> Iterator[None]:
-    """One at a time: whoever adds an experiment and looks for the daemon, and the daemon that finds nothing to do.
+    """One at a time: whoever has added an experiment and looks for the daemon, and the daemon that finds nothing to do.
 
-    So no experiment is added between the daemon's last look and its end.
+    So none is overlooked: the daemon's last look at the queue and its end are one, seen from here.
     """
     descriptor = _opened(files.door)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from determined.store.experiment_records import Experiment
 from determined.store.queueing import Entry
 
 _MOST_BYTES = 1 << 16
+_SECONDS_OF_PATIENCE = 3.0
 _SECONDS_TO_FALL_SILENT = 1.0  # what a killed runner had started is ended by others, a moment later
 
 
@@ -29,7 +31,7 @@ class QueueRunner:
     def __init__(self, entry: Entry, experiment: Experiment, store_place: str, slots: int) -> None:
         self.entry = entry
         self.started = time.monotonic()
-        self.wants: int | None = None  # not known until it says so
+        self._wanted: list[tuple[float, int]] = []  # until when, and how many; the newest one has no end yet
         self._uses: tuple[int, ...] = ()
         self._seen = 0
         self._sent: dict[int, tuple[int, ...]] = {0: ()}  # grants that it may act by
@@ -56,6 +58,17 @@ class QueueRunner:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def wants(self) -> int | None:
+        """The most that it wanted a moment ago, or does now; None until it has said so.
+
+        Between the end of a trial and the start of the next one it may want less for a moment. What it has is not given
+        away for that.
+        """
+        recently = time.monotonic() - _SECONDS_OF_PATIENCE
+        self._wanted = [(until, count) for until, count in self._wanted if until >= recently]
+        return max((count for _, count in self._wanted), default=None)
 
     @property
     def granted(self) -> tuple[int, ...]:
@@ -97,8 +110,14 @@ class QueueRunner:
             *lines, self._received = (self._received + data).split(b"\n")
             for line in lines:
                 message = json.loads(line)
-                self.wants, self._uses, self._seen = message["wants"], tuple(message["uses"]), message["seen"]
+                self._uses, self._seen = tuple(message["uses"]), message["seen"]
+                self._hear(message["wants"])
                 self._sent = {number: grant for number, grant in self._sent.items() if number >= self._seen}
+
+    def _hear(self, wants: int) -> None:
+        if self._wanted:
+            self._wanted[-1] = (time.monotonic(), self._wanted[-1][1])
+        self._wanted.append((math.inf, wants))
 
     def ended(self) -> int | None:
         """The exit code once it is gone, with all that it had started."""

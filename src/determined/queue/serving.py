@@ -67,7 +67,8 @@ class Daemon:
     def run(self) -> int:
         """Until there has been nothing to do for a while, or a signal comes; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._take_signal)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup det queue serve` outlives its terminal
+                signal.signal(number, self._take_signal)
         try:
             self._store = open_store(self._store_place)  # one that cannot be used at all is no reason to wait
             self._say(f"process {os.getpid()} shares out {self._slots} slots")
