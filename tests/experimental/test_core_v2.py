@@ -194,6 +194,12 @@ def rank_of_a_run() -> list[int]:
         return [context.info.trial.trial_id, context.info.trial._trial_run_id]
 
 
+def test_what_is_no_configuration_is_named(home: Path) -> None:
+    with pytest.raises(TypeError, match=r"config must be a core_v2\.Config, got 'mine'"):
+        core_v2.init(config="mine")  # type: ignore[arg-type]
+    assert client.list_experiments() == []
+
+
 def test_all_ranks_are_one_run(home: Path) -> None:
     assert [result.value for result in run_ranks(rank_of_a_run, n=2)] == [[1, 1], [1, 1]]
     trial = client.get_trial(1)

@@ -18,8 +18,9 @@ from typing import Any
 
 from determined import core
 from determined import info as cluster_info
+from determined.core.detached import Detached
 from determined.core.experimental import ExperimentalContext
-from determined.experimental.detached_config import Config
+from determined.experimental.detached_config import Config, experiment_config
 from determined.experimental.exit_watch import ExitWatch
 from determined.experimental.output_copy import OutputCopy
 from determined.store.open import checked_place
@@ -114,8 +115,8 @@ def _open(
         preempt_mode=preempt_mode,
         tensorboard_mode=tensorboard_mode,
         _hparams=None if described else config.hparams,
-        _exp_conf=None if described else config.experiment_config(),
-        _detached=config.detached(),
+        _exp_conf=None if described else experiment_config(config),
+        _detached=Detached(config.external_experiment_id, config.external_trial_id),
     )
     if described:
         return context, None  # whoever runs the trial keeps what it prints

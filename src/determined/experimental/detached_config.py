@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from determined.core.detached import Detached
-
 
 @dataclass(frozen=True)
 class Config:
@@ -45,24 +43,21 @@ class Config:
                 "Config.external_trial_id needs an external_experiment_id: names of trials are told apart by it"
             )
 
-    def experiment_config(self) -> dict[str, Any]:
-        """As it is kept with the run."""
-        given: dict[str, Any] = {
-            "name": self.name,
-            "description": self.description,
-            "labels": None if self.labels is None else list(self.labels),
-            "data": self.data,
-            "hyperparameters": self.hparams,
-            "searcher": self.searcher,
-            "checkpoint_storage": self.checkpoint_storage,
-            "workspace": self.workspace,
-            "project": self.project,
-        }
-        return {name: value for name, value in given.items() if value is not None}
 
-    def detached(self) -> Detached:
-        """By which names of its own the run is found again."""
-        return Detached(self.external_experiment_id, self.external_trial_id)
+def experiment_config(config: Config) -> dict[str, Any]:
+    """As it is kept with the run."""
+    given: dict[str, Any] = {
+        "name": config.name,
+        "description": config.description,
+        "labels": None if config.labels is None else list(config.labels),
+        "data": config.data,
+        "hyperparameters": config.hparams,
+        "searcher": config.searcher,
+        "checkpoint_storage": config.checkpoint_storage,
+        "workspace": config.workspace,
+        "project": config.project,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 _TEXT = (str, "a text")
