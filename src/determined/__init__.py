@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from determined import errors
+from determined import absent_modules, errors
 from determined.code_import import import_from_path
 from determined.errors import InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Trial = LegacyTrial
 
 __version__ = "1.0.0"
+
+absent_modules.install()
 
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 from tools import api_table, surface
 from tools.commands import walk
 
+from determined.cli.main import main
 from determined.config.block import TAG
 from determined.config.catalog import catalog
 from determined.config.experiment import load_experiment
@@ -148,7 +150,32 @@ def test_every_command_is_listed_and_there() -> None:
     listed = names("commands", *THERE)
     assert commands.keys() <= set(listed), _add(commands.keys() - set(listed))
     assert [name for name in listed if not has_command(commands, name)] == []
-    assert [name for name in names("commands", "absent") if has_command(commands, name)] == []
+    assert [name for name in names("commands", "absent", "refused") if has_command(commands, name)] == []
+
+
+@pytest.mark.parametrize("name", names("commands", "refused"))
+def test_a_command_that_is_refused_says_why(name: str) -> None:
+    done = CliRunner().invoke(main, name.split()[1:])
+    assert done.exit_code == 2
+    assert re.search(r"No such command '[\w-]+': .{15}", done.output), done.output
+
+
+def refused_below_modules() -> list[str]:
+    refused = names("python", "refused")
+    return [name for name in refused if not re.search(r"\.[A-Z]", name)]  # members of objects need an object
+
+
+@pytest.mark.parametrize("name", refused_below_modules())
+def test_a_name_that_is_refused_says_why(name: str) -> None:
+    parent, _, last = name.rpartition(".")
+    is_function = parent.endswith(".client")
+    with pytest.raises((ModuleNotFoundError, AttributeError), match=r": [\w ]{15}"):
+        getattr(importlib.import_module(parent), last) if is_function else importlib.import_module(name)
+
+
+def test_a_module_that_is_not_here_says_why_however_it_is_imported() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"there is no determined\.keras here: only PyTorch is served"):
+        from determined import keras  # type: ignore[attr-defined]  # noqa: F401
 
 
 def has_command(commands: dict[str, click.Command], name: str) -> bool:

@@ -63,6 +63,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            from determined.cli.absent import why_absent
+
+            reason = why_absent((*_names(ctx), args[0]))
+            if reason is not None:
+                ctx.fail(f"No such command {args[0]!r}: {reason}.")
+        return super().resolve_command(ctx, args)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         unnamed = not args or (args[0].startswith("-") and not _asks_for_help(ctx, args[0]))
         if self.default is not None and unnamed and not ctx.resilient_parsing:  # a shell that completes means the group
@@ -83,6 +94,11 @@ def explain_unused(option: str, value: object, reason: str) -> None:
     """One line about an option that is accepted for old command lines and has nothing to do here."""
     if value:
         click.echo(f"{option} is accepted and not used: {reason}", err=True)
+
+
+def _names(ctx: click.Context) -> tuple[str, ...]:
+    """The names of the groups that led here, without the root."""
+    return () if ctx.parent is None else (*_names(ctx.parent), ctx.command.name or "")
 
 
 def _asks_for_help(ctx: click.Context, argument: str) -> bool:
