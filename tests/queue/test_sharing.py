@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import random
 import subprocess
 import threading
 from typing import Any
@@ -107,3 +108,38 @@ def test_of_two_equals_the_first_goes_first(searches: QueuedSearch) -> None:
     with searches.opened() as store:
         earlier, later = (store.experiments.trials(number) for number in (first, second))
     assert min(trial.started or 0.0 for trial in later) >= min(trial.ended or 0.0 for trial in earlier)
+
+
+@pytest.mark.thorough
+def test_three_searches_and_kills_at_random(searches: QueuedSearch) -> None:
+    """Daemons and runners are killed and asked to end, priorities change: nothing is lost, doubled or forgotten."""
+    luck = random.Random(7)
+    experiments = (1, 2, 3)
+    for number in experiments:
+        searches.slow_down(number)
+        assert searches.detach() == number
+    for _ in range(8):
+        before = sum(sum(searches.steps(number)) for number in experiments)
+        enough = before + luck.randint(0, 6)
+        searches.wait_for(lambda store, enough=enough: sum(sum(searches.steps(n)) for n in experiments) >= enough)
+        event = luck.choice(["kill the daemon", "end the daemon", "kill everything", "kill a runner", "priority"])
+        runners = [process for process in searches.processes() if "activate" in process.cmdline()]
+        if event == "kill a runner" and runners:
+            searches.kill([luck.choice(runners)])
+        elif event == "priority":
+            searches.det("experiment", "set", "priority", str(luck.choice(experiments)), str(luck.randint(1, 99)))
+        else:
+            for daemon in searches.daemons():
+                daemon.terminate() if event == "end the daemon" else daemon.kill()
+            if event == "kill everything":
+                searches.kill(searches.processes())
+            searches.wait_for_silence(20)
+            searches.det("queue", "resume")
+    for number in experiments:
+        searches.hurry(number)
+    for number in experiments:
+        searches.wait_for(lambda store, number=number: searches.state(number) != "ACTIVE", seconds=120)
+        if searches.state(number) == "PAUSED":  # its runner was killed once too often in a row
+            searches.det("experiment", "activate", str(number), "--detach")
+            searches.wait(number)
+        assert_undisturbed(searches, number)

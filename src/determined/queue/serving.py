@@ -31,6 +31,7 @@ T = TypeVar("T")
 _TICK = 0.5
 _OVER = ("COMPLETED", "CANCELED", "ERROR", "PAUSED")
 _PAUSES = (1.0, 5.0, 25.0)  # before a runner that failed is started again, for the first time, the second, the third
+_SHORT_PAUSE = 5.0  # in which its slots are kept for it
 _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
 _SECONDS_OF_SUCCESS = 60.0  # whoever ran that long has not failed in a row
 
@@ -179,7 +180,8 @@ class Daemon:
         leaving = {runner.entry.experiment_id for runner in self._runners.values()}
         for entry in self._entries:
             runner = self._runners.get(entry.order)
-            if runner is None and (now < self._not_before.get(entry.order, now) or entry.experiment_id in leaving):
+            pause = self._not_before.get(entry.order, now) - now
+            if runner is None and (pause > _SHORT_PAUSE or entry.experiment_id in leaving):
                 continue
             demands.append(self._demand(entry, runner))
         listed = {entry.order for entry in self._entries}
@@ -190,7 +192,8 @@ class Daemon:
         for order, runner in self._runners.items():
             runner.grant(shares[order])
         for entry in self._entries:
-            if entry.order not in self._runners and shares.get(entry.order):
+            due = self._not_before.get(entry.order, now) <= now
+            if due and entry.order not in self._runners and shares.get(entry.order):
                 self._try(partial(self._start, entry, shares[entry.order]))
 
     def _demand(self, entry: Entry, runner: QueueRunner | None) -> Demand:
@@ -255,7 +258,7 @@ class Daemon:
         self._signal = name
 
     def _show(self) -> None:
-        running = {runner.entry.experiment_id: list(runner.granted) for runner in self._runners.values()}
+        running = {runner.entry.experiment_id: sorted(runner.granted) for runner in self._runners.values()}
         status = Status(os.getpid(), self._since, self._slots, running)
         if status != self._status:
             self._status = status
