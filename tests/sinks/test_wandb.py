@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -101,6 +102,26 @@ def test_its_process_does_not_outlive_ours(tmp_path: Path) -> None:
         assert process.wait(10) == -signal.SIGKILL
         psutil.wait_procs([service], timeout=5)
         assert not service.is_running() or service.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_server_that_never_answers_neither_stops_nor_fails_the_program(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        env = {"START": "0", "END": "5", "DET_SINKS": "wandb", "WANDB_BASE_URL": address, "WANDB_API_KEY": "a" * 40}
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, **env},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "6 reports were not sent to wandb: it did not answer in time (the store has all)" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - began < 30
 
 
 def _first_child(pid: int) -> psutil.Process:

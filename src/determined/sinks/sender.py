@@ -112,7 +112,7 @@ class Sender:
                 if answers and (closing or refusals >= _MOST_REFUSALS):
                     self._give_up_what_is_refused(events)
                     return True
-                if closing and (tries > 1 or isinstance(events[0], Begin)):
+                if self._abandoned or (closing and (tries > 1 or isinstance(events[0], Begin))):
                     return False
                 if not closing:
                     self._backlog.pause(pause)

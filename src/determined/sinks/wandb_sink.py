@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
@@ -12,8 +11,6 @@ from typing import Any
 from determined.config.sinks import Wandb
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
-
-logger = logging.getLogger("determined.sinks")
 
 _STEP = "steps_completed"
 _SENT = "determined/steps_completed/"  # in the summary, with a group behind it: the last step that was sent
@@ -49,6 +46,8 @@ class WandbSink:
         self._run: Any = None
 
     def open(self, begin: Begin) -> Known:
+        # Reports about the client itself: at the end of the program they are waited for, whoever answers or not.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         wandb = require("wandb", extra="wandb", purpose="the sink wandb")
         mode = self._settings.mode or wandb.setup().settings.mode
         if mode == "online" and not wandb.login(prompt=False, verify=False):
@@ -99,10 +98,10 @@ class WandbSink:
         for child in psutil.Process().children():
             if child.name() == _SERVICE_PROCESS:
                 child.kill()
-        try:
-            wandb.teardown()  # or it would be done, and waited for, when the interpreter ends
-        except Exception:
-            logger.debug("the client misses its service process, as it should", exc_info=True)
+        # The client would miss it, aloud, when the interpreter ends. Its public teardown waits, and may call exit.
+        forget = getattr(getattr(wandb.setup(), "_connection", None), "_cleanup", None)
+        if callable(forget):
+            forget()
 
 
 def _settings(wandb: Any) -> Any:
