@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_VENV ?= .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
+SINKS_VENV ?= .venv-sinks
+SINKS_STAMP := $(SINKS_VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test check soak bench reference format clean system-deps
+.PHONY: demo test check soak sinks bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +57,16 @@ $(BENCH_STAMP): pyproject.toml constraints.txt
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
+# The sinks with the real clients of MLflow, Weights & Biases and Trackio, which bring much along.
+sinks: $(SINKS_STAMP)
+	$(SINKS_VENV)/bin/python -m pytest -n $(WORKERS) tests/sinks
+
+$(SINKS_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(SINKS_VENV)
+	$(SINKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
+	$(SINKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples,mlflow,wandb,trackio]"
+	touch $@
+
 # Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store.
 system-deps:
 	@command -v gcc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc)
@@ -62,4 +74,4 @@ system-deps:
 		apt-get install -y -qq postgresql)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) build dist .mypy_cache .ruff_cache .pytest_cache
