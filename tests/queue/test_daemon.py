@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from determined.engines.slots import find_slots
-from determined.queue import serving
+from determined.queue import retries
 from determined.queue.diary import Diary
 from determined.queue.files import QueueFiles, at_the_door, locked
 from determined.queue.serving import Daemon
@@ -32,7 +32,7 @@ def serve(searches: QueuedSearch) -> list[str]:
 
 
 def test_a_runner_that_fails_again_and_again_is_given_up(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_PAUSES", (0.1, 0.2, 0.3))
+    monkeypatch.setattr(retries, "PAUSES", (0.1, 0.2, 0.3))
     experiment = here.create()
     (config,) = here.home.glob("determined/experiments/*/config.json")
     config.write_text("{}")

@@ -17,6 +17,7 @@ from determined.queue.adding import has_files_here
 from determined.queue.attention import last_words
 from determined.queue.files import QueueFiles, at_the_door
 from determined.queue.needs import Needs, needs_of
+from determined.queue.retries import Retries
 from determined.queue.runners import QueueRunner
 from determined.queue.schedule import Demand, grants
 from determined.queue.status import Status, write_status
@@ -30,10 +31,8 @@ T = TypeVar("T")
 
 _TICK = 0.5
 _OVER = ("COMPLETED", "CANCELED", "ERROR", "PAUSED")
-_PAUSES = (1.0, 5.0, 25.0)  # before a runner that failed is started again, for the first time, the second, the third
 _SHORT_PAUSE = 5.0  # in which its slots are kept for it
 _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
-_SECONDS_OF_SUCCESS = 60.0  # whoever ran that long has not failed in a row
 
 
 class Daemon:
@@ -58,8 +57,7 @@ class Daemon:
         self._entries: list[Entry] = []
         self._needs: dict[int, Needs] = {}  # by the order of entries, as everything below
         self._runners: dict[int, QueueRunner] = {}
-        self._failures: dict[int, int] = {}
-        self._not_before: dict[int, float] = {}
+        self._retries = Retries()
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
         self._since, self._busy = time.time(), time.monotonic()
@@ -124,9 +122,9 @@ class Daemon:
             else:
                 known.append(entry)
         self._entries = known
-        for memory in (self._needs, self._failures, self._not_before):
-            for order in set(memory) - {entry.order for entry in known} - set(self._runners):
-                del memory[order]
+        present = {entry.order for entry in known} | set(self._runners)
+        self._needs = {order: needs for order, needs in self._needs.items() if order in present}
+        self._retries.forget_others_than(present)
 
     def _after(self, store: Store, runner: QueueRunner, code: int) -> None:
         """A runner is gone. What it finished it took out of the queue itself; what is left there goes on."""
@@ -144,22 +142,18 @@ class Daemon:
             store.queue.remove(number)
             self._say(f"experiment {number}: {state}")
             return
-        if time.monotonic() - runner.started >= _SECONDS_OF_SUCCESS:
-            self._failures.pop(entry.order, None)
-        failures = self._failures[entry.order] = self._failures.get(entry.order, 0) + 1
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
-        if failures > len(_PAUSES):
-            self._give_up(store, entry, f"its runner ended {failures} times in a row, the last time {how}")
+        pause = self._retries.failed(entry.order, time.monotonic() - runner.started)
+        if pause is not None:
+            self._say(f"experiment {number}: its runner ended {how}; it is started again in {pause:g} s")
             return
-        pause = _PAUSES[failures - 1]
-        self._not_before[entry.order] = time.monotonic() + pause
-        self._say(f"experiment {number}: its runner ended {how}; it is started again in {pause:g} s")
+        times, said = self._retries.failures(entry.order), last_words(store.experiments.get(number), lines=1)
+        reason = f"its runner ended {times} times in a row, the last time {how}"
+        self._give_up(store, entry, f"{reason}: {said}" if said else reason)
 
     def _give_up(self, store: Store, entry: Entry, reason: str) -> None:
         """It is paused, with the reason, for a person to look at."""
         number = entry.experiment_id
-        said = last_words(store.experiments.get(number), lines=1)
-        reason = f"{reason}: {said}" if said else reason
         try:
             lease = store.experiments.acquire(number, this_process(), watch_seconds=_SHORT_WATCH)
         except ExperimentHeld as error:
@@ -175,13 +169,12 @@ class Daemon:
         self._say(f"experiment {number}: taken out of the queue: {reason}")
 
     def _share_out(self) -> None:
-        now = time.monotonic()
         demands = []
         leaving = {runner.entry.experiment_id for runner in self._runners.values()}
         for entry in self._entries:
             runner = self._runners.get(entry.order)
-            pause = self._not_before.get(entry.order, now) - now
-            if runner is None and (pause > _SHORT_PAUSE or entry.experiment_id in leaving):
+            rests = self._retries.pause(entry.order) > _SHORT_PAUSE
+            if runner is None and (rests or entry.experiment_id in leaving):
                 continue
             demands.append(self._demand(entry, runner))
         listed = {entry.order for entry in self._entries}
@@ -192,8 +185,8 @@ class Daemon:
         for order, runner in self._runners.items():
             runner.grant(shares[order])
         for entry in self._entries:
-            due = self._not_before.get(entry.order, now) <= now
-            if due and entry.order not in self._runners and shares.get(entry.order):
+            due = entry.order not in self._runners and self._retries.pause(entry.order) <= 0
+            if due and shares.get(entry.order):
                 self._try(partial(self._start, entry, shares[entry.order]))
 
     def _demand(self, entry: Entry, runner: QueueRunner | None) -> Demand:
