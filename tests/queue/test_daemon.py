@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -32,20 +33,20 @@ def serve(searches: QueuedSearch) -> list[str]:
 
 
 def test_a_runner_that_fails_again_and_again_is_given_up(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "PAUSES", (0.1, 0.2, 0.3))
+    monkeypatch.setattr(retries, "PAUSES", (0.1,))
     experiment = here.create()
     (config,) = here.home.glob("determined/experiments/*/config.json")
     config.write_text("{}")
     here.put_into_queue(experiment)
     said = serve(here)
-    assert sum("it is started again in" in line for line in said) == 3
+    assert sum("it is started again in" in line for line in said) == 1
     with here.opened() as store:
         row = store.experiments.get(experiment)
         assert store.queue.find(experiment) is None
     assert row.state == "PAUSED"
-    assert (row.reason or "").startswith("its runner ended 4 times in a row, the last time with code 1: ")
+    assert (row.reason or "").startswith("its runner ended 2 times in a row, the last time with code 1: ")
     waited = here.det("experiment", "wait", str(experiment), check=False)
-    assert "it is paused (its runner ended 4 times in a row" in waited.stderr
+    assert "it is paused (its runner ended 2 times in a row" in waited.stderr
 
 
 def test_a_trial_that_needs_more_slots_than_there_are_does_not_block_the_others(here: QueuedSearch) -> None:
@@ -60,7 +61,7 @@ def test_what_is_added_while_the_daemon_ends_is_served_nevertheless(here: Queued
     """A daemon that ends as soon as it can, and somebody who adds at that very moment."""
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
     experiment = here.create("--slots", "3")
-    for _ in range(3):
+    for _ in range(2):
         ending = subprocess.Popen([*DET, "queue", "serve", "--idle", "0"], env=here.env(), stdout=subprocess.DEVNULL)
         here.det("experiment", "activate", str(experiment), "--detach")
         here.wait_for(lambda store: store.queue.find(experiment) is None)
@@ -111,3 +112,17 @@ def test_the_log_of_the_daemon_keeps_its_end(tmp_path: Path) -> None:
     assert f"line 29999 {'x' * 30}" in lines[-1]
     numbers = [int(line.split()[3]) for line in lines]
     assert numbers == list(range(numbers[0], 30_000))
+
+
+def test_how_often_a_runner_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    tried = retries.Retries()
+    assert [tried.failed(1, seconds=2.0) for _ in range(4)] == [1.0, 5.0, 25.0, None]
+    assert tried.failures(1) == 4
+    assert [tried.failed(2, seconds=s) for s in (2.0, 2.0, 61.0, 2.0)] == [1.0, 5.0, 1.0, 5.0], "it had a good run"
+    assert (tried.pause(2), tried.pause(3) <= 0) == (5.0, True)
+    now = 105.0
+    assert tried.pause(2) == 0.0
+    tried.forget_others_than({2})
+    assert (tried.failures(1), tried.failures(2)) == (0, 2)
