@@ -16,7 +16,7 @@ import pytest
 from determined.config.dump import dump_yaml
 from determined.store.experiment_records import Change, ExperimentChange
 from determined.store.process import this_process, this_user
-from determined.store.queueing import NewEntry
+from determined.store.queueing import DEFAULT_PRIORITY, NewEntry
 from tests.helpers.searches import Search
 
 PATIENT = Path(__file__).parent / "models" / "patient"
@@ -53,11 +53,11 @@ class QueuedSearch(Search):
         done = self.det("experiment", "create", str(path), str(self.model_dir), "--detach", "--json", *options)
         return int(json.loads(done.stdout)["id"])
 
-    def put_into_queue(self, experiment_id: int) -> None:
+    def put_into_queue(self, experiment_id: int, priority: int = DEFAULT_PRIORITY) -> None:
         """And no more: nobody is started to serve it."""
         with self.opened() as store:
             lease = store.experiments.acquire(experiment_id, this_process())
-            store.queue.add(NewEntry(experiment_id, socket.gethostname(), this_user()))
+            store.queue.add(NewEntry(experiment_id, socket.gethostname(), this_user(), priority))
             store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE")))
             store.experiments.release(lease)
 

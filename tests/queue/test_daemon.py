@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from determined.engines.slots import find_slots
-from determined.queue import retries
+from determined.queue import retries, serving
 from determined.queue.diary import Diary
 from determined.queue.files import QueueFiles, at_the_door, locked
 from determined.queue.serving import Daemon
@@ -99,6 +100,33 @@ def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> N
         (trial,) = store.experiments.trials(experiment)
         assert [row.steps_completed for row in store.checkpoints(trial.id)] == [trial.steps_completed]
         assert store.experiments.get(experiment).state == "ACTIVE"
+
+
+@pytest.mark.thorough
+def test_who_waits_for_long_has_no_process(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_MOST_SECONDS_WITHOUT_SLOTS", 1.0)
+    low, high = here.create(), here.create()
+    here.slow_down(low)
+    here.slow_down(high)
+    here.put_into_queue(low)
+
+    def disturb() -> None:
+        here.wait_for(lambda store: any(here.steps(low)))
+        here.put_into_queue(high, priority=1)
+        here.wait_for(lambda store: any(here.steps(high)))
+        here.wait_for(lambda store: store.experiments.get(low).holder is None)
+        here.hurry(high)
+        here.hurry(low)
+
+    disturbing = threading.Thread(target=disturb)
+    disturbing.start()
+    said = serve(here)
+    disturbing.join()
+    assert f"experiment {low}: waits for slots without a process" in said
+    assert not any("started again" in line for line in said)
+    assert (here.state(low), here.state(high)) == ("COMPLETED", "COMPLETED")
+    with here.opened() as store:
+        assert [trial.restarts for trial in store.experiments.trials(low)] == [0, 0, 0]
 
 
 def test_the_log_of_the_daemon_keeps_its_end(tmp_path: Path) -> None:

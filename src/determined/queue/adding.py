@@ -134,8 +134,9 @@ def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | 
         raise InvalidExperimentException(
             f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"
         )
+    settings = settings_of(experiment.config)
     if slots is not None:
-        check_slots(settings_of(experiment.config), slots)
+        check_slots(settings, slots)
     if max_trials is not None:
         _check_extension(experiment, max_trials)
 

@@ -30,7 +30,8 @@ class QueueRunner:
 
     def __init__(self, entry: Entry, experiment: Experiment, store_place: str, slots: int) -> None:
         self.entry = entry
-        self.started = time.monotonic()
+        self.started = self._had_slots = time.monotonic()
+        self.is_let_go = False
         self._wanted: list[tuple[float, int]] = []  # until when, and how many; the newest one has no end yet
         self._uses: tuple[int, ...] = ()
         self._seen = 0
@@ -129,8 +130,14 @@ class QueueRunner:
             return None
         return code
 
+    def seconds_without_slots(self) -> float:
+        if self.has:
+            self._had_slots = time.monotonic()
+        return time.monotonic() - self._had_slots
+
     def let_go(self) -> None:
         """It pauses: its trials save and leave."""
+        self.is_let_go = True
         self.connection.close()
 
     def wait(self, seconds: float) -> bool:

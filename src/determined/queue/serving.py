@@ -32,6 +32,7 @@ T = TypeVar("T")
 _TICK = 0.5
 _OVER = ("COMPLETED", "CANCELED", "ERROR", "PAUSED")
 _SHORT_PAUSE = 5.0  # in which its slots are kept for it
+_MOST_SECONDS_WITHOUT_SLOTS = 60.0  # that a runner waits for them; it has imported a lot, which takes memory
 _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
 
 
@@ -142,6 +143,8 @@ class Daemon:
             store.queue.remove(number)
             self._say(f"experiment {number}: {state}")
             return
+        if runner.is_let_go:
+            return
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         pause = self._retries.failed(entry.order, time.monotonic() - runner.started)
         if pause is not None:
@@ -184,6 +187,10 @@ class Daemon:
         shares = grants(demands, self._slots)
         for order, runner in self._runners.items():
             runner.grant(shares[order])
+            if not runner.is_let_go and runner.seconds_without_slots() > _MOST_SECONDS_WITHOUT_SLOTS:
+                self._say(f"experiment {runner.entry.experiment_id}: waits for slots without a process")
+                self._stop_listening(runner)
+                runner.let_go()
         for entry in self._entries:
             due = entry.order not in self._runners and self._retries.pause(entry.order) <= 0
             if due and shares.get(entry.order):
@@ -199,7 +206,13 @@ class Daemon:
         experiment = _experiment(store, entry)
         if experiment is None:
             return
-        runner = QueueRunner(entry, experiment, self._store_place, self._slots)
+        try:
+            runner = QueueRunner(entry, experiment, self._store_place, self._slots)
+        except OSError as error:  # as when there are too many processes
+            pause = self._retries.failed(entry.order, 0.0)
+            if pause is None:
+                self._give_up(store, entry, f"no process could be started for it: {error}")
+            return
         self._runners[entry.order] = runner
         self._selector.register(runner.connection, selectors.EVENT_READ, runner)
         runner.grant(slots)
@@ -218,6 +231,7 @@ class Daemon:
     def _is_idle(self) -> bool:
         if self._entries or self._runners or self._away:
             self._busy = time.monotonic()
+            return False
         return time.monotonic() - self._busy >= self._idle_seconds
 
     def _ends(self, store: Store) -> bool:
