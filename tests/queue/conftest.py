@@ -66,7 +66,12 @@ class QueuedSearch(Search):
         return listed
 
     def daemons(self) -> list[psutil.Process]:
-        return [process for process in self.processes() if "serve" in process.cmdline()]
+        """Without copies of them that are about to become runners."""
+        serving = {process.pid: process for process in self.processes() if "serve" in _words(process)}
+        return [process for process in serving.values() if _parent(process) not in serving]
+
+    def runners(self) -> list[psutil.Process]:
+        return [process for process in self.processes() if "activate" in _words(process)]
 
     def kill(self, processes: list[psutil.Process]) -> None:
         for process in processes:
@@ -83,6 +88,20 @@ class QueuedSearch(Search):
 
     def wait(self, experiment_id: int) -> None:
         self.det("experiment", "wait", str(experiment_id), "--polling-interval", "0.1")
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None
 
 
 @pytest.fixture

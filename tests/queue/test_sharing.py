@@ -43,7 +43,8 @@ def create_on_a_terminal(searches: QueuedSearch, fields: dict[str, Any]) -> str:
     assert shell.wait(60) == 0
     said = os.read(ours, 10_000).decode()
     os.close(ours)
-    assert all(os.getsid(process.pid) != shell.pid for process in searches.processes())
+    (daemon,) = searches.daemons()
+    assert os.getsid(daemon.pid) == daemon.pid != shell.pid
     return said
 
 
@@ -88,9 +89,9 @@ def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_k
     for thread in threads:
         thread.join()
     assert len(searches.daemons()) == 1
+    searches.wait_for(lambda store: store.experiments.get(low).holder is not None)
     refused = searches.det("queue", "serve", check=False)
     assert f"is being served already by process {searches.daemons()[0].pid}" in refused.stderr
-    searches.wait_for(lambda store: store.experiments.get(low).holder is not None)
     held = searches.det("experiment", "activate", str(low), check=False)
     assert f"the queue runs it; see `det queue`, or take it out with `det queue remove {low}`" in held.stderr
     searches.hurry(low)
@@ -123,7 +124,7 @@ def test_three_searches_and_kills_at_random(searches: QueuedSearch) -> None:
         enough = before + luck.randint(0, 6)
         searches.wait_for(lambda store, enough=enough: sum(sum(searches.steps(n)) for n in experiments) >= enough)
         event = luck.choice(["kill the daemon", "end the daemon", "kill everything", "kill a runner", "priority"])
-        runners = [process for process in searches.processes() if "activate" in process.cmdline()]
+        runners = searches.runners()
         if event == "kill a runner" and runners:
             searches.kill([luck.choice(runners)])
         elif event == "priority":

@@ -76,6 +76,7 @@ def locked(files: QueueFiles) -> int | None:
     except BaseException:
         os.close(descriptor)
         raise
+    files.status.unlink(missing_ok=True)  # of a daemon that was killed
     return descriptor
 
 
