@@ -16,6 +16,7 @@ from determined.queue.diary import Diary
 from determined.queue.files import QueueFiles, at_the_door, locked
 from determined.queue.serving import Daemon
 from determined.queue.status import daemon_lives, read_status
+from tests.helpers.postgres import running_server
 from tests.helpers.searches import DET
 from tests.queue.conftest import SEARCH, QueuedSearch
 
@@ -127,6 +128,21 @@ def test_who_waits_for_long_has_no_process(here: QueuedSearch, monkeypatch: pyte
     assert (here.state(low), here.state(high)) == ("COMPLETED", "COMPLETED")
     with here.opened() as store:
         assert [trial.restarts for trial in store.experiments.trials(low)] == [0, 0, 0]
+
+
+@pytest.mark.thorough
+def test_a_store_that_does_not_come_back_is_not_waited_for_for_ever(here: QueuedSearch) -> None:
+    here.environment = {"DET_STORE_PATIENCE": "1"}
+    with running_server() as server:
+        here.store = server.new_database()
+        command = [*DET, "queue", "serve", "--forever"]
+        daemon = subprocess.Popen(command, env=here.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert daemon.stdout is not None
+        assert "shares out" in daemon.stdout.readline()
+    said, complaint = daemon.communicate(timeout=60)
+    assert daemon.returncode == 1
+    assert "it is tried again" in said
+    assert complaint.startswith("Failed to serve the queue in the foreground: the store postgresql://")
 
 
 def test_the_log_of_the_daemon_keeps_its_end(tmp_path: Path) -> None:

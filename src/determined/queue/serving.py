@@ -23,7 +23,7 @@ from determined.queue.schedule import Demand, grants
 from determined.queue.status import Status, write_status
 from determined.store.base import Store
 from determined.store.experiment_records import Change, Experiment, ExperimentChange
-from determined.store.open import open_store
+from determined.store.open import open_store, patience
 from determined.store.process import this_process, this_user
 from determined.store.queueing import LOWEST_PRIORITY, Entry
 
@@ -54,7 +54,7 @@ class Daemon:
         self._slots, self._idle_seconds, self._say = slots, idle_seconds, say
         self._host, self._owner = socket.gethostname(), this_user()
         self._store: Store | None = None
-        self._away = False
+        self._away_since: float | None = None
         self._entries: list[Entry] = []
         self._needs: dict[int, Needs] = {}  # by the order of entries, as everything below
         self._runners: dict[int, QueueRunner] = {}
@@ -89,19 +89,25 @@ class Daemon:
         self._signal = number
 
     def _try(self, act: Callable[[Store], T]) -> T | None:
-        """With the store; None while it is away, as a server that restarts: runners go on, and we wait for it."""
+        """With the store; None while it is away, as a server that restarts: runners go on, and we wait for it.
+
+        Not for ever, though: after DET_STORE_PATIENCE seconds runners end, and then we do.
+        """
         try:
             if self._store is None:
                 self._store = open_store(self._store_place)
             done = act(self._store)
         except StoreUnavailable as error:
-            if not self._away:
-                self._say(f"{error}; it is tried again")
             if self._store is not None:
                 self._store.close()
-            self._store, self._away = None, True
+                self._store = None
+            if self._away_since is None:
+                self._away_since = time.monotonic()
+                self._say(f"{error}; it is tried again")
+            elif not self._runners and time.monotonic() - self._away_since > patience():
+                raise
             return None
-        self._away = False
+        self._away_since = None
         return done
 
     def _look_at_queue(self, store: Store) -> None:
@@ -229,7 +235,7 @@ class Daemon:
             self._selector.unregister(runner.connection)
 
     def _is_idle(self) -> bool:
-        if self._entries or self._runners or self._away:
+        if self._entries or self._runners or self._away_since is not None:
             self._busy = time.monotonic()
             return False
         return time.monotonic() - self._busy >= self._idle_seconds
