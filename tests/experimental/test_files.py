@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,47 @@ class TestDownload:
             first.download(other)
         assert (other / "metadata.json").read_text() == "{}"
         assert sorted(path.name for path in tmp_path.iterdir() if path.name != "xdg-data") == ["mine", "target"]
+
+    def test_own_files_in_the_directory_stay(self, by_hand: Checkpoint, tmp_path: Path) -> None:
+        target = Path(by_hand.download(tmp_path / "target"))
+        (target / "code" / "mine.txt").write_text("mine")
+        by_hand.download(target)  # nothing is missing
+        by_hand.add_metadata({"a": 1})
+        before = tree(target)
+        with pytest.raises(FileExistsError, match=r"target holds something else \(code/mine.txt\); name another"):
+            by_hand.download(target)
+        assert tree(target) == before
+        (target / "code" / "mine.txt").unlink()
+        by_hand.download(target)
+        assert json.loads((target / "metadata.json").read_text()) == {"steps_completed": 3, "a": 1}
+        assert [path.name for path in tmp_path.iterdir() if path.name != "xdg-data"] == ["target"]
+
+    def test_the_old_copy_comes_back_when_the_new_one_cannot_be_put_there(
+        self, by_hand: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        target = Path(by_hand.download(tmp_path / "target"))
+        by_hand.add_metadata({"a": 1})
+        before, rename = tree(target), os.rename
+
+        def full(source: Path, to: Path) -> None:
+            """A disk that takes the old copy aside and back, and nothing new."""
+            if to == target and not str(source).endswith("-old"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            rename(source, to)
+
+        monkeypatch.setattr(os, "rename", full)
+        with pytest.raises(OSError, match="No space left"):
+            by_hand.download(target)
+        assert tree(target) == before
+        assert [path.name for path in tmp_path.iterdir() if path.name != "xdg-data"] == ["target"]
+
+    def test_a_link_is_refused(self, by_hand: Checkpoint, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        for name, to in (("link", "elsewhere"), ("dead", "nowhere")):
+            (tmp_path / name).symlink_to(to)
+            with pytest.raises(FileExistsError, match=f"{name} is a link to {to}; name that directory itself"):
+                by_hand.download(tmp_path / name)
+        assert list((tmp_path / "elsewhere").iterdir()) == []
 
     def test_a_mode_that_is_none(self, searched: Experiment) -> None:
         with pytest.raises(TypeError, match="mode must be a DownloadMode, got 'direct'"):
