@@ -247,3 +247,34 @@ def test_on_a_store_of_a_newer_version(name: str, given: dict[str, str], place: 
     else:
         assert_refused(result, "was written by a newer version of determined-pytorch")
     assert digest(place) == before
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_STORE if COMMANDS[name].empty_exit_code])
+def test_with_an_id_that_no_store_can_hold(name: str, given: dict[str, str], place: Path, forking: Forking) -> None:
+    """One line of ours about it, wherever the number is noticed."""
+    beyond = dict.fromkeys(("experiment", "trial", "idle", "model"), str(10**20))
+    result = forked(forking, *words_of(name, {**given, **beyond}))
+    assert result.code in (1, 2), result
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    said = result.stderr.splitlines()
+    assert len(said) == 1 if result.code == 1 else said[-1].startswith("Error: Invalid value"), said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "experiment list --limit {n}",
+        "experiment list --offset {n}",
+        "experiment describe 1,{n}",
+        "trial logs 1 --tail {n}",
+        "trial logs 1 --rank-id {n}",
+        "experiment set max-slots 1 {n}",
+    ],
+)
+def test_numbers_that_no_store_can_hold(words: str, searched: Searched, forking: Forking) -> None:
+    result = forked(forking, *words.format(n=10**20).split())
+    assert result.code in (1, 2), result
+    assert result.stdout == ""
+    last = result.stderr.splitlines()[-1]
+    assert f"{10**20} is too large" in last or "no whole number of more than 64 bits" in last, result.stderr

@@ -97,6 +97,13 @@ class TestExperiments:
             with pytest.raises(StoreError, match="has no trial 8"):
                 call()
 
+    def test_numbers_of_more_than_64_bits_are_refused_in_words(self, store: Store) -> None:
+        with pytest.raises(StoreError, match=r"64 bits|has no experiment 100000000000000000000"):
+            store.experiments.get(10**20)
+        with pytest.raises(StoreError, match=r"64 bits"):
+            store.experiments.list(limit=10**20)
+        assert store.experiments.list() == []  # it can be used as before
+
 
 class TestRunsByHand:
     def test_they_are_in_the_list_with_a_state(self, store: Store) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.whole_numbers import ID
+
 
 def uuids(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
     """Each once."""
@@ -17,6 +19,7 @@ def numbers(context: click.Context, parameter: click.Parameter, value: str | tup
     """Each once, from one argument or from several."""
     given = (value,) if isinstance(value, str) else value
     try:
-        return list(dict.fromkeys(int(part) for argument in given for part in argument.split(",")))
+        found = dict.fromkeys(int(part) for argument in given for part in argument.split(","))
     except ValueError:
         raise click.BadParameter(f"{','.join(given)!r} is no list of ids, as 3 or 3,4,7") from None
+    return [ID.convert(number, parameter, context) for number in found]

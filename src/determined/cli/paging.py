@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from determined.cli.whole_numbers import Count
+
 
 @dataclass(frozen=True)
 class Page:
@@ -25,8 +27,8 @@ def paging(rows: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the three options, as the argument `page`; so many rows are a page."""
 
     def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-        @click.option("--limit", type=click.IntRange(min=1), default=rows, show_default=True, help="Rows of a page.")
-        @click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out so many rows first.")
+        @click.option("--limit", type=Count(min=1), default=rows, show_default=True, help="Rows of a page.")
+        @click.option("--offset", type=Count(min=0), default=0, help="Leave out so many rows first.")
         @click.option(
             "--pages", type=click.Choice(["1", "all"]), default="1", show_default=True, help="One page, or all."
         )

@@ -9,12 +9,13 @@ import click
 from determined.cli.groups import Command
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible_lines
+from determined.cli.whole_numbers import Count
 
 
 @click.command("preview-search", cls=Command)
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
 @click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
-@click.option("--slots", type=click.IntRange(min=1), help="For so many slots; without it those of this machine.")
+@click.option("--slots", type=Count(min=1), help="For so many slots; without it those of this machine.")
 @with_json
 def preview_search(config_file: Path, overrides: tuple[str, ...], slots: int | None, form: Form) -> None:
     """Preview a search without starting it.

@@ -48,5 +48,10 @@ def unavailable(place: str, error: BaseException | str) -> StoreUnavailable:
     return StoreUnavailable(f"the store {place} cannot be reached now: {error}")
 
 
+def too_large(place: str) -> StoreError:
+    """Whole numbers in a database have 64 bits, those of Python have no end."""
+    return StoreError(f"the store {place} holds no whole number of more than 64 bits, and was given one")
+
+
 def broken(place: str, error: BaseException | str) -> StoreError:
     return StoreError(f"the store {place} cannot be used: {error}")

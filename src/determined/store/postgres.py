@@ -10,7 +10,7 @@ from typing import Any
 from determined.config.masking import MASK
 from determined.errors import StoreError
 from determined.optional import require
-from determined.store.database import Values, broken, unavailable
+from determined.store.database import Values, broken, too_large, unavailable
 from determined.store.place import shown
 
 # A server that vanished without a word is noticed within half a minute.
@@ -132,6 +132,8 @@ class PostgresDatabase:
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
             self._disconnect()
             raise unavailable(self.place, self._masked(error)) from None
+        except self._psycopg.errors.NumericValueOutOfRange:
+            raise too_large(self.place) from None
         except self._psycopg.Error as error:
             if self._connection is not None and self._connection.closed:
                 self._disconnect()

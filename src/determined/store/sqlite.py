@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.errors import StoreError, StoreFull
-from determined.store.database import Values, broken, unavailable
+from determined.store.database import Values, broken, too_large, unavailable
 from determined.store.schema import refuse_foreign
 
 BUSY_SECONDS = 30.0
@@ -123,6 +123,8 @@ class SqliteDatabase:
             raise unavailable(self.place, self._busy() if _is_busy(error) else error) from error
         except sqlite3.Error as error:
             raise broken(self.place, error) from error
+        except OverflowError as error:
+            raise too_large(self.place) from error
 
     def _busy(self) -> str:
         return f"other processes have been writing to it for {self._busy_seconds:g} seconds without a pause"

@@ -8,10 +8,11 @@ from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
+from determined.cli.whole_numbers import ID
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def archive(experiment_id: int, form: Form) -> None:
     """Archive an experiment.
@@ -25,7 +26,7 @@ def archive(experiment_id: int, form: Form) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def unarchive(experiment_id: int, form: Form) -> None:
     """Unarchive an experiment.

@@ -8,10 +8,11 @@ from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible_lines
+from determined.cli.whole_numbers import ID
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def config(experiment_id: int, form: Form) -> None:
     """Show the configuration of an experiment.

@@ -10,13 +10,14 @@ from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
+from determined.cli.whole_numbers import ID
 
 if TYPE_CHECKING:
     from typing import Literal
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def pause(experiment_id: int, form: Form) -> None:
     """Pause an experiment.
@@ -30,7 +31,7 @@ def pause(experiment_id: int, form: Form) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def cancel(experiment_id: int, form: Form) -> None:
     """Cancel an experiment.
@@ -44,7 +45,7 @@ def cancel(experiment_id: int, form: Form) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def kill(experiment_id: int, form: Form) -> None:
     """Kill an experiment.

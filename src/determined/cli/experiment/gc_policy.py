@@ -13,6 +13,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import validation_metric
 from determined.cli.render import Column, size, table
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID, Count
 from determined.errors import CheckpointInUse
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ _ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")
 
 
 @click.command("gc-policy", cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--save-experiment-best", type=click.IntRange(min=0), required=True, metavar="N", help="Of all trials.")
-@click.option("--save-trial-best", type=click.IntRange(min=0), required=True, metavar="N", help="Of each trial.")
-@click.option("--save-trial-latest", type=click.IntRange(min=0), required=True, metavar="N", help="Of each trial.")
+@click.argument("experiment_id", metavar="ID", type=ID)
+@click.option("--save-experiment-best", type=Count(min=0), required=True, metavar="N", help="Of all trials.")
+@click.option("--save-trial-best", type=Count(min=0), required=True, metavar="N", help="Of each trial.")
+@click.option("--save-trial-latest", type=Count(min=0), required=True, metavar="N", help="Of each trial.")
 @with_yes
 @with_json
 def gc_policy(

@@ -9,6 +9,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID
 
 _HERE = "determined.cli.experiment.label"
 
@@ -30,7 +31,7 @@ def label() -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="LABEL")
 @with_json
 def add(experiment_id: int, text: str, form: Form) -> None:
@@ -43,7 +44,7 @@ def add(experiment_id: int, text: str, form: Form) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="LABEL")
 @with_json
 def remove(experiment_id: int, text: str, form: Form) -> None:

@@ -10,6 +10,7 @@ from determined.cli.output import Form, show, with_csv
 from determined.cli.plain import checkpoint_plain, checkpoint_state, validation_metric
 from determined.cli.ranking import best_checkpoints
 from determined.cli.render import Column, size
+from determined.cli.whole_numbers import ID, Count
 
 _COLUMNS = [
     Column("Trial ID"),
@@ -23,8 +24,8 @@ _COLUMNS = [
 
 
 @click.command("list-checkpoints", cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the N best ones that exist, best first.")
+@click.argument("experiment_id", metavar="ID", type=ID)
+@click.option("--best", type=Count(min=1), metavar="N", help="Only the N best ones that exist, best first.")
 @with_csv
 def list_checkpoints(experiment_id: int, best: int | None, form: Form) -> None:
     """List the checkpoints of an experiment.

@@ -10,6 +10,7 @@ from determined.cli.output import Form, show, with_csv
 from determined.cli.paging import Page, with_paging
 from determined.cli.plain import trial_plain
 from determined.cli.render import Column, time_text
+from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 
 _COLUMNS = [
@@ -23,7 +24,7 @@ _COLUMNS = [
 
 
 @click.command("list-trials", cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @with_paging
 @with_utc
 @with_csv

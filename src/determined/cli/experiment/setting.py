@@ -9,6 +9,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID, Count
 from determined.errors import InvalidExperimentException
 
 _HERE = "determined.cli.experiment.setting"
@@ -34,7 +35,7 @@ def set() -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="NAME")
 @with_json
 def name(experiment_id: int, text: str, form: Form) -> None:
@@ -49,7 +50,7 @@ def name(experiment_id: int, text: str, form: Form) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="DESCRIPTION")
 @with_json
 def description(experiment_id: int, text: str, form: Form) -> None:
@@ -64,8 +65,8 @@ def description(experiment_id: int, text: str, form: Form) -> None:
 
 
 @click.command("max-slots", cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
-@click.argument("slots", metavar="N", type=click.IntRange(min=1))
+@click.argument("experiment_id", metavar="ID", type=ID)
+@click.argument("slots", metavar="N", type=Count(min=1))
 @with_json
 def max_slots(experiment_id: int, slots: int, form: Form) -> None:
     """Change how many slots an experiment may use.
@@ -88,7 +89,7 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("number", metavar="N", type=click.IntRange(min=1, max=99))
 @with_json
 def priority(experiment_id: int, number: int, form: Form) -> None:

@@ -13,13 +13,14 @@ from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 ENDED = ("COMPLETED", "CANCELED", "ERROR")
 
 
 @click.command(cls=Command)
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=ID)
 @click.option(
     "--polling-interval",
     type=click.FloatRange(min=0, min_open=True),

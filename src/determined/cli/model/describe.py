@@ -20,13 +20,14 @@ from determined.cli.model.rows import (
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.render import table
+from determined.cli.whole_numbers import Count
 from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 
 
 @click.command(cls=Command)
 @click.argument("name")
-@click.option("--version", "number", type=click.IntRange(min=1), metavar="N", help="Without it the newest one.")
+@click.option("--version", "number", type=Count(min=1), metavar="N", help="Without it the newest one.")
 @with_utc
 @with_csv
 def describe(name: str, number: int | None, form: Form) -> None:

@@ -32,6 +32,7 @@ VERSION = [
     Column("Validation Metrics", long=True),
     Column("Metadata", long=True),
 ]
+_DIGITS_OF_AN_ID = 18  # of 64 bits
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Version:
 def find_model(store: Store, name: str) -> Model:
     """By name, else by id."""
     found = store.registry.find_model(name)
-    if found is None and name.isdecimal():
+    if found is None and name.isdecimal() and len(name) <= _DIGITS_OF_AN_ID:
         return store.registry.model(int(name))
     if found is None:
         raise DeterminedError(f"the store {store.place} has no model named {name!r}")

@@ -16,6 +16,7 @@ from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json_line, with_json
 from determined.cli.tensorboard.directories import MOST_TRIALS, chosen_trials, directories_of, link_all
+from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 _TRIALS = ("-t", "--trial-ids")
@@ -37,8 +38,8 @@ class _Start(Command):
 
 
 @click.command(cls=_Start)
-@click.argument("experiment_ids", metavar="[EXPERIMENT_ID]...", type=int, nargs=-1)
-@click.option(*_TRIALS, "trial_ids", type=int, multiple=True, metavar="TRIAL_ID...", help="Trials to show.")
+@click.argument("experiment_ids", metavar="[EXPERIMENT_ID]...", type=ID, nargs=-1)
+@click.option(*_TRIALS, "trial_ids", type=ID, multiple=True, metavar="TRIAL_ID...", help="Trials to show.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Without it a free one.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @with_json

@@ -15,6 +15,7 @@ from determined.cli.paging import Page, paging
 from determined.cli.plain import checkpoint_state, trial_plain
 from determined.cli.render import Column, Row, table, time_text
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
 
 
 @click.command(cls=Command)
-@click.argument("trial_id", metavar="ID", type=int)
+@click.argument("trial_id", metavar="ID", type=ID)
 @click.option("--metrics", is_flag=True, help="Also show the training metrics of each workload.")
 @click.option("--metrics-summary", "summed_up", is_flag=True, help="Only show each metric, summed up.")
 @paging(1000)

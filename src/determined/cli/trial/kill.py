@@ -9,11 +9,12 @@ from determined.cli.holders import is_abandoned
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import trial_plain
+from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 
 @click.command(cls=Command)
-@click.argument("trial_id", metavar="ID", type=int)
+@click.argument("trial_id", metavar="ID", type=ID)
 @with_json
 def kill(trial_id: int, form: Form) -> None:
     """Kill a trial.

@@ -16,10 +16,11 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.render import size
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID
 
 
 @click.command("support-bundle", cls=Command)
-@click.argument("trial_id", metavar="ID", type=int)
+@click.argument("trial_id", metavar="ID", type=ID)
 @click.option(
     "-o", "--output", "--output-dir", "output", type=click.Path(path_type=Path), help="The file, or a directory for it."
 )
