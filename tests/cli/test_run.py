@@ -106,7 +106,11 @@ def test_its_own_exit_code_and_streams(directory: Path, store: Store) -> None:
     assert first.startswith("Experiment 1: sh -c 'echo out")
     assert [line for line in lines if line == "err"] == ["err"] * 2
     assert last.startswith("Experiment 1: ERROR (exit code 7")
-    assert store.experiments.trials(1)[0].restarts == 1
+    experiment, (trial,) = store.experiments.get(1), store.experiments.trials(1)
+    assert (trial.restarts, experiment.progress) == (1, 0.0)
+    assert trial.started is not None
+    assert trial.ended is not None
+    assert experiment.created < trial.started < trial.ended
 
 
 @pytest.mark.thorough

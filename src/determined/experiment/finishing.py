@@ -35,11 +35,21 @@ def finish(run: Running) -> ExperimentState:
         experiment=ExperimentChange(
             state=state,
             reason=reason,
-            progress=1.0 if state == "COMPLETED" else run.progress(),
+            progress=_progress(run, state),
             ended=time.time(),
         ),
     )
     return state
+
+
+def _progress(run: Running, state: ExperimentState) -> float:
+    if state == "COMPLETED":
+        return 1.0
+    if not run.search.searcher.finished:
+        return run.progress()
+    # All trials are over, as the searcher counts; of what was planned only that is done which they did.
+    done = sum(trial.progress or 0.0 for trial in run.trials.values())
+    return min(done / max(len(run.trials), run.planned or 0, 1), 1.0)
 
 
 def _outcome(run: Running) -> tuple[ExperimentState, str | None]:

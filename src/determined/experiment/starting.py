@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from determined.engines.base import Job
 from determined.errors import EngineError
@@ -103,7 +104,7 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
         store_place=run.store_place,
         time_metric=run.settings.time_metric,
     )
-    run.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs),))
+    run.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs, started=time.time()),))
     trial.state = "RUNNING"
     return Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
 

@@ -126,6 +126,7 @@ def _trial_columns(change: TrialChange) -> dict[str, Any]:
         allocation=change.allocation,
         runs=change.runs,
         restarts=change.restarts,
+        started=change.started,
         reason=None if change.reason is None else text(change.reason),
         source=change.warm_start,
         hparams=None if change.hparams is None else json.dumps(change.hparams),
@@ -137,11 +138,14 @@ def _trial_columns(change: TrialChange) -> dict[str, Any]:
 
 def _write_trial(database: Database, experiment_id: int, trial_id: int, columns: dict[str, Any]) -> None:
     found = database.read_locked(
-        "SELECT allocation FROM trials WHERE id = ? AND experiment_id = ?", [trial_id, experiment_id]
+        "SELECT allocation, started FROM trials WHERE id = ? AND experiment_id = ?", [trial_id, experiment_id]
     )
     if not found:
         raise StoreError(f"experiment {experiment_id} has no trial with the id {trial_id}")
-    if columns.get("allocation", found[0][0]) != found[0][0]:
+    ((allocation, started),) = found
+    if started is not None:
+        columns.pop("started", None)
+    if columns.get("allocation", allocation) != allocation:
         columns |= {"phase": "", "progress": None, "early_exit": None, "stop_acknowledged": 0}
         columns["last_request"] = _last_request(database, trial_id)
     _update(database, "trials", trial_id, columns)

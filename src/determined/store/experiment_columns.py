@@ -39,7 +39,8 @@ _TRIAL = {
     "best": "t.best_metric",
     "latest_checkpoint": "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' "
     "ORDER BY c.id DESC LIMIT 1)",
-    "started": "(SELECT f.started FROM attempts f WHERE f.trial_id = t.id AND f.number = 1)",
+    # Programs that do not use the library make no attempts.
+    "started": "coalesce((SELECT f.started FROM attempts f WHERE f.trial_id = t.id AND f.number = 1), t.started)",
 }
 
 # The newest attempt says how a run by hand is doing.

@@ -120,6 +120,7 @@ class TrialChange:
     runs: int | None = None
     restarts: int | None = None
     reason: str | None = None
+    started: float | None = None  # of several starts the first counts
     ended: float | None = None
     warm_start: str | None = None  # the checkpoint that it starts from: its `source`
     hparams: dict[str, Any] | None = None

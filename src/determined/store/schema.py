@@ -239,6 +239,7 @@ CREATE TABLE queue (
 
 ALTER TABLE experiments ADD COLUMN external_id TEXT;
 ALTER TABLE trials ADD COLUMN external_id TEXT;
+ALTER TABLE trials ADD COLUMN started DOUBLE PRECISION;
 CREATE UNIQUE INDEX experiments_by_external_id ON experiments (external_id);
 CREATE UNIQUE INDEX trials_by_external_id ON trials (experiment_id, external_id);
 

@@ -9,7 +9,7 @@ from determined.errors import StoreError
 from determined.store import columns
 from determined.store.columns import text
 from determined.store.database import Database
-from determined.store.process import is_running
+from determined.store.process import is_running, this_user
 from determined.store.records import AttemptStart, NewRun
 
 
@@ -80,7 +80,7 @@ def _add_experiment(database: Database, start: AttemptStart) -> int:
     metric = searcher.get("metric")
     database.execute(
         "INSERT INTO experiments (key, by_hand, program, config, created, description, labels, metric, "
-        "smaller_is_better, external_id) VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "smaller_is_better, external_id, owner) VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             start.key,
             text(run.program),
@@ -91,6 +91,7 @@ def _add_experiment(database: Database, start: AttemptStart) -> int:
             None if metric is None else text(str(metric)),
             int(bool(searcher.get("smaller_is_better", True))),
             _name(run.external_experiment),
+            this_user(),
         ],
     )
     ((experiment_id,),) = database.execute("SELECT id FROM experiments WHERE key = ?", [start.key])

@@ -127,7 +127,10 @@ def _seconds(store: Store, trial: Trial) -> float:
     from determined.store.process import is_running
 
     total = 0.0
-    for attempt in store.attempts(trial.id):
+    attempts = store.attempts(trial.id)
+    if not attempts and trial.started is not None:  # a program that does not use the library
+        return max(0.0, (time.time() if trial.ended is None else trial.ended) - trial.started)
+    for attempt in attempts:
         if attempt.seconds is not None:
             total += attempt.seconds
         elif trial.ended is None and attempt.state == "running" and is_running(attempt.process):
