@@ -56,6 +56,8 @@ def test_list(store: Store, search: int) -> None:
 
     assert head_of(det_ok("e", "ls", "--show_project")) == [*LIST, "Workspace", "Project"]
     assert rows_of(det_ok("e", "ls", "--show_project"))[0]["Project"] == "digits"
+    places = [{"workspace": "team", "project": "digits"}, {"workspace": None, "project": None}]
+    assert det_json("e", "ls", "--show_project") == [{**row, **place} for row, place in zip(plain, places, strict=True)]
 
 
 def test_archived_experiments_are_shown_on_request(store: Store, search: int) -> None:

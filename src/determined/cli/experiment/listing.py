@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,9 @@ from determined.cli.paging import Page, with_paging
 from determined.cli.plain import experiment_plain, resource_pool
 from determined.cli.render import Column, percent, time_text
 from determined.cli.zone import with_utc
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment
 
 _COLUMNS = [
     Column("ID"),
@@ -58,14 +62,23 @@ def list(archived: bool, projects: bool, page: Page, form: Form) -> None:
             time_text(row.created),
             time_text(row.ended),
             resource_pool(row),
-            *([row.config.get("workspace"), row.config.get("project")] if projects else []),
+            *(_place_of(row).values() if projects else []),
             *([row.archived] if archived else []),
         ]
         for row in rows
     ]
-    show(form, columns, cells, lambda: [experiment_plain(row) for row in rows])
+    show(
+        form,
+        columns,
+        cells,
+        lambda: [{**experiment_plain(row), **(_place_of(row) if projects else {})} for row in rows],
+    )
     if form == "table" and sys.stdout.isatty():
         for hint in hints:
             click.echo(hint)
         if not rows and not page.offset:
             click.echo("No experiments yet. Begin with: det experiment create config.yaml .")
+
+
+def _place_of(row: Experiment) -> dict[str, Any]:
+    return {"workspace": row.config.get("workspace"), "project": row.config.get("project")}
