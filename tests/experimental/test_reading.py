@@ -271,6 +271,16 @@ class TestCheckpointLists:
         with pytest.warns(FutureWarning), pytest.raises(AssertionError, match="no checkpoint with a validation"):
             searched.top_checkpoint("accuracy", False)
 
+    def test_a_negative_number_takes_nothing_from_the_end(self, searched: Experiment) -> None:
+        for ask in (searched.list_checkpoints, searched.list_trials()[0].list_checkpoints):
+            assert ask(max_results=0) == []
+            with pytest.raises(ValueError, match="max_results must be 0 or more, got -1"):
+                ask(max_results=-1)
+        with pytest.raises(ValueError, match="limit must be 0 or more, got -2"):
+            searched.list_trials(limit=-2)
+        with pytest.warns(FutureWarning), pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+            searched.top_n_checkpoints(-1)
+
     def test_the_best_of_each_of_the_best_trials(self, searched: Experiment) -> None:
         with pytest.warns(FutureWarning, match="top_n_checkpoints is deprecated"):
             top = searched.top_n_checkpoints(2)

@@ -7,7 +7,7 @@ from typing import Any
 
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
-from determined.experimental.sorting import in_order, number
+from determined.experimental.sorting import first, in_order, number
 
 SortBy = str | CheckpointSortBy
 
@@ -28,7 +28,7 @@ def listed(
         sort_by = CheckpointSortBy.SEARCHER_METRIC
         order_by = OrderBy.ASC if smaller_is_better else OrderBy.DESC
     whole = newest_first(checkpoints)
-    return in_order(whole, _value(sort_by, metric), order_by)[:max_results]
+    return first(in_order(whole, _value(sort_by, metric), order_by), "max_results", max_results)
 
 
 def best(

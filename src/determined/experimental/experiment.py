@@ -15,6 +15,7 @@ from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentState, OrderBy, TrialSortBy
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
+from determined.experimental.sorting import first
 from determined.experimental.trial import Trial
 from determined.experimental.unserved import refuse
 
@@ -248,7 +249,7 @@ class Experiment:
     ) -> Iterator[Trial]:
         """At most `limit` of them in that order."""
         rows = self._session.ask(lambda store: trial_lists.read(store, self.id, sort_by))
-        for row in trial_lists.ordered(rows, sort_by, order_by)[:limit]:
+        for row in first(trial_lists.ordered(rows, sort_by, order_by), "limit", limit):
             yield Trial(self._session, row)
 
     def list_trials(
@@ -314,7 +315,7 @@ class Experiment:
         best_of_trials: dict[int, Checkpoint] = {}
         for checkpoint in self._best(sort_by, smaller_is_better):
             best_of_trials.setdefault(checkpoint.training.trial_id, checkpoint)
-        return list(best_of_trials.values())[:limit]
+        return first(list(best_of_trials.values()), "limit", limit)
 
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
         """The code that it runs as `exp-<id>_model_def.tar.gz`; returns the path of that file."""

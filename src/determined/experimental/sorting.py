@@ -23,6 +23,13 @@ def in_order(items: Iterable[T], value_of: Callable[[T], Any], order_by: OrderBy
     return [item for _, item in [*with_value, *without]]
 
 
+def first(items: list[T], argument: str, count: int | None) -> list[T]:
+    """At most so many, all for None; below 0 a slice would take away from the end."""
+    if count is not None and count < 0:
+        raise ValueError(f"{argument} must be 0 or more, got {count}")
+    return items[:count]
+
+
 def number(value: Any) -> float | None:
     """What can be compared."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
