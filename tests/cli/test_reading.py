@@ -68,6 +68,13 @@ def test_archived_experiments_are_shown_on_request(store: Store, search: int) ->
     assert rows_of(det_ok("e", "ls", "--all"))[0]["Archived"] == "True"
 
 
+def test_one_form_at_a_time(store: Store) -> None:
+    for forms in (("--csv", "--json"), ("--json", "--csv")):
+        result = det("e", "ls", *forms)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.endswith("Error: --csv excludes --json\n")
+
+
 def test_paging(store: Store) -> None:
     ids = [new_experiment(store, str(number)) for number in range(5)][::-1]
 

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from functools import wraps
 from typing import Any, Literal, TextIO, TypeVar
 
 import click
@@ -23,9 +24,18 @@ def with_json(command: F) -> F:
     return click.option("--json", "form", flag_value="json", default="table", help="Print JSON.")(command)
 
 
-def with_csv(command: F) -> F:
-    """Give a command the options `--csv` and `--json`, as the argument `form`."""
-    return click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")(with_json(command))
+def with_csv(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options `--csv` and `--json`, of which one can be given, as the argument `form`."""
+
+    @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    @wraps(command)
+    def formed(*args: Any, as_csv: bool, as_json: bool, **kwargs: Any) -> Any:
+        if as_csv and as_json:
+            raise click.UsageError("--csv excludes --json")
+        return command(*args, form="csv" if as_csv else "json" if as_json else "table", **kwargs)
+
+    return formed
 
 
 def show(form: Form, columns: Sequence[Column], rows: Sequence[Row], plain: Callable[[], Any]) -> None:
