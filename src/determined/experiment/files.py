@@ -42,6 +42,11 @@ class ExperimentFiles:
         """What a runner in the background says."""
         return self.root / "runner.log"
 
+    @property
+    def surroundings(self) -> Path:
+        """What the queue knows of whoever put the experiment there."""
+        return self.root / "surroundings.json"
+
     def work_in(self, directory: Path) -> None:
         """Let its trials work there, and not in copies of the code."""
         (self.root / "directory").write_bytes(os.fsencode(directory))

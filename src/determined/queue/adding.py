@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 
@@ -11,6 +12,7 @@ from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.settings import check_slots, settings_of
 from determined.queue.daemon import ensure_daemon
 from determined.queue.files import QueueFiles
+from determined.queue.surroundings import keep_surroundings
 from determined.searchers.base import Extended
 from determined.searchers.build import build
 from determined.store.base import Store
@@ -81,6 +83,7 @@ def has_files_here(experiment: Experiment) -> bool:
 def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, max_trials: int | None) -> Entry:
     experiment = store.experiments.get(lease.experiment_id)
     _check_can_run(experiment, slots, max_trials)  # its runner may have come to the end just now
+    keep_surroundings(ExperimentFiles.for_key(experiment.key), os.environ)
     entry = store.queue.add(
         NewEntry(
             experiment_id=experiment.id,

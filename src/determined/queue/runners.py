@@ -7,13 +7,12 @@ import math
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 
-from determined.engines.job_environment import outside_of_runs
 from determined.experiment.files import ExperimentFiles
 from determined.queue.daemon import DET
+from determined.queue.surroundings import surroundings
 from determined.store.experiment_records import Experiment
 from determined.store.queueing import Entry
 
@@ -43,12 +42,13 @@ class QueueRunner:
         options = ["--slots", str(slots), "--granted-by", str(theirs.fileno())]
         if entry.max_trials is not None:
             options += ["--max-trials", str(entry.max_trials)]
-        log = ExperimentFiles.for_key(experiment.key).runner_log
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        files = ExperimentFiles.for_key(experiment.key)
+        python, environment = surroundings(files, os.environ)
+        descriptor = os.open(files.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with theirs, open(descriptor, "ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", DET, "experiment", "activate", str(entry.experiment_id), *options],
-                env={**outside_of_runs(os.environ), "DET_STORE": store_place},
+                [python, "-c", DET, "experiment", "activate", str(entry.experiment_id), *options],
+                env={**environment, "DET_STORE": store_place},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
