@@ -37,7 +37,8 @@ def run_program(experiment_id: int, engine: Engine, form: Form) -> int:
         stream = sys.stdout if line.stream == "stdout" and form != "json" else sys.stderr
         rank = f"[rank={line.rank}] " if line.rank else ""
         with outliving_the_reader():
-            click.echo(rank + log_line(line.text, stream), file=stream)
+            # Into a pipe or a file colours go as they were written: click would leave them out.
+            click.echo(rank + log_line(line.text, stream), file=stream, color=True)
 
     with warnings_to(_say):
         ended = run_experiment(checked_place(), experiment_id, engine=engine, observer=observer, on_line=on_line)
