@@ -100,7 +100,7 @@ COMMANDS: dict[str, Case] = {
     "experiment set priority": Case("{idle} 7", store="writes", exit_code=1, words="is not in the queue"),
     "experiment set gc-policy": Case(f"{{experiment}} {_POLICY} --yes", store="writes"),
     "experiment delete": Case("{experiment} --yes", store="writes"),
-    "experiment delete-tb-files": Case("{experiment} --yes"),
+    "experiment delete-tb-files": Case("{experiment} --yes", store="writes"),
     "run": Case("--paused true", store="writes", elsewhere="test_run.py"),
     "trial describe": Case("{trial} --metrics", tables=(TRIAL, WORKLOADS_OF_TRIAL)),
     "trial logs": Case("{trial}", form="lines"),

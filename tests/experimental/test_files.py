@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from determined import core
-from determined.errors import CheckpointInUse, CheckpointStateException
+from determined.errors import CheckpointInUse, CheckpointStateException, InvalidExperimentException
 from determined.experiment.deleting import delete_experiment
 from determined.experimental import Checkpoint, Experiment, client
 from determined.experimental.client import CheckpointState, DownloadMode, ExperimentState
@@ -255,6 +255,18 @@ class TestDeletingExperiments:
         assert len(list((root / "runs").iterdir())) == 1
         assert not (root / by_hand.uuid).exists()
         assert list(root.rglob(".deleted*")) == []
+
+    def test_tensorboard_files_stay_while_somebody_writes_them(self, home: Path) -> None:
+        with core.init() as context:
+            context.train.report_training_metrics(1, {"loss": 1.0})
+            with context.checkpoint.store_path({"steps_completed": 1}):
+                pass  # all before it is committed then
+            (experiment,) = client.list_experiments()
+            with pytest.raises(InvalidExperimentException, match=rf"is at work \(process {os.getpid()}\)"):
+                experiment.delete_tensorboard_files()
+            assert list(home.glob("determined/runs/*/tensorboard"))
+        experiment.delete_tensorboard_files()
+        assert not list(home.glob("determined/runs/*/tensorboard"))
 
     @pytest.mark.parametrize("odd", ["..", "../outside", "a/b", "/", ".", "", "quo'te\n"])
     def test_keys_and_directories_are_data(self, home: Path, odd: str) -> None:

@@ -64,8 +64,9 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
     seen = len(list(trial.iter_metrics("validation")))
     eventually(lambda: trial.summary_metrics["validation"]["loss"]["count"] > seen)
     assert experiment.best_trial() is not None
-    with pytest.raises(ExperimentHeld, match="is being run by process"):
-        experiment.delete()
+    for delete in (experiment.delete, experiment.delete_tensorboard_files):
+        with pytest.raises(ExperimentHeld, match="is being run by process"):
+            delete()
     with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be archived once"):
         experiment.archive()
 

@@ -38,8 +38,8 @@ def export(target: Path, form: Format = "jsonl", experiments: list[int] | None =
     return done.path
 
 
-def take(source: Path) -> Imported:
-    return import_store(source, lambda read: None)
+def take(source: Path, *, take_over: bool = False) -> Imported:
+    return import_store(source, lambda read: None, take_over=take_over)
 
 
 def nothing_is_wrong() -> bool:
@@ -67,10 +67,10 @@ def test_to_a_server_and_back(tmp_path: Path, postgres: PostgresServer, monkeypa
     use(monkeypatch, places[0])
     first = export(tmp_path / "all.jsonl")
     use(monkeypatch, places[1])
-    assert all(moved.new and moved.there == moved.here for moved in take(first).experiments)
+    assert all(moved.new and moved.there == moved.here for moved in take(first, take_over=True).experiments)
     second = export(tmp_path / "all", "parquet")
     use(monkeypatch, places[2])
-    take(second)
+    take(second, take_over=True)
     assert rows_of(places[0]) == rows_of(places[1]) == rows_of(places[2])
     for place in places[1:]:
         use(monkeypatch, place)

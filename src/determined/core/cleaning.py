@@ -46,7 +46,7 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
                 steps=checkpoint.steps_completed,
                 metric=_number((checkpoint.validation or {}).get(str(keep.metric))),
                 validated=checkpoint.steps_completed,
-                in_use=checkpoint.uuid in in_use,
+                in_use=checkpoint.uuid in in_use or checkpoint.borrowed,
                 resources=checkpoint.resources,
             )
             for checkpoint in supervisor.checkpoints()

@@ -61,7 +61,7 @@ class TrialCheckpoints:
                 checkpoint,
                 self._settings.metric,
                 in_use=checkpoint.uuid in sources,
-                registered=checkpoint.uuid in registered,
+                registered=checkpoint.uuid in registered or checkpoint.borrowed,
             )
             for checkpoint in reversed(known)
             if checkpoint.state == "ACTIVE"

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage, Selector, checkpoint_id
-from determined.errors import CheckpointNotFound
+from determined.errors import CheckpointNotFound, InvalidExperimentException
 from determined.experiment.files import experiment_dir
 from determined.experiment.storages import storage_of
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.process import this_process
+from determined.store.process import is_running, this_process
 from determined.store.records import Checkpoint
 
 logger = logging.getLogger("determined.experiment")
@@ -36,14 +36,15 @@ class Deleted:
 
     checkpoints: tuple[str, ...]
     directories: tuple[Path, ...]
-    left: tuple[str, ...]  # directories that are not ours to remove, or not on this machine
+    left: tuple[str, ...]  # checkpoints and directories that are not ours to remove, or not on this machine
 
 
 def delete_experiment(store: Store, experiment_id: int) -> Deleted:
     """Remove an experiment that has ended: checkpoints, code, directories and TensorBoard files of its trials, rows.
 
     `CheckpointInUse` if one of its checkpoints is registered or something begins with it: then nothing is removed.
-    `ExperimentHeld` if somebody runs it.
+    `ExperimentHeld` if somebody runs it. Of one that was imported, the files that came with it belong to another store:
+    they are left.
     """
     experiment = store.experiments.get(experiment_id)
     if experiment.by_hand:
@@ -56,8 +57,38 @@ def delete_experiment(store: Store, experiment_id: int) -> Deleted:
 
 
 def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
-    """Of all trials of an experiment; returns the directories that were removed."""
-    store.experiments.get(experiment_id)
+    """Of all trials of an experiment that nobody runs; returns the directories that were removed.
+
+    `ExperimentHeld` or `InvalidExperimentException` if somebody does, or if they belong to another store.
+    """
+    experiment = store.experiments.get(experiment_id)
+    if experiment.borrowed:
+        raise InvalidExperimentException(
+            f"experiment {experiment_id} was imported, and its TensorBoard files belong to the store that it comes "
+            "from: delete them there"
+        )
+    if experiment.by_hand:
+        _refuse_at_work(store, experiment_id)
+        return _delete_tensorboard_files(store, experiment_id)
+    lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+    try:
+        return _delete_tensorboard_files(store, experiment_id)
+    finally:
+        store.experiments.release(lease)
+
+
+def _refuse_at_work(store: Store, experiment_id: int) -> None:
+    """Those that write to the files are the processes of this machine."""
+    for trial in store.experiments.trials(experiment_id):
+        newest = store.attempts(trial.id)[-1]
+        if newest.state == "running" and is_running(newest.process):
+            raise InvalidExperimentException(
+                f"experiment {experiment_id} is at work (process {newest.process.pid}): its TensorBoard files can be "
+                "deleted once it has ended"
+            )
+
+
+def _delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
     run_directories, _ = _run_directories(store, experiment_id)
     found = [path / "tensorboard" for path in run_directories]
     return [path for path in found if _remove_tree(path)]
@@ -89,7 +120,8 @@ def delete_files_of_checkpoints(store: Store, uuids: Sequence[str], unwanted: Se
     store.upkeep.condemn([one.row.uuid for one in wholly], partially=[one.row.uuid for one in partly])
     for one in found:
         if one in wholly or not one.present:
-            _delete_files(one.storage, one.row)  # also what a deletion that was cut short has left
+            if not one.row.borrowed:
+                _delete_files(one.storage, one.row)  # also what a deletion that was cut short has left
             store.upkeep.set_checkpoint_files(one.row.uuid, "DELETED", {})
         elif one in partly:
             left = one.storage.remove_files(one.row.uuid, unwanted)
@@ -119,9 +151,10 @@ def _found(store: Store, row: Checkpoint) -> _Found:
 
 
 def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:
-    places = {row.storage for row in store.experiments.checkpoints(experiment.id)}
+    places = {row.storage for row in store.experiments.checkpoints(experiment.id) if not row.borrowed}
     storages = {place: storage_of(experiment, place) for place in places}  # or it fails before anything is marked
-    checkpoints = store.upkeep.condemn_experiment(experiment.id)
+    condemned = store.upkeep.condemn_experiment(experiment.id)
+    checkpoints = [row for row in condemned if not row.borrowed]
     for row in checkpoints:
         _delete_files(storages[row.storage], row)
         if lease is not None:
@@ -129,8 +162,12 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     run_directories, left = _run_directories(store, experiment.id)
     own = None if experiment.by_hand else experiment_dir(experiment.key)
     # The experiment's own directory goes last: the keys of its checkpoint storage are in it.
-    doomed = [*run_directories, *([] if own is None else [own])]
-    removed = [path for path in doomed if _remove_tree(path)]
+    directories = [*run_directories, *([] if own is None else [own])]
+    left += [f"{row.storage}/{row.uuid}" for row in condemned if row.borrowed and row.resources]
+    if experiment.borrowed:
+        left += [str(path) for path in directories if path.exists()]
+        directories = []
+    removed = [path for path in directories if _remove_tree(path)]
     store.upkeep.delete_experiment(experiment.id, lease)
     for path in left:
         logger.info("experiment %d is deleted, but %s stays: it is not ours, or not here", experiment.id, path)

@@ -13,7 +13,7 @@ METRIC = "metric_group, step, archived, body, attempt, sequence, reported"
 ATTEMPT = """a.trial_id, a.number, a.start_step, a.host, a.pid, a.process_started, a.run_dir, a.state, a.started,
     a.ended, a.seconds"""
 CHECKPOINT = """c.uuid, c.trial_id, c.attempt, c.steps_completed, c.metadata, c.resources, c.storage, c.state,
-    c.reported, m.body"""
+    c.reported, c.borrowed, m.body"""
 VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND m.metric_group = 'validation'
     AND m.step = c.steps_completed AND m.archived = 0"""
 
@@ -31,7 +31,7 @@ def attempt(row: Sequence[Any]) -> Attempt:
 
 
 def checkpoint(row: Sequence[Any]) -> Checkpoint:
-    uuid, trial_id, attempt, steps, metadata, resources, storage, state, reported, validation = row
+    uuid, trial_id, attempt, steps, metadata, resources, storage, state, reported, borrowed, validation = row
     return Checkpoint(
         uuid,
         trial_id,
@@ -43,6 +43,7 @@ def checkpoint(row: Sequence[Any]) -> Checkpoint:
         state,
         reported,
         None if validation is None else json.loads(validation),
+        bool(borrowed),
     )
 
 

@@ -19,7 +19,7 @@ _EXPERIMENT = {
         for name in (
             *("id", "key", "by_hand", "program", "name", "description", "labels", "state", "progress", "seed"),
             *("config", "original", "code_dir", "owner", "archived", "parent_id", "created", "ended", "reason"),
-            *("metric", "smaller_is_better", "last_request", "notes", "external_id"),
+            *("metric", "smaller_is_better", "last_request", "notes", "external_id", "borrowed"),
         )
     },
     "trial_count": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
@@ -84,7 +84,7 @@ def _experiment(row: Sequence[Any]) -> Experiment:
     values, more = _named(_EXPERIMENT, row)
     holder, (progress, attempt_state, attempt_ended, *process) = lease.holder(*more[:6]), more[6:]
     values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])
-    for name in ("by_hand", "archived", "smaller_is_better"):
+    for name in ("by_hand", "archived", "smaller_is_better", "borrowed"):
         values[name] = bool(values[name])
     if values["by_hand"]:
         values["name"] = values["name"] or by_hand.name(values["config"], values["program"])

@@ -213,6 +213,7 @@ class Experiment:
     last_request: int
     notes: str = ""
     external_id: str | None = None  # what the program that ran it by hand calls it
+    borrowed: bool = False  # imported: its files belong to another store, and this one never removes them
 
 
 @dataclass(frozen=True)

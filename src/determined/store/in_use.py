@@ -1,4 +1,4 @@
-"""Which checkpoints may not be deleted: those of the registry, and those that trials begin with or would go on from."""
+"""Which checkpoints may not be deleted: registered or imported ones, and what trials begin with or would go on from."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ def needed(
     reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
         reason = _need(database, checkpoint.uuid, sources, by_others_than)
+        if reason is None and checkpoint.borrowed and not by_others_than:
+            reason = _belongs_elsewhere(database, checkpoint)
         if reason is not None:
             reasons[checkpoint.uuid] = reason
     for trial_id in dict.fromkeys(row.trial_id for row in checkpoints if by_itself and not by_others_than):
@@ -60,6 +62,14 @@ def _need(database: Database, uuid: str, sources: dict[str, int], by_others_than
         [uuid, by_others_than],
     )
     return f"checkpoint {uuid} is what trial {found[0][0]} begins with, which has not ended" if found else None
+
+
+def _belongs_elsewhere(database: Database, checkpoint: Checkpoint) -> str:
+    ((experiment,),) = database.execute("SELECT experiment_id FROM trials WHERE id = ?", [checkpoint.trial_id])
+    return (
+        f"checkpoint {checkpoint.uuid} was imported, and its files belong to the store that it comes from: delete it "
+        f"there; deleting experiment {experiment} removes the records here, and leaves the files"
+    )
 
 
 def _sources_of_searches(database: Database) -> dict[str, int]:

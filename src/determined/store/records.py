@@ -186,11 +186,12 @@ class Checkpoint:
     state: CheckpointState
     reported: float
     validation: dict[str, Any] | None = None
+    borrowed: bool = False  # imported: its files belong to another store, and this one never removes them
 
 
 def is_to_be_removed(checkpoint: Checkpoint) -> bool:
     """It is marked as deleted, but as far as anybody knows its files are there: somebody was cut short."""
-    return checkpoint.state == "DELETED" and bool(checkpoint.resources)
+    return checkpoint.state == "DELETED" and bool(checkpoint.resources) and not checkpoint.borrowed
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,8 @@ CREATE TABLE model_versions (
 CREATE INDEX model_versions_by_checkpoint ON model_versions (checkpoint);
 """
 
-# Experiments that wait for their turn on a machine; runs that name themselves; which checkpoints a run made use of.
+# Experiments that wait for their turn on a machine; runs that name themselves; which checkpoints a run made use of;
+# rows that were imported, while their files belong to another store.
 _FOURTH = """
 CREATE TABLE queue (
     id {identity},
@@ -251,6 +252,9 @@ CREATE TABLE checkpoint_uses (
     PRIMARY KEY (trial_id, checkpoint)
 );
 CREATE INDEX checkpoint_uses_by_checkpoint ON checkpoint_uses (checkpoint);
+
+ALTER TABLE experiments ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
+ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 """
 
 MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH]

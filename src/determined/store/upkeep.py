@@ -54,8 +54,8 @@ class Upkeep(Protocol):
 
         Those in `partially` keep some of their files.
 
-        `CheckpointInUse` when one is registered, when a trial that has not ended begins with it, or when it is the one
-        that such a trial would go on from.
+        `CheckpointInUse` when one is registered, when a trial that has not ended begins with it, when it is the one
+        that such a trial would go on from, or when it was imported and its files belong to another store.
         """
         ...
 
@@ -71,7 +71,10 @@ class Upkeep(Protocol):
         ...
 
     def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:
-        """The same for all of an experiment that has ended; returns them, those that were marked before as well."""
+        """The same for all of an experiment that has ended; returns them, those that were marked before as well.
+
+        Imported ones are among them: their records go, and their files stay.
+        """
         ...
 
     def run_directories(self, experiment_id: int) -> list[RunDirectory]:

@@ -19,7 +19,8 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
     """Delete an experiment with all that it left.
 
     Checkpoints, code, TensorBoard files, logs and records; it must have ended. If one of its checkpoints is registered
-    as a version of a model, or something begins with one, nothing is deleted.
+    as a version of a model, or something begins with one, nothing is deleted. Files that an imported experiment came
+    with are left, as they belong to another store.
 
     \b
     Example: det experiment delete 3
@@ -43,8 +44,12 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
         )
         return
     click.echo(f"Deleted experiment {experiment_id}")
+    if row.borrowed:
+        why = f"experiment {experiment_id} was imported, and its files belong to the store that it comes from"
+    else:
+        why = "it is not below the data directory, or not on this machine"
     for path in done.left:
-        click.echo(visible(f"{path} stays: it is not below the data directory, or not on this machine"))
+        click.echo(visible(f"{path} stays: {why}"))
 
 
 @click.command("delete-tb-files", cls=Command)
@@ -53,6 +58,8 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
 @with_json
 def delete_tb_files(experiment_id: int, yes: bool, form: Form) -> None:
     """Delete the TensorBoard files of an experiment.
+
+    Nobody may be running it.
 
     \b
     Example: det experiment delete-tb-files 3

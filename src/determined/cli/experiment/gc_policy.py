@@ -44,7 +44,7 @@ def gc_policy(
     """Change which checkpoints stay, and remove the others.
 
     What would go is shown first. Whatever the numbers say, every trial keeps one good checkpoint, and what is
-    registered or in use stays.
+    registered, imported or in use stays.
 
     \b
     Example: det experiment set gc-policy 3 --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 0
@@ -89,7 +89,7 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Check
             steps=row.steps_completed,
             metric=finite_number(validation_metric(row, experiment.metric)),
             validated=row.steps_completed,
-            registered=row.uuid in registered,
+            registered=row.uuid in registered or row.borrowed,
             in_use=row.uuid in sources,
             resources=row.resources,
         )

@@ -18,20 +18,26 @@ _COLUMNS = [Column("ID There"), Column("ID Here"), Column("Name", long=True), Co
 
 @click.command("import", cls=Command)
 @click.argument("source", metavar="PATH", type=click.Path(path_type=Path))
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="The files belong to this store from now on: for moving to another store. Only for files of people you trust.",
+)
 @with_json
-def import_(source: Path, form: Form) -> None:
+def import_(source: Path, take_over: bool, form: Form) -> None:
     """Import experiments from files.
 
     All of them or none. An experiment that is here already is left as it is. In an empty store all keep their ids; in
-    others they get new ones.
+    others they get new ones. Checkpoints and code stay where they are; without --take-over this store never deletes
+    them.
 
     \b
-    Example: DET_STORE=postgresql://me@server/team det store import all.jsonl
+    Example: DET_STORE=postgresql://me@server/team det store import all.jsonl --take-over
     """
     from determined.store.moving.importing import import_store
 
     with progress("rows") as tell:
-        done = import_store(source, tell)
+        done = import_store(source, tell, take_over=take_over)
     if form == "json":
         print_json(
             {
@@ -48,3 +54,5 @@ def import_(source: Path, form: Form) -> None:
     click.echo(
         visible(f"Imported {new:,} of {len(rows):,} experiments ({sum(done.rows.values()):,} rows) into {done.place}")
     )
+    if new and not take_over:
+        click.echo("Their checkpoints and code belong to the store that they come from: this one never deletes them")

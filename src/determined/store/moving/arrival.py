@@ -19,10 +19,14 @@ _LAST_REQUEST = {"experiments": "experiment_requests", "trials": "requests"}
 
 
 class Arrival:
-    """Follows an import row by row. An experiment whose key is here already is left alone with all that is its."""
+    """Follows an import row by row. An experiment whose key is here already is left alone with all that is its.
 
-    def __init__(self, database: Database, *, keep_ids: bool) -> None:
+    The files of what arrives belong to the store that it comes from, unless they are taken over.
+    """
+
+    def __init__(self, database: Database, *, keep_ids: bool, take_over: bool) -> None:
         self.keep_ids = keep_ids
+        self._take_over = take_over
         self._database = database
         self._numbers: dict[str, dict[int, int]] = {name: {} for name in _NAMED}
         self._known_experiments: set[int] = set()  # by their numbers there
@@ -102,6 +106,8 @@ class Arrival:
         if table.name in _LAST_REQUEST and not self.keep_ids:
             self._last_requests.append((table.name, row["id"], there["last_request"]))
             row["last_request"] = 0
+        if table.has("borrowed") and not self._take_over:
+            row["borrowed"] = 1
         if table.name == "leases":  # whoever ran it there does not run it here
             row.update(host=None, pid=None, process_started=None, since=None)
         if table.name == "trials":

@@ -41,12 +41,16 @@ class Imported:
     rows: dict[str, int]
 
 
-def import_store(source: Path, progress: Callable[[int], None]) -> Imported:
-    """Into the store that commands use; `progress` is told how many rows are read."""
+def import_store(source: Path, progress: Callable[[int], None], *, take_over: bool = False) -> Imported:
+    """Into the store that commands use; `progress` is told how many rows are read.
+
+    What is imported is borrowed: this store never removes its files. With `take_over` those that belonged to the store
+    it comes from belong to this one.
+    """
     if not source.exists():
         raise StoreError(f"{source} is not there")
     with opened_database() as database, database.transaction(exclusive=True):
-        arrival = Arrival(database, keep_ids=_is_unused(database))
+        arrival = Arrival(database, keep_ids=_is_unused(database), take_over=take_over)
         before = set(broken_rules(database))
         written = dict.fromkeys(moved_tables(), 0)
         read = 0
