@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from determined.errors import CheckpointInUse, InvalidExperimentException, LeaseLost, StoreError
@@ -159,7 +161,7 @@ class TestCheckpoints:
         for call in (lambda: store.upkeep.condemn([uuid]), lambda: store.upkeep.condemn_experiment(experiment_id)):
             with pytest.raises(CheckpointInUse, match=f"what trial {trial_id} begins with"):
                 call()
-        store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="ERROR", ended=9.0),)))
+        store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="COMPLETED", ended=9.0),)))
         store.upkeep.condemn([uuid])
 
     def test_what_a_search_will_begin_with_stays(self, store: Store) -> None:
@@ -168,6 +170,40 @@ class TestCheckpoints:
         other = store.experiments.create(new_experiment(config=config, paused=True))
         with pytest.raises(CheckpointInUse, match=f"trials of experiment {other} begin with"):
             store.upkeep.condemn([uuid])
+
+    @pytest.mark.parametrize("state", ["ERROR", "CANCELED"])
+    def test_what_a_failed_trial_would_begin_with_again_stays(self, store: Store, state: Any) -> None:
+        experiment_id, uuid = ended_by_hand(store)
+        lease, (other,) = with_trials(store, 1)
+        trial_id = store.experiments.commit(lease, Change(new_trials=(new_trial(1, source=uuid),)))[-1]
+        ended = tuple(TrialChange(one, state=state, ended=9.0) for one in (other, trial_id))
+        store.experiments.commit(lease, Change(trials=ended, experiment=ExperimentChange(state, ended=9.0)))
+        words = f"trial {trial_id} begins with: it ended as {state} without .*delete experiment {lease.experiment_id} "
+        for call in (lambda: store.upkeep.condemn([uuid]), lambda: store.upkeep.condemn_experiment(experiment_id)):
+            with pytest.raises(CheckpointInUse, match=words):
+                call()
+        assert store.upkeep.condemn_unused([uuid]) == []
+        store.upkeep.delete_experiment(lease.experiment_id, lease)
+        store.upkeep.condemn([uuid])
+
+    def test_a_failed_trial_with_a_checkpoint_of_its_own_needs_no_other(self, store: Store) -> None:
+        _, uuid = ended_by_hand(store)
+        lease = held_experiment(store)
+        (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source=uuid),)))
+        run = begin_managed(store, lease, trial_id)
+        store.write([checkpoint(run, 1)])
+        store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="ERROR", ended=9.0),)))
+        store.upkeep.condemn([uuid])
+
+    def test_what_a_failed_search_would_begin_with_again_stays(self, store: Store) -> None:
+        experiment_id, uuid = ended_by_hand(store)
+        config = {"searcher": {"name": "random", "metric": "error", "source_checkpoint_uuid": uuid}}
+        lease = held_experiment(store, config=config)
+        store.experiments.commit(lease, Change(experiment=ExperimentChange("ERROR", ended=9.0)))
+        with pytest.raises(CheckpointInUse, match=f"experiment {lease.experiment_id} begin with: it ended as ERROR"):
+            store.upkeep.condemn_experiment(experiment_id)
+        store.experiments.commit(lease, Change(experiment=ExperimentChange("COMPLETED", ended=9.0)))
+        store.upkeep.condemn_experiment(experiment_id)
 
 
 class TestDeletion:

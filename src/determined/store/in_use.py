@@ -10,7 +10,8 @@ from determined.store.database import Database
 from determined.store.process import Process, is_running
 from determined.store.records import Checkpoint
 
-_ENDED = "('COMPLETED', 'CANCELED', 'ERROR')"
+_OVER = "('COMPLETED', 'CANCELED', 'ERROR')"
+_FAILED = "('CANCELED', 'ERROR')"  # what ended so can be continued: from its own checkpoint, or as it began
 
 
 def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0) -> None:
@@ -26,7 +27,7 @@ def needed(
     database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0, by_itself: bool = True
 ) -> dict[str, str]:
     """Those that may not be deleted, and why; `by_itself` counts the trial that would go on from its newest one."""
-    sources = _sources_of_searches(database) if checkpoints else {}
+    sources = _sources_of_searches(database, by_others_than) if checkpoints else {}
     reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
         reason = _need(database, checkpoint.uuid, sources, by_others_than)
@@ -45,7 +46,7 @@ def needed(
     return reasons
 
 
-def _need(database: Database, uuid: str, sources: dict[str, int], by_others_than: int) -> str | None:
+def _need(database: Database, uuid: str, sources: dict[str, str], by_others_than: int) -> str | None:
     found = database.execute(
         "SELECT m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id WHERE v.checkpoint = ? "
         "ORDER BY v.id",
@@ -55,13 +56,19 @@ def _need(database: Database, uuid: str, sources: dict[str, int], by_others_than
         name, number = found[0]
         return f"checkpoint {uuid} is version {number} of the model {name!r}: delete that version first"
     if uuid in sources:
-        return f"checkpoint {uuid} is what the trials of experiment {sources[uuid]} begin with"
+        return sources[uuid]
     found = database.execute(
-        "SELECT id FROM trials WHERE source = ? AND state IS NOT NULL AND ended IS NULL AND experiment_id <> ? "
-        "ORDER BY id",
+        "SELECT t.id, t.experiment_id, t.state, t.ended FROM trials t "
+        "WHERE t.source = ? AND t.state IS NOT NULL AND t.experiment_id <> ? AND (t.ended IS NULL OR "
+        f"(t.state IN {_FAILED} AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.trial_id = t.id "
+        "AND c.state = 'ACTIVE'))) ORDER BY t.id",
         [uuid, by_others_than],
     )
-    return f"checkpoint {uuid} is what trial {found[0][0]} begins with, which has not ended" if found else None
+    if not found:
+        return None
+    trial, experiment, state, ended = found[0]
+    begins = f"checkpoint {uuid} is what trial {trial} begins with"
+    return f"{begins}, which has not ended" if ended is None else f"{begins}: {_can_go_on(state, experiment)}"
 
 
 def _belongs_elsewhere(database: Database, checkpoint: Checkpoint) -> str:
@@ -72,13 +79,31 @@ def _belongs_elsewhere(database: Database, checkpoint: Checkpoint) -> str:
     )
 
 
-def _sources_of_searches(database: Database) -> dict[str, int]:
-    """What configurations of experiments that have not ended name, though no trial may have been created yet."""
+def _sources_of_searches(database: Database, by_others_than: int) -> dict[str, str]:
+    """What configurations of experiments name that run or can be continued, though no trial may have been created yet.
+
+    Each with the reason why it must stay.
+    """
     found = database.execute(
-        f"SELECT id, config FROM experiments WHERE by_hand = 0 AND state NOT IN {_ENDED} ORDER BY id"
+        f"SELECT e.id, e.state, e.state IN {_FAILED}, e.config FROM experiments e WHERE e.by_hand = 0 AND e.id <> ? "
+        f"AND (e.state NOT IN {_OVER} OR (e.state IN {_FAILED} AND NOT EXISTS (SELECT 1 FROM checkpoints c "
+        "JOIN trials t ON t.id = c.trial_id WHERE t.experiment_id = e.id AND c.state = 'ACTIVE'))) ORDER BY e.id",
+        [by_others_than],
     )
-    named = {(json.loads(config).get("searcher") or {}).get("source_checkpoint_uuid"): id_ for id_, config in found}
-    return {uuid: experiment_id for uuid, experiment_id in named.items() if uuid is not None}
+    reasons: dict[str, str] = {}
+    for id_, state, failed, config in found:
+        uuid = (json.loads(config).get("searcher") or {}).get("source_checkpoint_uuid")
+        if uuid is not None and uuid not in reasons:
+            begin = f"checkpoint {uuid} is what the trials of experiment {id_} begin with"
+            reasons[uuid] = f"{begin}: {_can_go_on(state, id_)}" if failed else begin
+    return reasons
+
+
+def _can_go_on(state: str, experiment_id: int) -> str:
+    return (
+        f"it ended as {state} without a checkpoint of its own, and can be continued; delete experiment {experiment_id} "
+        "first if nobody will"
+    )
 
 
 def _goes_on_from(database: Database, trial_id: int) -> str | None:

@@ -54,8 +54,9 @@ class Upkeep(Protocol):
 
         Those in `partially` keep some of their files.
 
-        `CheckpointInUse` when one is registered, when a trial that has not ended begins with it, when it is the one
-        that such a trial would go on from, or when it was imported and its files belong to another store.
+        `CheckpointInUse` when one is registered; when a trial begins with it that has not ended, or that failed before
+        it had a checkpoint of its own; when a trial that has not ended would go on from it; when it was imported and
+        its files belong to another store.
         """
         ...
 
