@@ -117,6 +117,7 @@ COMMANDS: dict[str, Case] = {
     "model list-versions": Case("{model}", tables=(VERSIONS,)),
     "model register-version": Case("{model} {spare}", store="writes", tables=(VERSIONS,)),
     "model delete": Case("{model} --yes", store="writes"),
+    "model delete-version": Case("{model} 1 --yes", store="writes"),
     "tensorboard start": Case("{experiment} --no-browser", elsewhere="test_tensorboard.py"),
     "store info": Case(tables=(("Table", "Rows"), ("In the data directory", "Files", "Size"))),
     "store check": Case(reports=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 from click.testing import CliRunner
@@ -80,6 +81,22 @@ def test_versions(searched: Searched) -> None:
     det_ok("m", "create", "digits")
     assert "only a whole one can be registered" in det("m", "register-version", "digits", first).stderr
     assert "has no checkpoint '../x'" in det("m", "register-version", "digits", "../x").stderr
+
+
+def test_a_version_is_deleted_as_the_refusal_says(searched: Searched) -> None:
+    uuid = searched.checkpoint(1, 8).uuid
+    det_ok("m", "create", "my digits")
+    for _ in range(2):
+        det_ok("m", "register-version", "my digits", uuid)
+    for number in ("1", "2"):
+        words = det("c", "delete", uuid, "--yes").stderr.partition("first, with det ")[2]
+        assert CliRunner().invoke(main, shlex.split(words), input="n\n").exit_code == 1
+        assert det_ok(*shlex.split(words), "--yes") == f"Deleted version {number} of the model my digits\n"
+        refused = det(*shlex.split(words), "--yes")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert f"the model 'my digits' has no version {number}" in refused.stderr
+    assert det_json("m", "describe", "my digits")["version_count"] == 0
+    assert det("c", "delete", uuid, "--yes").exit_code == 0
 
 
 def test_as_a_process() -> None:

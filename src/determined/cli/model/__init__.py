@@ -14,6 +14,7 @@ _COMMANDS = {
     "list-versions": (f"{_HERE}.versions", "List the versions of a model."),
     "register-version": (f"{_HERE}.register", "Register a checkpoint as a version of a model."),
     "delete": (f"{_HERE}.delete", "Delete a model."),
+    "delete-version": (f"{_HERE}.delete_version", "Delete a version of a model."),
 }
 
 

@@ -1,0 +1,40 @@
+"""`det model delete-version`."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.confirming import confirm, with_yes
+from determined.cli.groups import Command
+from determined.cli.model.rows import find_model, version_plain, versions_of
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.text import visible
+from determined.cli.whole_numbers import Count
+from determined.errors import DeterminedError
+
+
+@click.command("delete-version", cls=Command)
+@click.argument("name")
+@click.argument("number", metavar="N", type=Count(min=1))
+@with_yes
+@with_json
+def delete_version(name: str, number: int, yes: bool, form: Form) -> None:
+    """Delete a version of a model.
+
+    Its checkpoint stays, and can be deleted from then on.
+
+    \b
+    Example: det model delete-version digits 2
+    """
+    with opened_store() as store:
+        model = find_model(store, name)
+        found = [version for version in versions_of(store, model) if version.row.number == number]
+        if not found:
+            raise DeterminedError(f"the model {model.name!r} has no version {number}")
+        confirm(f"Delete version {number} of the model {model.name} (checkpoint {found[0].row.checkpoint})?", yes=yes)
+        store.registry.delete_version(model.id, number)
+    if form == "json":
+        print_json(version_plain(found[0]))
+    else:
+        click.echo(visible(f"Deleted version {number} of the model {model.name}"))
