@@ -85,6 +85,57 @@ def test_steps_that_the_service_has_are_not_sent_again() -> None:
     assert service.events == [report(2, "validation"), report(3), CheckpointReference("u", 2, "/d")]
 
 
+def test_after_a_call_that_failed_only_what_may_have_arrived_is_left_out() -> None:
+    """Several reports of one step, and late ones, are sent, also when the service has newer steps by then."""
+    sent, fail, back = threading.Event(), [False], threading.Event()
+
+    def behave(call: str) -> None:
+        if call == "send" and fail[0]:
+            fail[0] = False
+            service._known = {"training": 11}  # the call failed after step 11 had arrived
+            raise ConnectionError("refused")
+        if call == "send":
+            (back if sent.is_set() else sent).set()
+
+    service = Service(behave)
+    sender = Sender(service)
+    sender.put(BEGIN)
+    sender.put(report(10))
+    assert sent.wait(10)
+    fail[0] = True
+    for event in (again := [report(10), report(5), report(11), report(12)]):
+        sender.put(event)
+    assert back.wait(10)
+    sender.put(report(11))
+    close_all([sender], 10)
+    assert service.events == [report(10), *again[:2], report(12), report(11)]
+
+
+def test_a_flood_is_sent_as_fast_as_the_service_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for more to come would end the test by its time limit."""
+    monkeypatch.setattr(backlog_module, "_SECONDS_TOGETHER", 1000.0)
+    taken = threading.Semaphore(0)
+    service = Service(lambda call: taken.release())
+    sender = Sender(service)
+    sender.put(BEGIN)
+    for step in range(2000):
+        sender.put(report(step))
+    for _ in range(5):  # the beginning, and four calls with 500 reports each
+        assert taken.acquire(timeout=60)
+    close_all([sender], 10)
+    assert [event.steps_completed for event in service.events] == list(range(2000))
+
+
+def test_large_reports_take_the_place_of_many_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog_module, "MOST_BYTES", 1000)
+    waiting = backlog_module.Backlog()
+    for step in range(50):
+        waiting.put(Report("training", step, "x" * 10, 1.0))
+    assert waiting.put(Report("training", 50, "x" * 800, 1.0))
+    assert waiting.unsent() == 51
+    assert waiting._bytes <= 1000
+
+
 def test_what_fails_is_told_once_and_tried_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
     failures = iter(range(4))
     back = threading.Event()

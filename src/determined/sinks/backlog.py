@@ -35,13 +35,15 @@ class Backlog:
         with self._changed:
             if self._deadline is not None:
                 return False
-            full = len(self._events) >= MOST_EVENTS or self._bytes + _size(event) > MOST_BYTES
-            dropped = full and self._drop_oldest_report()
+            before = self._dropped
+            while len(self._events) >= MOST_EVENTS or self._bytes + _size(event) > MOST_BYTES:
+                if not self._drop_oldest_report():
+                    break
             self._events.append(event)
             self._bytes += _size(event)
-            if len(self._events) == 1:
+            if len(self._events) in (1, _MOST_TOGETHER):
                 self._changed.notify()
-            return dropped and self._dropped == 1
+            return before == 0 and self._dropped > 0
 
     def close(self, deadline: float) -> None:
         """Nothing more will come; what waits is of use until the deadline."""
@@ -60,7 +62,7 @@ class Backlog:
                     return None
                 self._changed.wait()
             if isinstance(self._events[0], (Report, CheckpointReference)):
-                self._changed.wait_for(lambda: self.closing, _SECONDS_TOGETHER)
+                self._changed.wait_for(lambda: self.closing or len(self._events) >= _MOST_TOGETHER, _SECONDS_TOGETHER)
             events = [self._take()]
             while self._events and _belong_together(events[-1], self._events[0]) and len(events) < _MOST_TOGETHER:
                 events.append(self._take())

@@ -32,7 +32,9 @@ class Sender:
         self._backlog = Backlog()
         self._thread: threading.Thread | None = None
         self._begin: Begin | None = None
-        self._known: Known = {}
+        self._known: Known = {}  # the last steps that the service had when this attempt began
+        self._sent: dict[str, int] = {}  # the last steps that it has taken since
+        self._received: Known = {}  # what it has after a call that failed: a part may have arrived
         self._reason = ""  # why the last call failed
         self._refusal = ""  # why something was given up
         self._abandoned = False  # a thread that writes while the interpreter ends can bring it down
@@ -101,7 +103,7 @@ class Sender:
             closing, answers = self._backlog.closing, False
             try:
                 if tries and self._begin is not None and not isinstance(events[0], Begin):
-                    self._known = self._sink.open(self._begin)
+                    self._received = self._sink.open(self._begin)
                     answers = True
                 self._call(events)
             except Exception as error:  # noqa: BLE001  (a service may fail in any way; training goes on)
@@ -121,6 +123,7 @@ class Sender:
                 if tries:
                     self._warn("is back")
                 self._reason = ""
+                self._note_sent(events)
                 self._backlog.done()
                 return True
 
@@ -129,6 +132,7 @@ class Sender:
         if isinstance(first, Begin):
             self._begin = first
             self._known = self._sink.open(first)
+            self._sent = dict(self._known)
         elif isinstance(first, End):
             self._sink.end(first.state)
         else:
@@ -141,7 +145,16 @@ class Sender:
                 self._sink.send(new)
 
     def _is_new(self, report: Report) -> bool:
-        return report.steps_completed > self._known.get(report.group, -1)
+        """Several reports of one step are all new; what an earlier attempt or a call that failed has brought is not."""
+        step, group = report.steps_completed, report.group
+        arrived = self._sent.get(group, -1) < step <= self._received.get(group, -1)
+        return step > self._known.get(group, -1) and not arrived
+
+    def _note_sent(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, Report):
+                self._sent[event.group] = max(self._sent.get(event.group, -1), event.steps_completed)
+        self._received = {}
 
     def _give_up_what_is_refused(self, events: list[Event]) -> None:
         """The service answers, and does not take these: one by one, so that one of them does not stop the others."""
@@ -154,6 +167,7 @@ class Sender:
                 self._refusal = _in_one_line(error)
         self._warn(f"answers, and refuses {refused} reports, which are given up: {self._refusal or self._reason}")
         self._reason = ""
+        self._note_sent(events)
         self._backlog.done(refused)
 
 
