@@ -18,6 +18,7 @@ def test_variables_of_the_caller_and_secrets_of_the_daemon(here: QueuedSearch) -
     assert daemon.stdout is not None
     daemon.stdout.readline()  # it serves
     caller = {**here.env(), "COLOUR": "green", "SHAPE": "round", "MY_TOKEN": "the caller's", "DET_SLOTS": "7"}
+    caller |= dict.fromkeys(["PGPASSWORD", "MYSQL_PWD", "OPENAI_APIKEY", "TOKEN_2", "GPG_PASSPHRASE"], "the caller's")
     subprocess.run(
         [*DET, "run", "--detach", "sh", "-c", 'echo "$COLOUR, $SHAPE, $MY_TOKEN"'],
         env=caller,

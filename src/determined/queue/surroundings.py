@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from determined.config.masking import mask_secrets
 from determined.engines.job_environment import outside_of_runs
+from determined.errors import InvalidExperimentException
 from determined.experiment.files import ExperimentFiles
 
+# Wider than what is hidden elsewhere, as PGPASSWORD, OPENAI_APIKEY, TOKEN_2, MYSQL_PWD: one too many does little harm.
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|PWD.|.PWD|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
 _OF_THE_DAEMON = (
     "CUDA_VISIBLE_DEVICES",
     "DET_SLOTS",
@@ -37,13 +40,17 @@ def surroundings(files: ExperimentFiles, environment: Mapping[str, str]) -> tupl
     """The interpreter and the variables for a runner; what was not kept is as in the daemon's own environment."""
     own = outside_of_runs(environment)
     try:
-        kept: dict[str, Any] = json.loads(files.surroundings.read_text())
+        kept = json.loads(files.surroundings.read_text())
+        python, variables = str(kept["python"]), {str(name): str(text) for name, text in kept["environment"].items()}
     except FileNotFoundError:
         return sys.executable, own
-    python = kept["python"] if os.access(kept["python"], os.X_OK) else sys.executable
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InvalidExperimentException(
+            f"{files.surroundings} is damaged: {error}; activate the experiment again"
+        ) from error
     secrets = {name: value for name, value in own.items() if _is_the_daemons(name, value)}
-    return python, {**kept["environment"], **secrets}
+    return python if os.access(python, os.X_OK) else sys.executable, {**variables, **secrets}
 
 
 def _is_the_daemons(name: str, value: str) -> bool:
-    return name in _OF_THE_DAEMON or mask_secrets(value, name) != value
+    return name in _OF_THE_DAEMON or bool(_SECRET.search(name)) or mask_secrets(value, name) != value
