@@ -270,6 +270,7 @@ def test_with_an_id_that_no_store_can_hold(name: str, given: dict[str, str], pla
         "experiment list --limit {n}",
         "experiment list --offset {n}",
         "experiment describe 1,{n}",
+        "trial logs 1 --head {n}",
         "trial logs 1 --tail {n}",
         "trial logs 1 --rank-id {n}",
         "experiment set max-slots 1 {n}",

@@ -114,10 +114,10 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def outliving_the_reader() -> Iterator[None]:
-    """When the reader of a pipe is gone, the search goes on without a word: its results are in the store."""
+    """When nobody takes what is said (a reader is gone, a disk is full), the search goes on: the store has it all."""
     try:
         yield
-    except BrokenPipeError:
+    except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             if not stream.isatty():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined.cli.groups import explain_unused
+from determined.cli.whole_numbers import ID, Count
 from determined.cli.zone import shown_zone, with_utc
 from determined.store.records import LOG_LEVELS
 
@@ -57,9 +58,9 @@ def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options, as the argument `choice`."""
 
     @click.option("-f", "--follow", is_flag=True, help="Go on as new lines are written, to the end.")
-    @click.option("--head", type=click.IntRange(min=1), metavar="N", help="Only the first N lines.")
-    @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N lines.")
-    @click.option("--rank-id", "ranks", type=int, multiple=True, help="Only of this rank; may be repeated.")
+    @click.option("--head", type=Count(min=1), metavar="N", help="Only the first N lines.")
+    @click.option("--tail", type=Count(min=1), metavar="N", help="Only the last N lines.")
+    @click.option("--rank-id", "ranks", type=ID, multiple=True, help="Only of this rank; may be repeated.")
     @click.option(
         "--level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Only lines of this level or above it."
     )

@@ -59,12 +59,13 @@ def trial_environment(
 
 
 def user_variables(config: dict[str, Any]) -> dict[str, str]:
-    """`environment.environment_variables`: NAME=VALUE, or a bare NAME that is copied from here."""
+    """`environment.environment_variables`: NAME=VALUE, or a bare NAME that is copied from here, if it is there."""
     given = (config.get("environment") or {}).get("environment_variables") or []
     if isinstance(given, dict):  # by kind of device
         given = [*(given.get("cpu") or []), *(given.get("cuda") or [])]
     variables = {}
     for entry in given:
         name, equals, value = str(entry).partition("=")
-        variables[name] = value if equals else os.environ.get(name, "")
+        if equals or name in os.environ:
+            variables[name] = value if equals else os.environ[name]
     return variables
