@@ -67,6 +67,13 @@ def test_delete_asks_and_removes_the_files(searched: Searched) -> None:
     assert searched.checkpoint(1, 4).state == "DELETED"
     assert searched.files(searched.checkpoint(1, 12)).is_dir()
     assert det("c", "delete", f"{both},", "--yes").exit_code == 2
+    again = CliRunner().invoke(main, ["c", "delete", rows[0].uuid], input="")  # there is nothing to ask
+    assert (again.exit_code, again.output) == (0, f"Checkpoint {rows[0].uuid} is DELETED already\n")
+    third = searched.checkpoint(1, 12).uuid
+    assert det("c", "delete", f"{rows[0].uuid},{third}", "--yes").stdout.splitlines() == [
+        f"Checkpoint {rows[0].uuid} is DELETED already",
+        "Deleted 1 checkpoint",
+    ]
 
 
 def test_what_is_registered_stays(searched: Searched, store: Store) -> None:

@@ -95,12 +95,16 @@ def _delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
 
 
 def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
-    """All of them, or none when one is registered or in use (`CheckpointInUse`). Those deleted before are no matter."""
+    """All of them, or none when one is registered or in use (`CheckpointInUse`).
+
+    Of those that were deleted before, what a deletion that was cut short has left goes.
+    """
     rows = [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]
     storages = [_storage(store, row) for row in rows]  # before anything is marked: one may not be reachable from here
-    store.upkeep.condemn([row.uuid for row in rows])
+    store.upkeep.condemn([row.uuid for row in rows if row.state != "DELETED"])
     for row, storage in zip(rows, storages, strict=True):
-        _delete_files(storage, row)
+        if not row.borrowed:
+            _delete_files(storage, row)
 
 
 def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Checkpoint:

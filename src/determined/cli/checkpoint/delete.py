@@ -31,16 +31,22 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
 
     with opened_store() as store:
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
-        for row in rows:
+        doomed = [row for row in rows if row.state != "DELETED"]
+        for row in doomed:
             where = f"trial {row.trial_id}, after {row.steps_completed} batches, {size(sum(row.resources.values()))}"
             click.echo(visible(f"{row.uuid}: {where}"), err=True)
-        confirm(f"Delete {_count(len(rows))}?", yes=yes)
+        if doomed:
+            confirm(f"Delete {_count(len(doomed))}?", yes=yes)
         delete_checkpoints(store, checkpoints)
+        gone = [row.uuid for row in rows if row not in doomed]
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
     if form == "json":
         print_json([checkpoint_plain(row, None) for row in rows])
-    else:
-        click.echo(f"Deleted {_count(len(rows))}")
+        return
+    for uuid in gone:
+        click.echo(visible(f"Checkpoint {uuid} is DELETED already"))
+    if doomed:
+        click.echo(f"Deleted {_count(len(doomed))}")
 
 
 def _count(number: int) -> str:
