@@ -132,13 +132,12 @@ def test_no_secret_is_in_it(careless: int, tmp_path: Path) -> None:
 
 
 def test_whole_or_not_at_all(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a disk is full, what was there stays, and nothing is added."""
+    """Where a disk is full, nothing is added; and no other file is replaced."""
     lease = lead(store, new_experiment(store))
     (trial,) = add_trials(store, lease, [{}])
     work(store, lease, trial, Steps(lines=[(0, None, os.urandom(100).hex()) for _ in range(1500)]))
     monkeypatch.chdir(tmp_path)
     Path("bundles").mkdir()
-    Path("bundles/out.tar.gz").write_text("an older one")
 
     def little_room() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -147,13 +146,16 @@ def test_whole_or_not_at_all(store: Store, tmp_path: Path, monkeypatch: pytest.M
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=little_room)
     assert done.returncode == 1
     assert "File too large" in done.stderr
-    assert os.listdir("bundles") == ["out.tar.gz"]
-    assert Path("bundles/out.tar.gz").read_text() == "an older one"
+    assert os.listdir("bundles") == []
 
     det_ok("t", "support-bundle", str(trial), "-o", "bundles")
-    (written,) = {*os.listdir("bundles")} - {"out.tar.gz"}
+    (written,) = os.listdir("bundles")
     assert written.startswith(f"support-bundle-trial-{trial}-")
     assert len(unpacked(Path("bundles", written), trial)["logs.jsonl"].splitlines()) == 1500
+    Path("notes.txt").write_text("mine")
+    refused = det("t", "support-bundle", str(trial), "-o", "notes.txt")
+    assert (refused.exit_code, refused.stdout, Path("notes.txt").read_text()) == (1, "", "mine")
+    assert refused.stderr.endswith("notes.txt is there already: name another place with -o, or remove it\n")
     assert "has no trial 99" in det("t", "support-bundle", "99").stderr
 
 

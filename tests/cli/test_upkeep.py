@@ -64,6 +64,13 @@ def test_the_code(searched: Searched) -> None:
     with tarfile.open("experiment_1_model_def.tgz") as archive:
         assert "./train.py" in archive.getnames()
     assert det_json("e", "download-model-def", "1", "-o", "x/y")["path"] == "x/y/experiment_1_model_def.tgz"
+    Path("x/y/experiment_1_model_def.tgz").write_text("mine")
+    refused = det("e", "download-model-def", "1", "-o", "x/y")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.endswith(
+        "x/y/experiment_1_model_def.tgz is there already: name another place with -o, or remove it\n"
+    )
+    assert Path("x/y/experiment_1_model_def.tgz").read_text() == "mine"
 
 
 def test_archived_and_back(searched: Searched, store: Store) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from determined.cli.groups import Command
+from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
@@ -19,7 +20,8 @@ from determined.cli.text import visible
 def download_model_def(experiment_id: int, output_dir: Path, form: Form) -> None:
     """Download the code of an experiment.
 
-    As it was copied when the experiment was created, in the file experiment_<ID>_model_def.tgz.
+    As it was copied when the experiment was created, in the file experiment_<ID>_model_def.tgz, which must not be there
+    yet.
 
     \b
     Example: det experiment download-model-def 3
@@ -28,7 +30,9 @@ def download_model_def(experiment_id: int, output_dir: Path, form: Form) -> None
 
     with opened_store() as store:
         experiment = store.experiments.get(experiment_id)
-    path = write_code_archive(experiment, output_dir, f"experiment_{experiment_id}_model_def.tgz")
+    name = f"experiment_{experiment_id}_model_def.tgz"
+    refuse_existing(output_dir / name)
+    path = write_code_archive(experiment, output_dir, name)
     if form == "json":
         print_json({"id": experiment_id, "path": str(path)})
     else:

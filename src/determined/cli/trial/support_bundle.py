@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from determined.cli.groups import Command
+from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.render import size
@@ -29,7 +30,8 @@ def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
     """Gather all about a trial that helps others to help you.
 
     A gzipped tar file with logs, metrics, configuration, states, versions: no code, no weights. Secrets that are known
-    are hidden; what a program wrote by itself is yours to look through. It is written whole or not at all.
+    are hidden; what a program wrote by itself is yours to look through. It is written whole or not at all, and in place
+    of no other file.
 
     \b
     Example: det trial support-bundle 7 -o trouble.tar.gz
@@ -40,6 +42,7 @@ def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
     target = Path() if output is None else output
     if target.is_dir():
         target = target / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.tar.gz"
+    refuse_existing(target)
     with opened_store() as store:
         trial = store.experiments.trial(trial_id)
         sizes = _write(target, name, bundled(store, trial, store.experiments.get(trial.experiment_id)))
@@ -51,7 +54,7 @@ def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
 
 
 def _write(target: Path, directory: str, files: Iterable[tuple[str, Iterable[str]]]) -> dict[str, int]:
-    """Returns the size of each file; one of that name is replaced at the end."""
+    """Returns the size of each file."""
     sizes = {}
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}-{os.getpid()}")
