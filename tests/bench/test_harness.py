@@ -28,6 +28,7 @@ def run(results: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     return done.stdout, json.loads(kept.read_text())
 
 
+@pytest.mark.thorough
 def test_table_shows_ours_beside_the_bare_loop_and_every_peer(tmp_path: Path) -> None:
     table, kept = run(tmp_path, "--only", "mlp-list")
     assert [row["who"] for row in kept["rows"]] == [
@@ -79,6 +80,7 @@ def test_experiments_are_listed_with_their_trials(tmp_path: Path) -> None:
     assert listing["us"] > 0
 
 
+@pytest.mark.thorough
 def test_a_warm_start_stands_beside_a_fresh_one(tmp_path: Path) -> None:
     _, kept = run(tmp_path, "--only", "start")
     warm, fresh, warm_cpu, fresh_cpu = kept["rows"]

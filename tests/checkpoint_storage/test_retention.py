@@ -260,14 +260,16 @@ class History:
         assert keep([c for c in living if c.id in good], self.policy) <= left
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(policy=POLICIES, saves=st.lists(SAVES, max_size=7))
-def test_no_history_loses_its_good_checkpoints(
-    policy: Policy, saves: list[tuple[int, int, float | None, bool, bool]]
-) -> None:
+def lose_nothing(policy: Policy, saves: list[tuple[int, int, float | None, bool, bool]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         history = History(Files(Path(directory)), policy)
         for save in saves:
             history.save(*save)
         history.check_a_clean_up(ended=[1])
         history.check_a_clean_up(ended=[1, 2])
+
+
+HISTORIES = given(policy=POLICIES, saves=st.lists(SAVES, max_size=7))
+SLOWLY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+test_no_history_loses_its_good_checkpoints = settings(max_examples=250, **SLOWLY)(HISTORIES(lose_nothing))
+test_no_history_of_a_thousand = pytest.mark.thorough(settings(max_examples=1000, **SLOWLY)(HISTORIES(lose_nothing)))

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from bench.cases.commanding import LISTINGS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.thorough
 def test_the_bench_case_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "--smoke", "--only", "cli", "--results", str(tmp_path)]
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)

@@ -336,8 +336,15 @@ def lose(rank: int, how: int) -> None:
     ranks.allgather("still here?")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize(
+    ("lost", "how"),
+    [
+        (0, signal.SIGKILL),
+        (1, signal.SIGKILL),
+        (0, signal.SIGSTOP),
+        pytest.param(1, signal.SIGSTOP, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_lost_rank_is_named(lost: int, how: signal.Signals) -> None:
     ranks = start_ranks(lose, args=[lost, int(how)], env={"DET_COLLECTIVE_TIMEOUT": "3"})
     survivor = ranks.processes[1 - lost]
