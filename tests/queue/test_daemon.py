@@ -21,10 +21,10 @@ from tests.helpers.searches import DET
 from tests.queue.conftest import SEARCH, QueuedSearch
 
 
-def serve(searches: QueuedSearch) -> list[str]:
+def serve(searches: QueuedSearch, said: list[str] | None = None) -> list[str]:
     """In this process, until there is nothing to do; returns what the daemon said."""
     place = str(searches.home / "determined" / "store.sqlite")
-    files, said = QueueFiles.of(place), list[str]()
+    files, said = QueueFiles.of(place), [] if said is None else said
     with at_the_door(files):
         lock = locked(files)
     assert lock is not None

@@ -41,6 +41,6 @@ def last_words(experiment: Experiment, lines: int = 5) -> str:
     """The end of what the last runner in the background said; empty if there was none."""
     try:
         text = ExperimentFiles.for_key(experiment.key).runner_log.read_text(errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return ""
     return "\n".join(text.strip().splitlines()[-lines:])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from determined import paths
+from determined.queue.database import database_of
 from determined.store import place as places
 
 
@@ -24,7 +25,7 @@ class QueueFiles:
 
     @classmethod
     def of(cls, store_place: str) -> QueueFiles:
-        place = store_place if places.is_postgres(store_place) else os.path.realpath(store_place)
+        place = database_of(store_place) if places.is_postgres(store_place) else os.path.realpath(store_place)
         name = hashlib.sha256(f"{socket.gethostname()}\0{place}".encode()).hexdigest()[:16]
         directory = paths.data_dir() / "queue"
         directory.mkdir(mode=0o700, exist_ok=True)

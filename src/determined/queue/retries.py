@@ -25,6 +25,10 @@ class Retries:
         self._not_before[order] = time.monotonic() + PAUSES[before]
         return PAUSES[before]
 
+    def rest(self, order: int, seconds: float) -> None:
+        """It is not started in the next seconds, and that is no failure."""
+        self._not_before[order] = time.monotonic() + seconds
+
     def failures(self, order: int) -> int:
         return self._failures.get(order, 0)
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from determined.experiment.files import ExperimentFiles
 from determined.queue.daemon import DET
@@ -29,6 +30,7 @@ class QueueRunner:
 
     def __init__(self, entry: Entry, experiment: Experiment, store_place: str, slots: int) -> None:
         self.entry = entry
+        self.holder_before = experiment.holder
         self.started = self._had_slots = time.monotonic()
         self.is_let_go = False
         self._wanted: list[tuple[float, int]] = []  # until when, and how many; the newest one has no end yet
@@ -37,24 +39,27 @@ class QueueRunner:
         self._sent: dict[int, tuple[int, ...]] = {0: ()}  # grants that it may act by
         self._received = b""
         self._ended: float | None = None
-        self.connection, theirs = socket.socketpair()
-        self.connection.setblocking(False)
-        options = ["--slots", str(slots), "--granted-by", str(theirs.fileno())]
-        if entry.max_trials is not None:
-            options += ["--max-trials", str(entry.max_trials)]
         files = ExperimentFiles.for_key(experiment.key)
         python, environment = surroundings(files, os.environ)
         descriptor = os.open(files.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with theirs, open(descriptor, "ab") as output:
-            self._process = subprocess.Popen(
-                [python, "-c", DET, "experiment", "activate", str(entry.experiment_id), *options],
-                env={**environment, "DET_STORE": store_place},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # a Ctrl-C to the daemon is not for it
-            )
+        with open(descriptor, "ab") as output, ExitStack() as if_it_fails:
+            self.connection, theirs = socket.socketpair()
+            if_it_fails.callback(self.connection.close)
+            self.connection.setblocking(False)
+            options = ["--slots", str(slots), "--granted-by", str(theirs.fileno())]
+            if entry.max_trials is not None:
+                options += ["--max-trials", str(entry.max_trials)]
+            with theirs:
+                self._process = subprocess.Popen(
+                    [python, "-c", DET, "experiment", "activate", str(entry.experiment_id), *options],
+                    env={**environment, "DET_STORE": store_place},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # a Ctrl-C to the daemon is not for it
+                )
+            if_it_fails.pop_all()
 
     @property
     def pid(self) -> int:

@@ -7,12 +7,13 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import TypeVar
 
-from determined.errors import ExperimentHeld, StoreError, StoreUnavailable
+from determined.errors import DeterminedError, ExperimentHeld, StoreError, StoreUnavailable
 from determined.queue.adding import has_files_here
 from determined.queue.attention import last_words
 from determined.queue.files import QueueFiles, at_the_door
@@ -22,9 +23,9 @@ from determined.queue.runners import QueueRunner
 from determined.queue.schedule import Demand, grants
 from determined.queue.status import Status, write_status
 from determined.store.base import Store
-from determined.store.experiment_records import Change, Experiment, ExperimentChange
+from determined.store.experiment_records import Change, Experiment, ExperimentChange, Holder
 from determined.store.open import open_store, patience
-from determined.store.process import this_process, this_user
+from determined.store.process import is_running, on_this_machine, this_process, this_user
 from determined.store.queueing import LOWEST_PRIORITY, Entry
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ _OVER = ("COMPLETED", "CANCELED", "ERROR", "PAUSED")
 _SHORT_PAUSE = 5.0  # in which its slots are kept for it
 _MOST_SECONDS_WITHOUT_SLOTS = 60.0  # that a runner waits for them; it has imported a lot, which takes memory
 _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+_SECONDS_BETWEEN_LOOKS = 2.0  # at an experiment that another process runs
+_WRONG = (DeterminedError, OSError, ValueError, TypeError, LookupError)  # as files raise in which anything may stand
 
 
 class Daemon:
@@ -59,6 +62,8 @@ class Daemon:
         self._needs: dict[int, Needs] = {}  # by the order of entries, as everything below
         self._runners: dict[int, QueueRunner] = {}
         self._retries = Retries()
+        self._held: set[int] = set()  # others run them, which was said once
+        self._has_begun = False
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
         self._since, self._busy = time.time(), time.monotonic()
@@ -74,7 +79,8 @@ class Daemon:
             self._say(f"process {os.getpid()} shares out {self._slots} slots")
             while self._signal is None:
                 self._try(self._look_at_queue)
-                self._share_out()
+                if self._has_begun or self._try(self._begins):
+                    self._share_out()
                 self._show()
                 if self._is_idle() and self._try(self._ends) is True:
                     self._say("nothing is left to do")
@@ -116,22 +122,46 @@ class Daemon:
             if code is not None:
                 self._after(store, runner, code)
                 del self._runners[order]
-        known = []
-        for entry in store.queue.entries(self._host, self._owner):
+        entries = store.queue.entries(self._host, self._owner)
+        self._entries = [entry for entry in entries if self._can_run(store, entry)]
+        present = {entry.order for entry in entries} | set(self._runners)
+        self._needs = {order: needs for order, needs in self._needs.items() if order in present}
+        self._held &= present
+        self._retries.forget_others_than(present)
+
+    def _can_run(self, store: Store, entry: Entry) -> bool:
+        with self._giving_up(store, entry):
             if entry.order not in self._needs:
                 experiment = _experiment(store, entry)
                 if experiment is None:
-                    continue
+                    return False
                 self._needs[entry.order] = needs_of(experiment, min(self._slots, entry.slots or self._slots))
-            if self._needs[entry.order].slots_per_trial > self._slots:
-                wanted = self._needs[entry.order].slots_per_trial
-                self._give_up(store, entry, f"a trial wants {wanted} slots, and the queue has {self._slots}")
-            else:
-                known.append(entry)
-        self._entries = known
-        present = {entry.order for entry in known} | set(self._runners)
-        self._needs = {order: needs for order, needs in self._needs.items() if order in present}
-        self._retries.forget_others_than(present)
+            wanted = self._needs[entry.order].slots_per_trial
+            if wanted <= self._slots:
+                return True
+            self._give_up(store, entry, f"a trial wants {wanted} slots, and the queue has {self._slots}")
+        return False
+
+    def _begins(self, store: Store) -> bool:
+        """Whether slots can be shared out: what a killed daemon had started may still save on some of them."""
+        for entry in self._entries:
+            experiment = _experiment(store, entry)
+            if experiment is not None and experiment.holder is not None and is_running(experiment.holder.process):
+                self._wait_for(entry, experiment.holder)
+                return False
+        self._has_begun = True
+        return True
+
+    def _wait_for(self, entry: Entry, holder: Holder) -> None:
+        """Another process runs it: we look again in a moment."""
+        if entry.order not in self._held:
+            self._held.add(entry.order)
+            process = holder.process
+            self._say(
+                f"experiment {entry.experiment_id}: process {process.pid} on {process.host} still runs it; "
+                "it is waited for"
+            )
+        self._retries.rest(entry.order, _SECONDS_BETWEEN_LOOKS)
 
     def _after(self, store: Store, runner: QueueRunner, code: int) -> None:
         """A runner is gone. What it finished it took out of the queue itself; what is left there goes on."""
@@ -144,37 +174,54 @@ class Daemon:
         if known is None or known.order != entry.order:
             self._say(f"experiment {number}: done")
             return
-        state = store.experiments.get(number).state
+        experiment = store.experiments.get(number)
+        state, holder = experiment.state, experiment.holder
         if state in _OVER:  # it was killed between its last word and that
             store.queue.remove(number)
             self._say(f"experiment {number}: {state}")
             return
         if runner.is_let_go:
             return
+        if holder is not None and _is_alive(holder, runner.holder_before):
+            self._wait_for(entry, holder)
+            return
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         pause = self._retries.failed(entry.order, time.monotonic() - runner.started)
         if pause is not None:
             self._say(f"experiment {number}: its runner ended {how}; it is started again in {pause:g} s")
             return
-        times, said = self._retries.failures(entry.order), last_words(store.experiments.get(number), lines=1)
+        times, said = self._retries.failures(entry.order), last_words(experiment, lines=1)
         reason = f"its runner ended {times} times in a row, the last time {how}"
         self._give_up(store, entry, f"{reason}: {said}" if said else reason)
 
+    @contextmanager
+    def _giving_up(self, store: Store, entry: Entry) -> Iterator[None]:
+        """What is wrong with one experiment ends neither the daemon nor the others."""
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except _WRONG as error:
+            self._give_up(store, entry, f"it cannot be run: {type(error).__name__}: {error}")
+
     def _give_up(self, store: Store, entry: Entry, reason: str) -> None:
-        """It is paused, with the reason, for a person to look at."""
+        """It is paused, with the reason, for a person to look at; not while another process runs it."""
+        if self._is_waited_for(entry):
+            return
         number = entry.experiment_id
         try:
             lease = store.experiments.acquire(number, this_process(), watch_seconds=_SHORT_WATCH)
-        except ExperimentHeld as error:
-            reason = str(error)
+        except ExperimentHeld:
+            holder = store.experiments.get(number).holder
+            if holder is not None:
+                self._wait_for(entry, holder)
+            return
+        try:
+            change = ExperimentChange(state="PAUSED", reason=reason)
+            store.experiments.commit(lease, Change(experiment=change))
             store.queue.remove(number)
-        else:
-            try:
-                change = ExperimentChange(state="PAUSED", reason=reason)
-                store.experiments.commit(lease, Change(experiment=change))
-                store.queue.remove(number)
-            finally:
-                store.experiments.release(lease)
+        finally:
+            store.experiments.release(lease)
         self._say(f"experiment {number}: taken out of the queue: {reason}")
 
     def _share_out(self) -> None:
@@ -182,7 +229,7 @@ class Daemon:
         leaving = {runner.entry.experiment_id for runner in self._runners.values()}
         for entry in self._entries:
             runner = self._runners.get(entry.order)
-            rests = self._retries.pause(entry.order) > _SHORT_PAUSE
+            rests = self._retries.pause(entry.order) > _SHORT_PAUSE or self._is_waited_for(entry)
             if runner is None and (rests or entry.experiment_id in leaving):
                 continue
             demands.append(self._demand(entry, runner))
@@ -202,6 +249,9 @@ class Daemon:
             if due and shares.get(entry.order):
                 self._try(partial(self._start, entry, shares[entry.order]))
 
+    def _is_waited_for(self, entry: Entry) -> bool:
+        return entry.order in self._held and self._retries.pause(entry.order) > 0
+
     def _demand(self, entry: Entry, runner: QueueRunner | None) -> Demand:
         needs = self._needs[entry.order]
         wants = needs.wants if runner is None or runner.wants is None else runner.wants
@@ -209,16 +259,26 @@ class Daemon:
         return Demand(entry.order, entry.priority, needs.slots_per_trial, wants, has)
 
     def _start(self, entry: Entry, slots: tuple[int, ...], store: Store) -> None:
-        experiment = _experiment(store, entry)
-        if experiment is None:
-            return
-        try:
-            runner = QueueRunner(entry, experiment, self._store_place, self._slots)
-        except OSError as error:  # as when there are too many processes
-            pause = self._retries.failed(entry.order, 0.0)
-            if pause is None:
-                self._give_up(store, entry, f"no process could be started for it: {error}")
-            return
+        with self._giving_up(store, entry):
+            experiment = _experiment(store, entry)
+            if experiment is None:
+                if store.queue.find(entry.experiment_id) is not None:
+                    self._give_up(store, entry, "its files are not here any more")
+                return
+            if experiment.holder is not None and is_running(experiment.holder.process):
+                self._wait_for(entry, experiment.holder)
+                return
+            try:
+                runner = QueueRunner(entry, experiment, self._store_place, self._slots)
+            except OSError as error:  # as when there are too many processes
+                pause = self._retries.failed(entry.order, 0.0)
+                if pause is None:
+                    self._give_up(store, entry, f"no process could be started for it: {error}")
+                return
+            self._has_started(entry, runner, slots)
+
+    def _has_started(self, entry: Entry, runner: QueueRunner, slots: tuple[int, ...]) -> None:
+        self._held.discard(entry.order)
         self._runners[entry.order] = runner
         self._selector.register(runner.connection, selectors.EVENT_READ, runner)
         runner.grant(slots)
@@ -276,6 +336,11 @@ class Daemon:
         if status != self._status:
             self._status = status
             write_status(self._files, status)
+
+
+def _is_alive(holder: Holder, before: Holder | None) -> bool:
+    """Of a process of another machine it is known only whether it has shown itself since then."""
+    return is_running(holder.process) or (not on_this_machine(holder.process) and holder != before)
 
 
 def _experiment(store: Store, entry: Entry) -> Experiment | None:

@@ -1,0 +1,134 @@
+"""Experiments of the queue that another process still runs, as when the daemon was killed and its runners save."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from determined.queue import retries, serving
+from tests.queue.conftest import SEARCH, QueuedSearch
+from tests.queue.test_daemon import serve
+
+# Takes the lease of an experiment when it is told to, and lets go of it at the next word.
+HOLDER = """
+import select, sys
+from determined.store.open import open_store
+from determined.store.process import this_process
+
+store = open_store()
+while sys.stdin.readline():
+    lease = store.experiments.acquire(int(sys.argv[1]), this_process())
+    print("has it", flush=True)
+    while not select.select([sys.stdin], [], [], 0.1)[0]:
+        store.experiments.heartbeat(lease)
+    sys.stdin.readline()
+    store.experiments.release(lease)
+store.close()
+"""
+
+
+class OtherRunner:
+    def __init__(self, searches: QueuedSearch, experiment_id: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(experiment_id)],
+            env=searches.env(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+
+    def take(self) -> None:
+        assert self.process.stdout is not None
+        self.say("take")
+        assert self.process.stdout.readline() == "has it\n"
+
+    def end(self) -> None:
+        self.process.communicate(timeout=30)
+
+
+def served_while(searches: QueuedSearch, disturb: Callable[[list[str]], None]) -> list[str]:
+    """What the daemon said; somebody else acts meanwhile."""
+    said, failures = list[str](), list[BaseException]()
+
+    def act() -> None:
+        try:
+            disturb(said)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    acting = threading.Thread(target=act)
+    acting.start()
+    serve(searches, said)
+    acting.join()
+    assert failures == []
+    return said
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first failure is one too many, and others are looked at often."""
+    monkeypatch.setattr(retries, "PAUSES", ())
+    monkeypatch.setattr(serving, "_SECONDS_BETWEEN_LOOKS", 0.1)
+
+
+def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
+    experiment = here.create()
+    (config,) = here.home.glob("determined/experiments/*/config.json")
+    config.write_text("{}")  # its runner ends at once
+    here.put_into_queue(experiment)
+    other = OtherRunner(here, experiment)
+    other.take()
+
+    def disturb(said: list[str]) -> None:
+        waits = f"experiment {experiment}: process {other.process.pid} on "
+        wait_until(lambda: any(line.startswith(waits) for line in said))
+        assert here.runners() == []
+        other.say("leave")
+        wait_until(lambda: any(line.endswith(" runs it") and "still" not in line for line in said))
+        other.take()  # before the runner does
+        wait_until(lambda: sum(line.startswith(waits) for line in said) == 2)
+        with here.opened() as store:
+            assert store.queue.find(experiment) is not None
+        assert here.state(experiment) == "ACTIVE"
+        other.say("leave")
+
+    said = served_while(here, disturb)
+    other.end()
+    assert "taken out of the queue: its runner ended 1 times in a row" in said[-2]
+    assert here.state(experiment) == "PAUSED"
+
+
+def test_nobody_is_given_up_while_another_process_runs_it(here: QueuedSearch) -> None:
+    here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}
+    experiment = here.create("--slots", "3")
+    here.put_into_queue(experiment)
+    other = OtherRunner(here, experiment)
+    other.take()
+
+    def disturb(said: list[str]) -> None:
+        wait_until(lambda: any("still runs it; it is waited for" in line for line in said))
+        with here.opened() as store:
+            assert store.queue.find(experiment) is not None
+        other.say("leave")
+
+    assert any("a trial wants 3 slots" in line for line in served_while(here, disturb))
+    other.end()
+    assert here.state(experiment) == "PAUSED"
