@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,16 @@ class QueuedSearch(Search):
             store.queue.add(NewEntry(experiment_id, socket.gethostname(), this_user(), priority))
             store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE")))
             store.experiments.release(lease)
+
+    def run_by(self, experiment_id: int, program: str) -> None:
+        """Let its runners be this program, in Python; see `engines/granted.py` for what it has to say."""
+        path = self.home / f"runner-of-{experiment_id}"
+        path.write_text(f"#!{sys.executable} -IS\n{program}")
+        path.chmod(0o700)
+        with self.opened() as store:
+            key = store.experiments.get(experiment_id).key
+        kept = self.home / "determined" / "experiments" / key / "surroundings.json"
+        kept.write_text(json.dumps({"python": str(path), "environment": {"XDG_DATA_HOME": str(self.home)}}))
 
     def queue(self) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = json.loads(self.det("queue", "--json").stdout)

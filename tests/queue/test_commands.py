@@ -25,9 +25,9 @@ def waiting(here: QueuedSearch) -> QueuedSearch:
     return here
 
 
-def create(search: QueuedSearch) -> int:
+def create(search: QueuedSearch, *options: str) -> int:
     path = search.write_config(search.config)
-    created = det("experiment", "create", str(path), str(search.model_dir), "--paused", "--json")
+    created = det("experiment", "create", str(path), str(search.model_dir), "--paused", "--json", *options)
     return int(json.loads(created.stdout)["id"])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ import pytest
 
 from determined.queue import retries, serving
 from tests.queue.conftest import SEARCH, QueuedSearch
+from tests.queue.test_commands import create
 from tests.queue.test_daemon import serve
 
 # Takes the lease of an experiment when it is told to, and lets go of it at the next word.
@@ -65,6 +68,8 @@ def served_while(searches: QueuedSearch, disturb: Callable[[list[str]], None]) -
             disturb(said)
         except BaseException as error:
             failures.append(error)
+            if said:  # it takes signals by now
+                os.kill(os.getpid(), signal.SIGTERM)
             raise
 
     acting = threading.Thread(target=act)
@@ -90,9 +95,8 @@ def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
-    experiment = here.create()
-    (config,) = here.home.glob("determined/experiments/*/config.json")
-    config.write_text("{}")  # its runner ends at once
+    experiment, taken = create(here), here.home / "taken"
+    here.run_by(experiment, f"import os, time\nwhile not os.path.exists({str(taken)!r}): time.sleep(0.02)\nexit(1)")
     here.put_into_queue(experiment)
     other = OtherRunner(here, experiment)
     other.take()
@@ -103,7 +107,8 @@ def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
         assert here.runners() == []
         other.say("leave")
         wait_until(lambda: any(line.endswith(" runs it") and "still" not in line for line in said))
-        other.take()  # before the runner does
+        other.take()  # before its runner could
+        taken.touch()
         wait_until(lambda: sum(line.startswith(waits) for line in said) == 2)
         with here.opened() as store:
             assert store.queue.find(experiment) is not None
@@ -118,7 +123,7 @@ def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
 
 def test_nobody_is_given_up_while_another_process_runs_it(here: QueuedSearch) -> None:
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}
-    experiment = here.create("--slots", "3")
+    experiment = create(here, "--slots", "3")
     here.put_into_queue(experiment)
     other = OtherRunner(here, experiment)
     other.take()

@@ -18,10 +18,15 @@ def leave_to_queue(
 ) -> None:
     """It runs when its turn comes, whether this terminal is there or not."""
     from determined.queue.adding import add
+    from determined.queue.daemon import IS_LEAVING
     from determined.store.open import checked_place
 
-    add(store, checked_place(), experiment_id, slots=slots, max_trials=max_trials)
+    daemon = add(store, checked_place(), experiment_id, slots=slots, max_trials=max_trials)
     if form == "json":
         print_json(experiment_plain(store.experiments.get(experiment_id)))
-        return
-    click.echo(f"It is in the queue, which runs it: det queue\nWhat it writes: det experiment logs {experiment_id} -f")
+    if daemon == "leaving":
+        click.echo(f"Experiment {experiment_id} is in the queue, but {IS_LEAVING}", err=True)
+    elif form != "json":
+        click.echo(
+            f"It is in the queue, which runs it: det queue\nWhat it writes: det experiment logs {experiment_id} -f"
+        )

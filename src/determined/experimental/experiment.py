@@ -172,7 +172,7 @@ class Experiment:
         """
         from determined.queue.adding import activate
 
-        self._session.tell(lambda store: activate(store, self._session.place, self.id))
+        self._tell_of(self._session.tell(lambda store: activate(store, self._session.place, self.id)))
         self.reload()
 
     def pause(self) -> None:
@@ -327,8 +327,14 @@ class Experiment:
     def _put_into_queue(self) -> None:
         from determined.queue.adding import add
 
-        self._session.tell(lambda store: add(store, self._session.place, self.id))
+        self._tell_of(self._session.tell(lambda store: add(store, self._session.place, self.id)))
         self.reload()
+
+    def _tell_of(self, daemon: str) -> None:
+        from determined.queue.daemon import IS_LEAVING
+
+        if daemon == "leaving":
+            logger.warning("experiment %d is in the queue, but %s", self.id, IS_LEAVING)
 
     def _best(self, sort_by: str | None, smaller_is_better: bool | None) -> list[Checkpoint]:
         return checkpoint_lists.best(

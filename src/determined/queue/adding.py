@@ -10,7 +10,7 @@ from determined.config.experiment import load_experiment
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.settings import check_slots, settings_of
-from determined.queue.daemon import ensure_daemon
+from determined.queue.daemon import DaemonState, ensure_daemon
 from determined.queue.files import QueueFiles
 from determined.queue.surroundings import keep_surroundings
 from determined.searchers.base import Extended
@@ -34,7 +34,7 @@ def add(
     priority: int | None = None,
     slots: int | None = None,
     max_trials: int | None = None,
-) -> Entry:
+) -> DaemonState:
     """Let it run on this machine when its turn comes; when this returns it is ACTIVE, and in the queue.
 
     `priority` is that of the configuration unless it is given, 1 goes first; `slots` is how many it may use at most;
@@ -44,34 +44,33 @@ def add(
     _check_can_run(store.experiments.get(experiment_id), slots, max_trials)
     lease = _acquired(store, experiment_id)
     try:
-        entry = _add(store, lease, priority, slots, max_trials)
+        _add(store, lease, priority, slots, max_trials)
     finally:
         store.experiments.release(lease)
-    ensure_daemon(QueueFiles.of(store_place), store_place)
-    return entry
+    return ensure_daemon(QueueFiles.of(store_place), store_place)
 
 
-def activate(store: Store, store_place: str, experiment_id: int) -> None:
+def activate(store: Store, store_place: str, experiment_id: int) -> DaemonState:
     """The same for one that may be at work already: it stays with its runner, and a pause is taken back."""
     _check_can_run(store.experiments.get(experiment_id), None, None)
     try:
         lease = _acquired(store, experiment_id)
     except ExperimentHeld:
         if _is_asked_to_go_on(store, experiment_id):
-            return
+            return "serving"
         lease = _acquired(store, experiment_id)
     try:
         if store.queue.find(experiment_id) is None:
             _add(store, lease, None, None, None)
     finally:
         store.experiments.release(lease)
-    ensure_daemon(QueueFiles.of(store_place), store_place)
+    return ensure_daemon(QueueFiles.of(store_place), store_place)
 
 
-def resume(store: Store, store_place: str) -> tuple[list[Entry], bool]:
-    """What is in the queue of this machine and user, and whether a daemon was started for it."""
+def resume(store: Store, store_place: str) -> tuple[list[Entry], DaemonState | None]:
+    """What is in the queue of this machine and user, and who serves it; nobody does when it is empty."""
     entries = store.queue.entries(socket.gethostname(), this_user())
-    return entries, bool(entries) and ensure_daemon(QueueFiles.of(store_place), store_place)
+    return entries, ensure_daemon(QueueFiles.of(store_place), store_place) if entries else None
 
 
 def has_files_here(experiment: Experiment) -> bool:
@@ -80,11 +79,10 @@ def has_files_here(experiment: Experiment) -> bool:
     return directory is not None and (directory / "config.json").is_file()
 
 
-def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, max_trials: int | None) -> Entry:
+def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, max_trials: int | None) -> None:
     experiment = store.experiments.get(lease.experiment_id)
     _check_can_run(experiment, slots, max_trials)  # its runner may have come to the end just now
-    keep_surroundings(ExperimentFiles.for_key(experiment.key), os.environ)
-    entry = store.queue.add(
+    store.queue.add(
         NewEntry(
             experiment_id=experiment.id,
             host=socket.gethostname(),
@@ -94,10 +92,15 @@ def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, ma
             max_trials=max_trials,
         )
     )
+    try:
+        # Not earlier: one that is there already keeps what it has. Nor is it begun before we let go of it.
+        keep_surroundings(ExperimentFiles.for_key(experiment.key), os.environ)
+    except BaseException:
+        store.queue.remove(experiment.id)
+        raise
     store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE", reason="")))
     if store.experiments.requests(experiment.id, experiment.last_request):
         store.experiments.request(experiment.id, "activate")  # a newer wish than a pause that nobody heard
-    return entry
 
 
 def _acquired(store: Store, experiment_id: int) -> Lease:

@@ -6,7 +6,7 @@ import socket
 
 from determined.experiment.files import ExperimentFiles
 from determined.queue.files import QueueFiles
-from determined.queue.status import daemon_lives
+from determined.queue.status import read_status
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment
 from determined.store.process import is_running, on_this_machine, this_user
@@ -20,7 +20,10 @@ def is_attended(store: Store, store_place: str, experiment: Experiment) -> bool:
     if entry is None:
         return False
     ours = (entry.host, entry.owner) == (socket.gethostname(), this_user())
-    return not ours or daemon_lives(QueueFiles.of(store_place))
+    if not ours:
+        return True
+    status = read_status(QueueFiles.of(store_place))
+    return status is not None and not status.leaving
 
 
 def is_being_run(experiment: Experiment) -> bool:

@@ -14,11 +14,19 @@ class Diary:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._lost = 0
 
     def write(self, words: str) -> None:
-        self._shorten()
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {words}\n"
-        os.write(self._descriptor, line.encode(errors="backslashreplace"))
+        """A line that cannot be written, as on a full disk, is lost; the next one that can be says so."""
+        before = f"({self._lost} lines before this one could not be written) " if self._lost else ""
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {before}{words}\n"
+        try:
+            self._shorten()
+            os.write(self._descriptor, line.encode(errors="backslashreplace"))
+        except OSError:
+            self._lost += 1
+        else:
+            self._lost = 0
 
     def _shorten(self) -> None:
         """Keep the end of it, from the beginning of a line on."""

@@ -17,6 +17,7 @@ from determined.errors import DeterminedError, ExperimentHeld, StoreError, Store
 from determined.queue.adding import has_files_here
 from determined.queue.attention import last_words
 from determined.queue.files import QueueFiles, at_the_door
+from determined.queue.kept_store import KeptStore
 from determined.queue.needs import Needs, needs_of
 from determined.queue.retries import Retries
 from determined.queue.runners import QueueRunner
@@ -24,7 +25,6 @@ from determined.queue.schedule import Demand, grants
 from determined.queue.status import Status, write_status
 from determined.store.base import Store
 from determined.store.experiment_records import Change, Experiment, ExperimentChange, Holder
-from determined.store.open import open_store, patience
 from determined.store.process import is_running, on_this_machine, this_process, this_user
 from determined.store.queueing import LOWEST_PRIORITY, Entry
 
@@ -56,8 +56,7 @@ class Daemon:
         self._lock: int | None = lock
         self._slots, self._idle_seconds, self._say = slots, idle_seconds, say
         self._host, self._owner = socket.gethostname(), this_user()
-        self._store: Store | None = None
-        self._away_since: float | None = None
+        self._store = KeptStore(store_place, say)
         self._entries: list[Entry] = []
         self._needs: dict[int, Needs] = {}  # by the order of entries, as everything below
         self._runners: dict[int, QueueRunner] = {}
@@ -68,6 +67,7 @@ class Daemon:
         self._signal: int | None = None
         self._since, self._busy = time.time(), time.monotonic()
         self._status: Status | None = None
+        self._is_unseen = False
 
     def run(self) -> int:
         """Until there has been nothing to do for a while, or a signal comes; returns the exit code."""
@@ -75,9 +75,11 @@ class Daemon:
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup det queue serve` outlives its terminal
                 signal.signal(number, self._take_signal)
         try:
-            self._store = open_store(self._store_place)  # one that cannot be used at all is no reason to wait
+            self._store.open()  # one that cannot be used at all is no reason to wait
             self._say(f"process {os.getpid()} shares out {self._slots} slots")
             while self._signal is None:
+                if self._store.is_another_file():
+                    self._begin_anew()
                 self._try(self._look_at_queue)
                 if self._has_begun or self._try(self._begins):
                     self._share_out()
@@ -95,26 +97,17 @@ class Daemon:
         self._signal = number
 
     def _try(self, act: Callable[[Store], T]) -> T | None:
-        """With the store; None while it is away, as a server that restarts: runners go on, and we wait for it.
+        """With the store; None while it is away: runners go on, and we wait for it as long as they do."""
+        return self._store.ask(act, for_ever=bool(self._runners))
 
-        Not for ever, though: after DET_STORE_PATIENCE seconds runners end, and then we do.
-        """
-        try:
-            if self._store is None:
-                self._store = open_store(self._store_place)
-            done = act(self._store)
-        except StoreUnavailable as error:
-            if self._store is not None:
-                self._store.close()
-                self._store = None
-            if self._away_since is None:
-                self._away_since = time.monotonic()
-                self._say(f"{error}; it is tried again")
-            elif not self._runners and time.monotonic() - self._away_since > patience():
-                raise
-            return None
-        self._away_since = None
-        return done
+    def _begin_anew(self) -> None:
+        """What runs belongs to a store that is not there any more; the numbers in the new one mean other things."""
+        self._say(f"the store {self._store_place} is another file now: it is read anew")
+        self._store.take_new_file()
+        for runner in self._runners.values():
+            self._stop_listening(runner)
+            runner.let_go()
+        self._entries, self._needs, self._held, self._retries = [], {}, set(), Retries()
 
     def _look_at_queue(self, store: Store) -> None:
         for order, runner in list(self._runners.items()):
@@ -145,10 +138,11 @@ class Daemon:
     def _begins(self, store: Store) -> bool:
         """Whether slots can be shared out: what a killed daemon had started may still save on some of them."""
         for entry in self._entries:
-            experiment = _experiment(store, entry)
-            if experiment is not None and experiment.holder is not None and is_running(experiment.holder.process):
-                self._wait_for(entry, experiment.holder)
-                return False
+            with self._giving_up(store, entry):
+                experiment = _experiment(store, entry)
+                if experiment is not None and experiment.holder is not None and is_running(experiment.holder.process):
+                    self._wait_for(entry, experiment.holder)
+                    return False
         self._has_begun = True
         return True
 
@@ -202,7 +196,8 @@ class Daemon:
         except StoreUnavailable:
             raise
         except _WRONG as error:
-            self._give_up(store, entry, f"it cannot be run: {type(error).__name__}: {error}")
+            kind = "" if isinstance(error, DeterminedError) else f"{type(error).__name__}: "
+            self._give_up(store, entry, f"it cannot be run: {kind}{error}")
 
     def _give_up(self, store: Store, entry: Entry, reason: str) -> None:
         """It is paused, with the reason, for a person to look at; not while another process runs it."""
@@ -295,7 +290,7 @@ class Daemon:
             self._selector.unregister(runner.connection)
 
     def _is_idle(self) -> bool:
-        if self._entries or self._runners or self._away_since is not None:
+        if self._entries or self._runners or self._store.is_away:
             self._busy = time.monotonic()
             return False
         return time.monotonic() - self._busy >= self._idle_seconds
@@ -303,6 +298,8 @@ class Daemon:
     def _ends(self, store: Store) -> bool:
         """Look once more, while nobody can add anything; from then on there is no daemon."""
         with at_the_door(self._files):
+            if self._store.is_another_file():
+                return False
             left = store.queue.entries(self._host, self._owner)
             if any(_experiment(store, entry) is not None for entry in left):
                 return False
@@ -320,6 +317,7 @@ class Daemon:
         """All runners pause, and what they ran stays in the queue; a second signal does not wait for them."""
         assert self._signal is not None
         name, self._signal = signal.Signals(self._signal), None
+        self._show(leaving=True)
         self._say(f"{name.name}: {len(self._runners)} runners let their trials save")
         for runner in self._runners.values():
             self._stop_listening(runner)
@@ -328,14 +326,22 @@ class Daemon:
             for order, runner in list(self._runners.items()):
                 if runner.wait(0.1):
                     del self._runners[order]
+            self._show(leaving=True)
         self._signal = name
 
-    def _show(self) -> None:
-        running = {runner.entry.experiment_id: sorted(runner.granted) for runner in self._runners.values()}
-        status = Status(os.getpid(), self._since, self._slots, running)
-        if status != self._status:
-            self._status = status
+    def _show(self, *, leaving: bool = False) -> None:
+        running = {runner.entry.experiment_id: sorted(runner.has) for runner in self._runners.values()}
+        status = Status(os.getpid(), self._since, self._slots, running, leaving)
+        if status == self._status:
+            return
+        try:
             write_status(self._files, status)
+        except OSError as error:  # as when the disk is full; it is tried again
+            if not self._is_unseen:
+                self._say(f"what `det queue` shows could not be written: {error}")
+            self._is_unseen = True
+        else:
+            self._status, self._is_unseen = status, False
 
 
 def _is_alive(holder: Holder, before: Holder | None) -> bool:

@@ -12,12 +12,16 @@ from determined.queue.files import QueueFiles, at_the_door, locked
 
 @dataclass(frozen=True)
 class Status:
-    """A living daemon: its process, the slots that it shares out, and who has which of them."""
+    """A living daemon: its process, the slots that it shares out, and who has which of them.
+
+    One that is `leaving` waits for trials that save, and starts nothing any more.
+    """
 
     pid: int
     since: float
     slots: int
     running: dict[int, list[int]] = field(default_factory=dict)  # by experiment
+    leaving: bool = False
 
 
 def write_status(files: QueueFiles, status: Status) -> None:
@@ -40,8 +44,11 @@ def daemon_lives(files: QueueFiles) -> bool:
 
 def read_status(files: QueueFiles) -> Status | None:
     """None when there is no daemon; what one left behind that was killed does not count."""
-    if not daemon_lives(files):
-        return None
+    return last_status(files) if daemon_lives(files) else None
+
+
+def last_status(files: QueueFiles) -> Status:
+    """Of a daemon that is known to live."""
     try:
         plain: dict[str, Any] = json.loads(files.status.read_text())
     except (FileNotFoundError, json.JSONDecodeError):  # it has only just begun

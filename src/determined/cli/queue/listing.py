@@ -36,6 +36,7 @@ def list(form: Form) -> None:
     \b
     Example: det queue list
     """
+    from determined.queue.daemon import IS_LEAVING
     from determined.queue.files import QueueFiles
     from determined.queue.status import read_status
     from determined.store.open import checked_place
@@ -66,3 +67,5 @@ def list(form: Form) -> None:
     show(form, _COLUMNS, cells, lambda: rows)
     if rows and status is None:
         click.echo("Nobody serves the queue; go on with: det queue resume", err=form != "table")
+    elif rows and status is not None and status.leaving:
+        click.echo(f"{IS_LEAVING[0].upper()}{IS_LEAVING[1:]}", err=form != "table")

@@ -7,6 +7,7 @@ import click
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
+from determined.errors import DeterminedError
 
 
 @click.command(cls=Command)
@@ -21,10 +22,14 @@ def resume(form: Form) -> None:
     Example: det queue resume
     """
     from determined.queue.adding import resume as go_on
+    from determined.queue.daemon import IS_LEAVING
     from determined.store.open import checked_place
 
     with opened_store() as store:
-        entries, started = go_on(store, checked_place())
+        entries, daemon = go_on(store, checked_place())
+    started = daemon == "started"
+    if daemon == "leaving":
+        raise DeterminedError(IS_LEAVING)
     if form == "json":
         print_json({"experiments": [entry.experiment_id for entry in entries], "started": started})
     elif not entries:

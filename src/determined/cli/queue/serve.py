@@ -60,12 +60,19 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
         diary = Diary(sys.stdout.fileno())
 
     def say(words: str) -> None:
-        if diary is not None:
-            diary.write(words)
-        elif form == "json":
-            print_json_line({"text": words})
-        else:
-            click.echo(visible(words))
+        try:
+            if diary is not None:
+                diary.write(words)
+            elif form == "json":
+                print_json_line({"text": words})
+            else:
+                click.echo(visible(words))
+        except BrokenPipeError:  # whoever read it is gone, and the experiments are not
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+        except OSError:  # as when the disk is full that it is written to
+            return
 
     idle = float("inf") if forever else idle_seconds
     count = find_slots(slots, os.environ).count

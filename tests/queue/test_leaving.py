@@ -1,0 +1,50 @@
+"""A daemon that was told to end, and waits for trials that save: it takes nothing new."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from determined.queue import daemon
+from determined.queue.files import QueueFiles, at_the_door, locked
+from determined.queue.status import Status, write_status
+from tests.cli.running import det, det_ok
+from tests.queue.conftest import QueuedSearch
+from tests.queue.test_commands import create
+
+TOLD = "the queue's daemon is ending; when it has ended: det queue resume"
+
+
+class Leaving:
+    """As such a daemon looks from outside: it has the lock, and says that it leaves."""
+
+    def __init__(self, files: QueueFiles) -> None:
+        with at_the_door(files):
+            lock = locked(files)
+        assert lock is not None
+        self._lock = lock
+        write_status(files, Status(os.getpid(), 0.0, 2, {}, leaving=True))
+
+    def end(self) -> None:
+        os.close(self._lock)
+
+
+def test_who_adds_is_told_or_waits_for_its_end(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon, "_SECONDS_TO_LEAVE", 0.2)
+    here.config = {**here.config, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
+    experiment = create(here, "--slots", "3")
+    leaving = Leaving(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
+    added = det("experiment", "activate", str(experiment), "--detach")
+    assert (added.exit_code, added.stderr) == (0, f"Experiment {experiment} is in the queue, but {TOLD}\n")
+    assert "which runs it" not in added.stdout
+    assert TOLD[1:] in det_ok("queue")
+    resumed = det("queue", "resume")
+    assert (resumed.exit_code, TOLD in resumed.stderr) == (1, True)
+
+    monkeypatch.setattr(daemon, "_SECONDS_TO_LEAVE", 30.0)
+    threading.Timer(0.3, leaving.end).start()
+    assert det_ok("queue", "resume") == "The queue goes on with 1 experiment.\n"
+    here.wait_for(lambda store: store.queue.find(experiment) is None)
+    assert here.state(experiment) == "PAUSED"
