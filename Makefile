@@ -7,7 +7,7 @@ BENCH_VENV ?= .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 SINKS_VENV ?= .venv-sinks
 SINKS_STAMP := $(SINKS_VENV)/.installed
-WORKERS ?= 2
+WORKERS ?= 3
 
 .PHONY: demo test check soak sinks bench reference format clean system-deps
 
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/det experiment create examples/mnist_pytorch/demo.yaml examples/mnist_pytorch --slots 2
 
-# Everything CI asks for: format, lint, types, tests.
+# Everything CI asks for: format, lint, types, tests. Many tests wait for something: three at a time keep two cores busy.
 test: check
 	$(BIN)/python -m pytest -n $(WORKERS) tests
 
