@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import socket
 from io import StringIO
 
 import pytest
 
 from determined import core
+from determined.store.queueing import NewEntry
 from tests.cli.running import det, det_json, det_ok, head_of, rows_of
 from tests.queue.conftest import SEARCH, QueuedSearch
 
@@ -52,6 +54,20 @@ def test_the_list(waiting: QueuedSearch) -> None:
     done = det("queue", "--json")
     assert "go on with: det queue resume" in done.stderr
     assert "waits in the queue, and nobody serves it" in det_ok("experiment", "describe", "1")
+
+
+def test_other_queues_of_the_same_store_are_named(waiting: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "other queues" not in det_ok("queue")
+    with waiting.opened() as store:
+        store.queue.add(NewEntry(3, "-a", "somebody\nelse"))
+    theirs = "In other queues of this store: 1 experiment waits on host -a for user somebody\\nelse"
+    assert det_ok("queue").splitlines()[-1] == theirs
+    host = socket.gethostname()
+    monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+    empty, line = det_ok("queue", "resume").splitlines()
+    assert empty == "The queue is empty: there is nothing to go on with."
+    assert {theirs, f"2 experiments wait on host {host}"} == set(line.split(", "))
+    assert det("queue", "--json").stderr == f"{line}\n"
 
 
 def test_priorities(waiting: QueuedSearch) -> None:

@@ -25,6 +25,7 @@ def test_it_comes_back_as_it_was_given(store: Store) -> None:
     added = store.queue.add(NewEntry(experiment, ODD, "me", 7, slots=3, max_trials=9))
     assert store.queue.find(experiment) == added
     assert store.queue.entries(ODD, "me") == [added]
+    assert store.queue.lengths() == {(ODD, "me"): 1}
     assert (added.experiment_id, added.host, added.owner) == (experiment, ODD, "me")
     assert (added.priority, added.slots, added.max_trials) == (7, 3, 9)
     assert store.queue.entries(ODD, "another") == store.queue.entries("another", "me") == []

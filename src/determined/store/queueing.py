@@ -48,6 +48,10 @@ class Queue(Protocol):
         """Those of a machine and a user, as they take their turns."""
         ...
 
+    def lengths(self) -> dict[tuple[str, str], int]:
+        """How many there are for each machine and user, by name."""
+        ...
+
     def set_priority(self, experiment_id: int, priority: int) -> Entry:
         """Its place among those of that priority is the one that it would have had from the beginning."""
         ...

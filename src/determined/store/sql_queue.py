@@ -55,6 +55,12 @@ class SqlQueue:
         )
         return [Entry(*row) for row in found]
 
+    def lengths(self) -> dict[tuple[str, str], int]:
+        found = self._database.execute(
+            "SELECT host, owner, COUNT(*) FROM queue GROUP BY host, owner ORDER BY host, owner"
+        )
+        return {(host, owner): count for host, owner, count in found}
+
     def set_priority(self, experiment_id: int, priority: int) -> Entry:
         _check(priority)
         with self._database.transaction():

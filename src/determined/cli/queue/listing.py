@@ -9,6 +9,7 @@ import click
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
+from determined.cli.queue.elsewhere import elsewhere
 from determined.cli.queue.plain import entry_plain
 from determined.cli.render import Column, percent, time_text
 from determined.cli.zone import with_utc
@@ -44,6 +45,7 @@ def list(form: Form) -> None:
 
     with opened_store() as store:
         entries = store.queue.entries(socket.gethostname(), this_user())
+        others = elsewhere(store)
         experiments = {entry.experiment_id: store.experiments.get(entry.experiment_id) for entry in entries}
     status = read_status(QueueFiles.of(checked_place()))
     running = {} if status is None else status.running
@@ -67,5 +69,7 @@ def list(form: Form) -> None:
     show(form, _COLUMNS, cells, lambda: rows)
     if rows and status is None:
         click.echo("Nobody serves the queue; go on with: det queue resume", err=form != "table")
-    elif rows and status is not None and status.leaving:
+    if rows and status is not None and status.leaving:
         click.echo(f"{IS_LEAVING[0].upper()}{IS_LEAVING[1:]}", err=form != "table")
+    if others:
+        click.echo(others, err=form != "table")

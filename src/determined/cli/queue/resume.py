@@ -7,6 +7,7 @@ import click
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
+from determined.cli.queue.elsewhere import elsewhere
 from determined.errors import DeterminedError
 
 
@@ -26,6 +27,7 @@ def resume(form: Form) -> None:
     from determined.store.open import checked_place
 
     with opened_store() as store:
+        others = elsewhere(store)
         entries, daemon = go_on(store, checked_place())
     started = daemon == "started"
     if daemon == "leaving":
@@ -37,3 +39,5 @@ def resume(form: Form) -> None:
     else:
         what = f"{len(entries)} experiment{'' if len(entries) == 1 else 's'}"
         click.echo(f"The queue goes on with {what}." if started else f"The queue is being served: {what}.")
+    if others:
+        click.echo(others, err=form == "json")

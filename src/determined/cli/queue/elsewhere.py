@@ -1,0 +1,24 @@
+"""What waits in the same store, but not in this queue: under another name of the machine or of the user."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+
+
+def elsewhere(store: Store) -> str:
+    """A line about it; empty when there is nothing."""
+    from determined.cli.text import visible
+    from determined.store.process import this_user
+
+    here, me = socket.gethostname(), this_user()
+    parts = [
+        f"{count} {'experiment waits' if count == 1 else 'experiments wait'} on host {visible(host)}"
+        + ("" if owner == me else f" for user {visible(owner)}")
+        for (host, owner), count in store.queue.lengths().items()
+        if (host, owner) != (here, me)
+    ]
+    return f"In other queues of this store: {', '.join(parts)}" if parts else ""
