@@ -88,8 +88,10 @@ def test_the_log_says_what_it_could_not_say_while_the_disk_was_full(tmp_path: Pa
 def test_neither_a_reader_that_is_gone_nor_a_store_that_is_replaced_ends_the_daemon(here: QueuedSearch) -> None:
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
     experiment = create(here, "--slots", "3")
-    with subprocess.Popen([*DET, "queue", "serve"], env=here.env(), stdout=subprocess.PIPE, text=True) as daemon:
+    command, pipe = [*DET, "queue", "serve"], subprocess.PIPE
+    with subprocess.Popen(command, env=here.env(), stdout=pipe, stderr=pipe, text=True) as daemon:
         assert daemon.stdout is not None
+        assert daemon.stderr is not None
         assert "shares out 2 slots" in daemon.stdout.readline()
         daemon.stdout.close()
         here.put_into_queue(experiment)
@@ -100,7 +102,7 @@ def test_neither_a_reader_that_is_gone_nor_a_store_that_is_replaced_ends_the_dae
         here.put_into_queue(experiment)
         here.wait_for(lambda store: store.queue.find(experiment) is None)
         daemon.terminate()
-        assert daemon.wait(60) == 143
+        assert (daemon.wait(60), daemon.stderr.read()) == (143, "")
     assert here.state(experiment) == "PAUSED"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from determined.queue import retries, serving
+from determined.store.base import Store
 from tests.queue.conftest import SEARCH, QueuedSearch
 from tests.queue.test_commands import create
 from tests.queue.test_daemon import serve
@@ -87,6 +88,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def beats(store: Store, experiment_id: int) -> int:
+    holder = store.experiments.get(experiment_id).holder
+    return 0 if holder is None else holder.heartbeat
+
+
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first failure is one too many, and others are looked at often."""
@@ -98,26 +104,36 @@ def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
     experiment, taken = create(here), here.home / "taken"
     here.run_by(experiment, f"import os, time\nwhile not os.path.exists({str(taken)!r}): time.sleep(0.02)\nexit(1)")
     here.put_into_queue(experiment)
+    first = create(here)
+    here.run_by(first, "exit(1)")
+    here.put_into_queue(first, priority=1)
     other = OtherRunner(here, experiment)
     other.take()
+    waits = f"experiment {experiment}: process {other.process.pid} on "
+
+    def started(said: list[str]) -> list[str]:
+        return [line.partition(":")[0] for line in said if line.endswith(" runs it") and "still" not in line]
 
     def disturb(said: list[str]) -> None:
-        waits = f"experiment {experiment}: process {other.process.pid} on "
         wait_until(lambda: any(line.startswith(waits) for line in said))
-        assert here.runners() == []
+        assert started(said) == [], "nor is anybody else: nobody knows which slots are free"
         other.say("leave")
-        wait_until(lambda: any(line.endswith(" runs it") and "still" not in line for line in said))
+        wait_until(lambda: f"experiment {experiment}" in started(said))
         other.take()  # before its runner could
         taken.touch()
         wait_until(lambda: sum(line.startswith(waits) for line in said) == 2)
         with here.opened() as store:
             assert store.queue.find(experiment) is not None
+            before = beats(store, experiment)
+        here.wait_for(lambda store: beats(store, experiment) > before + 12)  # while the daemon looks again
         assert here.state(experiment) == "ACTIVE"
         other.say("leave")
 
     said = served_while(here, disturb)
     other.end()
     assert "taken out of the queue: its runner ended 1 times in a row" in said[-2]
+    assert sum(line.startswith(waits) for line in said) == 2
+    assert started(said).count(f"experiment {experiment}") == 2
     assert here.state(experiment) == "PAUSED"
 
 

@@ -67,11 +67,7 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
                 print_json_line({"text": words})
             else:
                 click.echo(visible(words))
-        except BrokenPipeError:  # whoever read it is gone, and the experiments are not
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
-        except OSError:  # as when the disk is full that it is written to
+        except OSError:  # whoever read it is gone, or its disk is full; the experiments go on
             return
 
     idle = float("inf") if forever else idle_seconds
