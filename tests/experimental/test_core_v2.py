@@ -106,7 +106,7 @@ def test_the_same_names_go_on_with_the_latest_checkpoint(home: Path) -> None:
         "    with core_v2.checkpoint.store_path({'steps_completed': step}) as (path, uuid):\n"
         "        (path / 'weights').write_text(str(step))\n"
         "core_v2.train.report_training_metrics(3, {'loss': 0.0})\n"
-        "print(uuid, core_v2.info.trial.trial_seed)\nos.kill(os.getpid(), signal.SIGKILL)",
+        "print(uuid, core_v2.info.trial.trial_seed, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)",
         expect=-9,
     )
     again = run(

@@ -7,12 +7,10 @@ from typing import Literal
 
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.store.base import Store
-from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease, TrialChange
+from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Lease, TrialChange
 from determined.store.process import this_process
 
 Wish = Literal["pause", "cancel", "kill"]
-
-_ENDED = ("COMPLETED", "CANCELED", "ERROR")
 
 
 def request(store: Store, experiment_id: int, kind: Wish) -> str:
@@ -44,7 +42,7 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
 
 
 def _refuse_ended(experiment: Experiment) -> None:
-    if experiment.state in _ENDED:
+    if experiment.state in ENDED:
         raise InvalidExperimentException(f"experiment {experiment.id} has ended already: it is {experiment.state}")
 
 

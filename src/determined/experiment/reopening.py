@@ -29,6 +29,7 @@ from determined.experiment.settings import settings_of
 from determined.searchers.base import Create, Extended, Reopened
 from determined.store.base import Store
 from determined.store.experiment_records import (
+    ENDED,
     Change,
     Experiment,
     ExperimentChange,
@@ -41,7 +42,6 @@ from determined.store.experiment_records import (
 )
 from determined.store.process import this_process
 
-_ENDED = ("COMPLETED", "CANCELED", "ERROR")
 _FAILED = ("ERROR", "CANCELED")
 _OVER = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 _FREE = ("single", "random", "grid")  # methods whose trials are not compared on the way
@@ -87,7 +87,7 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
     change = _change(files, experiment, journal, changes)
     trials = store.experiments.trials(experiment.id)
     again = _to_go_on(change, trials)
-    if not change.names and not again and experiment.state not in _ENDED:
+    if not change.names and not again and experiment.state not in ENDED:
         return Continued((), (), None)  # as the last one wanted it, who may have been cut short
     told = _tell(store, experiment, files, journal, again, change.max_trials)
     _refuse_to_do_nothing(experiment, change, told)

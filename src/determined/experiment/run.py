@@ -22,12 +22,10 @@ from determined.experiment.search import restored
 from determined.experiment.settings import check_slots, settings_of
 from determined.searchers.base import Extended
 from determined.store.base import Store
-from determined.store.experiment_records import Experiment, ExperimentState
+from determined.store.experiment_records import ENDED, Experiment, ExperimentState
 from determined.store.open import open_store, patience
 from determined.store.queueing import Entry
 from determined.store.writer import Writer
-
-_ENDED = ("COMPLETED", "CANCELED", "ERROR")
 
 
 @dataclass(frozen=True)
@@ -134,5 +132,5 @@ def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
         raise InvalidExperimentException(
             f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
         )
-    if experiment.state in _ENDED and max_trials is None:
+    if experiment.state in ENDED and max_trials is None:
         raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")

@@ -13,15 +13,13 @@ from determined.experiment.logs import LogKeeper
 from determined.experiment.search import Search
 from determined.experiment.settings import Settings
 from determined.experiment.trials import LiveTrial
-from determined.store.experiment_records import Change, Experiment, Lease
+from determined.store.experiment_records import TRIAL_ENDED, Change, Experiment, Lease
 from determined.store.experiments import Experiments
 from determined.store.writer import Writer
 
 T = TypeVar("T")
 
 Intent = Literal["pause", "cancel", "kill"]
-
-ENDED = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 
 
 @dataclass
@@ -63,7 +61,7 @@ class Running:
         return min(limits, default=None)
 
     def live(self) -> list[LiveTrial]:
-        return [trial for trial in self.trials.values() if trial.state not in ENDED]
+        return [trial for trial in self.trials.values() if trial.state not in TRIAL_ENDED]
 
     def progress(self) -> float:
         reported = {trial.number: trial.progress for trial in self.by_key.values() if trial.progress is not None}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from determined.experiment import deciding
 from determined.experiment.hearing import look
-from determined.experiment.running import ENDED, Running
+from determined.experiment.running import Running
 from determined.searchers.base import Exited, ExitReason
+from determined.store.experiment_records import TRIAL_ENDED
 
 _TOLD: dict[str, ExitReason] = {
     "COMPLETED": "completed",
@@ -40,5 +41,5 @@ def _tell_of_ended(run: Running) -> None:
         elif entry.event["event"] == "reopened":
             heard.difference_update(entry.event["numbers"])
     for trial in list(run.trials.values()):
-        if trial.state in ENDED and trial.number not in heard:
+        if trial.state in TRIAL_ENDED and trial.number not in heard:
             deciding.tell(run, Exited(trial.number, _TOLD[trial.state]))

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from determined.experimental.session import Session
+from determined.store.experiment_records import TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.store.records import Log
@@ -22,7 +23,6 @@ Time = str | int | float | datetime
 
 _PAGE = 1000
 _POLLING_SECONDS = 0.5
-_ENDED = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _followed(session: Session, trial_id: int, wanted: Wanted) -> Iterator[Log]:
     position = [0]
     while True:
         # Asked before reading: what was written until then is read now.
-        over = session.ask(lambda store: store.experiments.trial(trial_id)).state in _ENDED
+        over = session.ask(lambda store: store.experiments.trial(trial_id)).state in TRIAL_ENDED
         yield from _present(session, trial_id, wanted, position)
         if over:
             return

@@ -16,11 +16,10 @@ from determined.queue.surroundings import keep_surroundings
 from determined.searchers.base import Extended
 from determined.searchers.build import build
 from determined.store.base import Store
-from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease
+from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Lease
 from determined.store.process import this_process, this_user
 from determined.store.queueing import DEFAULT_PRIORITY, Entry, NewEntry
 
-_ENDED = ("COMPLETED", "CANCELED", "ERROR")
 _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
 _SECONDS_TO_LET_GO = 10.0
 _SECONDS_BETWEEN_LOOKS = 0.1
@@ -110,7 +109,7 @@ def _acquired(store: Store, experiment_id: int) -> Lease:
         try:
             return store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
         except ExperimentHeld:
-            lets_go = store.experiments.get(experiment_id).state in ("PAUSED", *_ENDED)
+            lets_go = store.experiments.get(experiment_id).state in ("PAUSED", *ENDED)
             if not lets_go or time.monotonic() > deadline:
                 raise
 
@@ -134,7 +133,7 @@ def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | 
         raise InvalidExperimentException(
             f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
         )
-    if experiment.state in _ENDED and max_trials is None:
+    if experiment.state in ENDED and max_trials is None:
         raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")
     if not has_files_here(experiment):
         raise InvalidExperimentException(

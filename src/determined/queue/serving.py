@@ -24,14 +24,13 @@ from determined.queue.runners import QueueRunner
 from determined.queue.schedule import Demand, grants
 from determined.queue.status import Status, write_status
 from determined.store.base import Store
-from determined.store.experiment_records import Change, Experiment, ExperimentChange, Holder
+from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Holder
 from determined.store.process import is_running, on_this_machine, this_process, this_user
 from determined.store.queueing import LOWEST_PRIORITY, Entry
 
 T = TypeVar("T")
 
 _TICK = 0.5
-_OVER = ("COMPLETED", "CANCELED", "ERROR", "PAUSED")
 _SHORT_PAUSE = 5.0  # in which its slots are kept for it
 _MOST_SECONDS_WITHOUT_SLOTS = 60.0  # that a runner waits for them; it has imported a lot, which takes memory
 _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
@@ -170,7 +169,7 @@ class Daemon:
             return
         experiment = store.experiments.get(number)
         state, holder = experiment.state, experiment.holder
-        if state in _OVER:  # it was killed between its last word and that
+        if state in ("PAUSED", *ENDED):  # it was killed between its last word and that
             store.queue.remove(number)
             self._say(f"experiment {number}: {state}")
             return

@@ -15,6 +15,7 @@ from determined.errors import StoreError
 from determined.store.columns import text
 from determined.store.database import Database
 from determined.store.experiment_records import (
+    TRIAL_ENDED,
     UNCHANGED,
     Change,
     ExperimentChange,
@@ -23,8 +24,6 @@ from determined.store.experiment_records import (
     TrialChange,
 )
 from determined.store.records import RequestKind
-
-_OVER = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 
 
 def write_change(database: Database, experiment_id: int, change: Change) -> list[int]:
@@ -188,7 +187,7 @@ def _last_request(database: Database, trial_id: int) -> int:
 
 
 def _end(state: str | None, ended: float | None) -> dict[str, Any]:
-    if state is not None and state not in _OVER:
+    if state is not None and state not in TRIAL_ENDED:
         return {"ended": None}
     return _given(ended=ended)
 

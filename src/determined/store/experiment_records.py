@@ -31,6 +31,10 @@ TrialState = Literal[
     "CANCELED",
     "ERROR",
 ]
+# In these nothing more happens, unless somebody continues it.
+ENDED: tuple[ExperimentState, ...] = ("COMPLETED", "CANCELED", "ERROR")
+TRIAL_ENDED: tuple[TrialState, ...] = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
+
 ExperimentRequestKind = Literal["pause", "activate", "cancel", "kill", "reconfigure"]
 
 

@@ -13,12 +13,11 @@ from determined.store import experiment_columns as rows
 from determined.store import lease as leases
 from determined.store.columns import text
 from determined.store.database import Database
-from determined.store.experiment_records import Experiment, Lease
+from determined.store.experiment_records import ENDED, Experiment, Lease
 from determined.store.in_use import needed, refuse_in_use
 from determined.store.records import Checkpoint, CheckpointState
 from determined.store.upkeep import RunDirectory
 
-_ENDED = ("COMPLETED", "CANCELED", "ERROR")
 _OF_TRIALS = ("checkpoint_uses", "requests", "logs", "samples", "metrics", "checkpoints", "attempts")
 _OF_EXPERIMENTS = ("experiment_requests", "journal", "snapshots", "leases", "queue")
 
@@ -183,7 +182,7 @@ class SqlUpkeep:
         return found[0]
 
     def _check_ended(self, experiment: Experiment, what: str) -> None:
-        if experiment.state not in _ENDED:
+        if experiment.state not in ENDED:
             raise InvalidExperimentException(
                 f"experiment {experiment.id} is {experiment.state}: it can be {what} once it has ended; cancel or "
                 "kill it first"

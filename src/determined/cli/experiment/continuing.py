@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from determined.cli.detached import leave_to_queue
-from determined.cli.experiment.wait import ENDED
 from determined.cli.foreground import run_here
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
@@ -17,6 +16,7 @@ from determined.cli.output import Form, with_json
 from determined.cli.render import some
 from determined.cli.text import visible
 from determined.cli.zone import with_utc
+from determined.store.experiment_records import ENDED
 
 if TYPE_CHECKING:
     from determined.experiment.reopening import Continued

@@ -15,8 +15,7 @@ from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
 from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
-
-ENDED = ("COMPLETED", "CANCELED", "ERROR")
+from determined.store.experiment_records import ENDED
 
 
 @click.command(cls=Command)

@@ -36,6 +36,7 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
     """
     import os
 
+    from determined.cli.foreground import outliving_the_reader
     from determined.cli.text import visible
     from determined.engines.slots import find_slots
     from determined.errors import DeterminedError
@@ -60,15 +61,14 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
         diary = Diary(sys.stdout.fileno())
 
     def say(words: str) -> None:
-        try:
-            if diary is not None:
-                diary.write(words)
-            elif form == "json":
+        if diary is not None:
+            diary.write(words)
+            return
+        with outliving_the_reader():
+            if form == "json":
                 print_json_line({"text": words})
             else:
                 click.echo(visible(words))
-        except OSError:  # whoever read it is gone, or its disk is full; the experiments go on
-            return
 
     idle = float("inf") if forever else idle_seconds
     count = find_slots(slots, os.environ).count
