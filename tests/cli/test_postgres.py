@@ -13,6 +13,7 @@ from tests.cli.running import DET, det, det_json
 from tests.helpers.postgres import PASSWORD, running_server
 
 
+@pytest.mark.thorough
 def test_a_search_on_a_server_that_is_restarted(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One URL is all that is set. Who runs it and who watches it outlive the restart; the password is never shown."""
     with running_server() as server:

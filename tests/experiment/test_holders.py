@@ -34,17 +34,18 @@ def at_work(search: Search, experiment: int, more: int = 4) -> None:
     search.wait_for(lambda store: count(store) >= before + more)
 
 
-def test_twenty_start_and_one_works(make_search: MakeSearch) -> None:
+@pytest.mark.parametrize("many", [8, pytest.param(20, marks=pytest.mark.thorough)])
+def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
     search = make_search("steady", CONFIG)
     experiment = search.create()
     command = [*DET, "experiment", "activate", str(experiment), "--slots", "2"]
     started = time.time()
     runners = [
         subprocess.Popen(command, env=search.env(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for _ in range(20)
+        for _ in range(many)
     ]
     refusals: dict[int, str] = {}
-    while len(refusals) < 19:
+    while len(refusals) < many - 1:
         pid, words = next_refusal(runners, refusals)
         refusals[pid] = words
     (holder,) = [runner for runner in runners if runner.pid not in refusals]

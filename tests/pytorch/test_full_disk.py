@@ -85,7 +85,9 @@ def run(home: Path, work_dir: Path, *args: str, metrics: int) -> subprocess.Comp
     )
 
 
-@pytest.mark.parametrize("metrics", [1, 3000], ids=["the store finds room", "the store finds none"])
+@pytest.mark.parametrize(
+    "metrics", [pytest.param(1, marks=pytest.mark.thorough), 3000], ids=["the store finds room", "the store finds none"]
+)
 def test_a_full_disk_costs_one_checkpoint(metrics: int, small_disk: Path, tmp_path: Path, work_dir: Path) -> None:
     """Batch 2 is saved; then the disk is full, for the checkpoint of batch 4 and for large reports."""
     whole = run(tmp_path / "elsewhere", work_dir, metrics=metrics)

@@ -309,7 +309,7 @@ def test_a_time_limit_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
     assert_same_run(program, undisturbed)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_a_request_to_pause_is_obeyed_after_the_batch(tmp_path: Path, ranks: int) -> None:
     """Somebody else writes it into the store; `fit` returns, and the program goes on behind it."""
     undisturbed = Program(tmp_path / "undisturbed", ranks=ranks)

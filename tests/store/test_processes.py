@@ -67,7 +67,7 @@ class Reporter:
             self.acknowledged = int(line)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_four_reporters_of_which_one_is_killed(place: str, seed: int, request: pytest.FixtureRequest) -> None:
     rounds, draw = 40, random.Random(seed)
     reporters = [Reporter(place, rounds) for _ in range(4)]
