@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class CloudStorage:
         self._root = paths.data_dir() / "cloud"
         self._staging = Staging(self._root)
         self._joined: set[str] = set()
+        self._begun: dict[str, list[str]] = {}  # what is being uploaded, by checkpoint
 
     def __repr__(self) -> str:
         return f"CloudStorage({self.name!r})"
@@ -164,13 +165,15 @@ class CloudStorage:
     def _upload(self, storage_id: str, staged: Path, resources: Resources) -> None:
         uploads: dict[str, Path] = {}
         empty_directories = []
-        for name in object_names.to_store(resources):
+        names = object_names.to_store(resources)
+        for name in names:
             object_names.check(name, f"checkpoint {storage_id}")
             key = _key(storage_id, object_names.object_name(name))
             if name.endswith("/"):
                 empty_directories.append(key)
             else:
                 uploads[key] = staged / name
+        self._begun[storage_id] = [object_names.object_name(name) for name in names]
         transfer.upload(self._bucket, uploads)
         for key in empty_directories:
             self._bucket.put(key, b"")
@@ -222,16 +225,19 @@ class CloudStorage:
     def _leave(self, storage_id: str) -> None:
         self._staging.remove(storage_id)
         self._joined.discard(storage_id)
+        self._begun.pop(storage_id, None)
 
     def _take_back(self, storage_id: str) -> None:
         try:
-            self._remove_objects(storage_id, self._objects(storage_id))
+            # A server may list late what it took a moment ago.
+            begun = self._begun.get(storage_id, ())
+            self._remove_objects(storage_id, {*begun, *self._objects(storage_id)})
         except OSError as error:
             logger.warning("what was uploaded of checkpoint %s is removed a day later: %s", storage_id, error)
         else:
             self._forget(storage_id)
 
-    def _remove_objects(self, storage_id: str, objects: dict[str, int]) -> None:
+    def _remove_objects(self, storage_id: str, objects: Iterable[str]) -> None:
         """First that by which the checkpoint is visible: cut short, nothing looks whole."""
         self._bucket.delete(_key(storage_id, METADATA_FILE))
         transfer.delete(self._bucket, [_key(storage_id, name) for name in objects])
