@@ -55,6 +55,7 @@ def test_ranks_meet_once_a_report_and_never_for_a_batch(tmp_path: Path) -> None:
     assert row["ok"]
 
 
+@pytest.mark.thorough
 def test_cases_give_numbers_with_targets(tmp_path: Path) -> None:
     cases = ("validation", "sampler", "resume")
     printed, kept = run(tmp_path, "--json", *(word for case in cases for word in ("--only", case)))

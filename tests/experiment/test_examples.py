@@ -15,9 +15,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = [
     "mnist_pytorch/const",
     "mnist_pytorch/distributed",
-    "mnist_multi_output_pytorch/const",
+    pytest.param("mnist_multi_output_pytorch/const", marks=pytest.mark.thorough),
     "fasterrcnn_coco_pytorch/const",
-    "gan_mnist_pytorch/adaptive",
+    pytest.param("gan_mnist_pytorch/adaptive", marks=pytest.mark.thorough),
 ]
 
 
