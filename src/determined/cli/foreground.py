@@ -65,7 +65,7 @@ def run_here(
         )
     with opened_store() as store:
         summary = summarize(store, experiment_id)
-    with outliving_the_reader():
+    with outliving_the_reader(BrokenPipeError):  # a result that a full disk has no room for is a failure
         if form == "json":
             print_json(summary_plain(summary))
         else:
@@ -113,11 +113,11 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def outliving_the_reader() -> Iterator[None]:
+def outliving_the_reader(trouble: type[OSError] = OSError) -> Iterator[None]:
     """When nobody takes what is said (a reader is gone, a disk is full), the search goes on: the store has it all."""
     try:
         yield
-    except OSError:
+    except trouble:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             if not stream.isatty():
