@@ -8,6 +8,7 @@ import logging
 import math
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,15 @@ def test_scalars_are_written_by_themselves_in_auto_mode() -> None:
     ]
     assert [event.step for event in found["Determined/loss"]] == [5]
     assert [event.step for event in found["custom/x"]] == [6]
+
+
+def test_numbers_of_unusual_size_are_kept_or_refused_by_name(context: core.Context) -> None:
+    context.train.report_validation_metrics(1, {"wide": np.longdouble("0.5"), "large": 10**4000})
+    with pytest.raises(ValueError, match="the metric 'endless' is an integer of more than 4300 digits"):
+        context.train.report_validation_metrics(1, {"endless": 10**5000})
+    with pytest.raises(TypeError, match="the metric 'd' is a Decimal"):
+        context.train.report_validation_metrics(1, {"d": Decimal("0.5")})
+    for operation in context.searcher.operations():
+        operation.report_progress(10**400)
+        operation.report_completed(10**400)
+    assert last(context) == {"wide": 0.5, "large": 10**4000}

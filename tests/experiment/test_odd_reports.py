@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 from tests.helpers.searches import Search
@@ -38,3 +40,21 @@ def test_validations_that_are_counted_otherwise_than_checkpoints(tmp_path: Path)
     with search.opened() as store:
         (trial,) = store.experiments.trials(experiment)
         assert (trial.state, trial.restarts, trial.steps_completed) == ("COMPLETED", 1, 6)
+
+
+def test_no_metric_value_stops_the_runner_or_wins(tmp_path: Path) -> None:
+    search = Search(tmp_path, ODD, searching("values.py", max_trials=9, max_time=3, time_metric="epochs"))
+    experiment = search.create()
+    runner = search.start(experiment)
+    search.wait_for(lambda store: any(store.metrics(trial.id) for trial in store.experiments.trials(experiment)))
+    os.killpg(runner.pid, signal.SIGKILL)
+    runner.wait()
+    search.activate(experiment, timeout=60)  # it takes in again what was reported before
+    with search.opened() as store:
+        trials = store.experiments.trials(experiment)
+        assert {trial.state for trial in trials} <= {"COMPLETED", "STOPPED_EARLY"}
+        assert [trial.best for trial in trials] == [None] * 6 + [0.5, 0.5, 0.25]
+        assert store.experiments.get(experiment).best == 0.25
+        assert store.metrics(trials[0].id)[0].metrics["loss"] == 10**400  # kept as it was given
+    for command in (["describe", "--metrics"], ["list-checkpoints", "--best", "9"], ["list-trials"]):
+        search.det("experiment", command[0], str(experiment), *command[1:])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.experimental.enums import OrderBy
+from determined.experimental.metrics import _summary
 from determined.experimental.sorting import in_order
 
 
@@ -25,3 +26,11 @@ def test_what_cannot_be_compared_comes_last_and_equal_ones_keep_their_order(
         assert second is not None
         in_place = first < second if order is OrderBy.ASC else first > second
         assert in_place or (first == second and first_place < second_place)
+
+
+@given(st.lists(st.integers() | st.floats() | st.sampled_from([10**400, -(10**400), 2**1023]), min_size=1))
+def test_numbers_of_any_size_are_summed_up(values: list[float]) -> None:
+    summary = _summary(values)
+    assert (summary["count"], summary["type"]) == (len(values), "number")
+    assert all(name in summary for name in ("sum", "mean", "min", "max"))
+    assert str(summary["last"]) == str(values[-1])

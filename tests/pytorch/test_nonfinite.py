@@ -13,6 +13,8 @@ import torch
 
 from determined import pytorch
 from determined.pytorch.nonfinite import NonFiniteError
+from determined.pytorch.policy import CheckpointPolicy
+from determined.pytorch.state import TrialState
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit, metrics
 
@@ -217,3 +219,13 @@ def test_a_stop_during_a_rollback_is_not_forgotten(data_home: Path) -> None:
     assert ended.value.code == 143
     last = json.loads((checkpoints(data_home)[-1] / "trial_state.json").read_text())
     assert last["batches_trained"] < 12
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, -(10**400)])
+@pytest.mark.parametrize("smaller_is_better", [True, False])
+def test_a_value_that_is_not_finite_is_never_the_best(value: float, smaller_is_better: bool) -> None:
+    policy = CheckpointPolicy("best", "m", smaller_is_better)
+    state = TrialState(batches_trained=1)
+    assert not policy.wants({"m": value}, None, state)
+    assert policy.wants({"m": 0.5}, None, state)
+    assert not policy.wants({"m": value}, None, state)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from determined.cli.plain import validation_metric
+from determined.config.measures import finite_number
 
 if TYPE_CHECKING:
     from determined.store.records import Checkpoint
@@ -16,10 +16,6 @@ def best_checkpoints(checkpoints: list[Checkpoint], metric: str | None, smaller_
     ranked = [
         (value if smaller_is_better else -value, row)
         for row in checkpoints
-        if row.state == "ACTIVE" and _is_number(value := validation_metric(row, metric))
+        if row.state == "ACTIVE" and (value := finite_number(validation_metric(row, metric))) is not None
     ]
     return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)

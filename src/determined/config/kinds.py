@@ -12,6 +12,7 @@ from pydantic import PlainValidator
 from pydantic_core import PydanticCustomError
 
 from determined.config.length import Length, read_length
+from determined.config.measures import finite_number
 
 # Databases and JSON readers of other languages hold no larger whole numbers.
 _LARGEST = 2**63 - 1
@@ -49,13 +50,8 @@ def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: floa
 
 
 def is_number(value: Any) -> bool:
-    """A finite number, and not a truth value; an int that no float can hold is none."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+    """Return whether it is a finite number, and not a truth value; an int that no float can hold is none."""
+    return finite_number(value) is not None
 
 
 def _bounds_in_words(minimum: float, maximum: float, above: float | None) -> str:

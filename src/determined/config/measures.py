@@ -1,18 +1,40 @@
-"""Numbers in a report: what counts as one, and how far a trial is by it. Worker and runner must agree on both."""
+"""Metric values as numbers: which values count as one, and how far a trial is according to a report.
+
+Worker, runner, store and display must agree on both, so everything that compares metric values asks here.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 
 def number(value: Any) -> float | None:
-    """The value as a number; NaN and the infinities are numbers, truth values and texts are not."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """Return a metric value as a float, or None if it is not a number.
+
+    NaN and the infinities are numbers; truth values and texts are not. An integer beyond the range of a float becomes
+    an infinity, so that it counts as non-finite instead of raising OverflowError.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def finite_number(value: Any) -> float | None:
+    """Return a metric value as a float if it can be compared with others: not NaN, not infinite, not text."""
+    found = number(value)
+    return found if found is not None and math.isfinite(found) else None
 
 
 def time_of(time_metric: str | None, steps_completed: int, metrics: Mapping[str, Any]) -> float | None:
-    """How far a trial is, by a report of its validation; None if that cannot be told."""
+    """Return how far a trial is according to a validation, or None if the report does not say.
+
+    A time that is NaN or infinite says nothing: a worker that took it for its goal would wait there for ever.
+    """
     if time_metric is None:
         return None
-    return number(metrics.get(time_metric, steps_completed if time_metric == "batches" else None))
+    return finite_number(metrics.get(time_metric, steps_completed if time_metric == "batches" else None))

@@ -8,6 +8,7 @@ from typing import Any
 
 from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
+from determined.config.measures import number
 from determined.core.supervisor import Supervisor
 from determined.errors import DeterminedError
 
@@ -44,7 +45,7 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
                 id=checkpoint.uuid,
                 trial=checkpoint.trial_id,
                 steps=checkpoint.steps_completed,
-                metric=_number((checkpoint.validation or {}).get(str(keep.metric))),
+                metric=number((checkpoint.validation or {}).get(str(keep.metric))),
                 validated=checkpoint.steps_completed,
                 in_use=checkpoint.uuid in in_use or checkpoint.borrowed,
                 resources=checkpoint.resources,
@@ -56,7 +57,3 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
             supervisor.checkpoint_deleted(uuid)
     except (OSError, DeterminedError) as error:
         logger.warning("old checkpoints were not removed: %s", error)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

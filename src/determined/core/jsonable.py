@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import sys
 import uuid
 from typing import Any
 
@@ -22,8 +23,13 @@ def to_jsonable(value: Any, name: str, depth: int = 0) -> Any:
     if isinstance(value, enum.Enum):
         return value.name
     if hasattr(value, "tolist"):  # arrays, tensors, and their scalars
-        return to_jsonable(value.tolist(), name, depth + 1)
-    if isinstance(value, (int, float)):
+        inner = value.tolist()
+        # A number with more digits than a float (numpy.longdouble) gives back itself.
+        return to_jsonable(float(value) if type(inner) is type(value) else inner, name, depth + 1)
+    if isinstance(value, int):
+        _refuse_endless(value, name)
+        return value
+    if isinstance(value, float):
         return value
     if isinstance(value, dict):
         return {_key(key, name): to_jsonable(inner, f"{name}[{key!r}]", depth + 1) for key, inner in value.items()}
@@ -46,6 +52,13 @@ def _key(key: Any, name: str) -> str:
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key)
     raise TypeError(f"{name} has the key {_short(key)} of type {type(key).__name__}: expected a str")
+
+
+def _refuse_endless(value: int, name: str) -> None:
+    """Raise for an integer with so many digits that Python does not turn it into text, which JSON is."""
+    most = sys.get_int_max_str_digits()
+    if most and value.bit_length() > 3.3 * most and abs(value) >= 10**most:
+        raise ValueError(f"{name} is an integer of more than {most} digits, which cannot be kept")
 
 
 def _short(value: Any) -> str:

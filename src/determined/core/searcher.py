@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from determined.config.length import Length
+from determined.config.measures import number
 from determined.core.distributed import DistributedContext
 from determined.core.preempt import PreemptContext
 from determined.core.train import TrainContext
@@ -48,17 +49,18 @@ class SearcherOperation:
             raise ValueError(f"length must be a number from 0 on, got {length!r}")
         if self._completed and length != self._length:
             raise RuntimeError(f"report_progress({length!r}) after report_completed: the operation is complete")
-        self._train.report_progress(min(1.0, length / self._length))
+        self._train.report_progress(1.0 if length >= self._length else length / self._length)
 
     def report_completed(self, searcher_metric: float) -> None:
         """The operation is done; to be called once."""
         self._chief_only("report_completed")
-        if isinstance(searcher_metric, bool) or not isinstance(searcher_metric, (int, float)):
+        metric = number(searcher_metric)
+        if metric is None:
             raise TypeError(f"searcher_metric must be a number, got {searcher_metric!r}")
         if self._completed:
             raise RuntimeError("report_completed was called twice for the same operation")
         self._completed = True
-        self._train._complete_length(self._length, float(searcher_metric))
+        self._train._complete_length(self._length, metric)
 
     def _chief_only(self, method: str) -> None:
         if not self._is_chief:

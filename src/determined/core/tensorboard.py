@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from determined.config.measures import finite_number
 
 if TYPE_CHECKING:
     from determined.tensorboard.events import EventFileWriter
@@ -91,6 +92,5 @@ def _tag(group: str, name: str) -> str:
 
 
 def _is_scalar(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return isinstance(value, float) or math.log2(abs(value) + 1) < 1000  # larger ints are no floats
+    """Return whether a value has a place in a curve: any float, and every integer that fits into one."""
+    return isinstance(value, float) or finite_number(value) is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any
 
 from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.config.measures import number
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.settings import Settings
 from determined.store.base import Store
@@ -108,12 +108,11 @@ def _set_deleted(uuid: str, store: Store) -> None:
 def _for_retention(
     checkpoint: Checkpoint, metric: str, *, in_use: bool = False, registered: bool = False
 ) -> retention.Checkpoint:
-    value: Any = (checkpoint.validation or {}).get(metric)
     return retention.Checkpoint(
         id=checkpoint.uuid,
         trial=checkpoint.trial_id,
         steps=checkpoint.steps_completed,
-        metric=float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None,
+        metric=number((checkpoint.validation or {}).get(metric)),
         validated=checkpoint.steps_completed,
         in_use=in_use,
         registered=registered,

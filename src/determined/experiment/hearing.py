@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from functools import partial
 
-from determined.config.measures import number, time_of
+from determined.config.measures import finite_number, number, time_of
 from determined.experiment.running import Running
 from determined.experiment.settings import Settings
 from determined.experiment.trials import LiveTrial
@@ -69,7 +68,7 @@ def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
 
 
 def _better(settings: Settings, best: float | None, value: float | None) -> float | None:
-    if value is None or not math.isfinite(value):
+    if finite_number(value) is None or value is None:
         return best
     if best is None:
         return value

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from determined.config.measures import number
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
-from determined.experimental.sorting import first, in_order, number
+from determined.experimental.sorting import first, in_order
 
 SortBy = str | CheckpointSortBy
 

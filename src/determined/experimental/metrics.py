@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from determined.config.measures import finite_number, number
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
 
@@ -69,11 +70,13 @@ def _summary(values: list[Any]) -> dict[str, Any]:
     kind = _kind(values)
     summary: dict[str, Any] = {"count": len(values), "last": values[-1], "type": kind}
     if kind == "number":
+        # Integers beyond the range of a float count as infinities: Python neither adds them to floats nor divides them.
+        values = [value if finite_number(value) is not None else number(value) for value in values]
         finite = [value for value in values if math.isfinite(value)]
         total = sum(values)
         summary |= {
             "sum": total,
-            "mean": total / len(values),
+            "mean": (number(total) or 0.0) / len(values),
             "min": min(finite, default=values[-1]),
             "max": max(finite, default=values[-1]),
         }

@@ -28,8 +28,3 @@ def first(items: list[T], argument: str, count: int | None) -> list[T]:
     if count is not None and count < 0:
         raise ValueError(f"{argument} must be 0 or more, got {count}")
     return items[:count]
-
-
-def number(value: Any) -> float | None:
-    """What can be compared."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from determined.config.measures import number
 from determined.experimental.enums import OrderBy, TrialSortBy
-from determined.experimental.sorting import in_order, number
+from determined.experimental.sorting import in_order
 
 if TYPE_CHECKING:
     from determined.store.base import Store

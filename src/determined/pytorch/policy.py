@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
+from determined.config.measures import finite_number
 from determined.pytorch.metrics import Metrics
 from determined.pytorch.state import TrialState
 
@@ -35,7 +35,9 @@ class CheckpointPolicy:
     def _value(self, metrics: Metrics) -> float | None:
         value: Any = metrics.get(str(self.metric))
         try:
-            number = float(value)
+            return finite_number(float(value))
+        except OverflowError:  # an integer beyond the range of a float counts as an infinity
+            return None
         except (TypeError, ValueError):
             if self.name != "best":
                 return None
@@ -43,7 +45,6 @@ class CheckpointPolicy:
                 f"checkpoint_policy='best' needs the searcher metric {self.metric!r} as a number among the validation "
                 f"metrics, and got {value!r}; there are: {', '.join(map(str, metrics)) or 'none'}"
             ) from None
-        return None if math.isnan(number) else number
 
 
 SAVE_ALL = CheckpointPolicy("all")

@@ -116,5 +116,7 @@ class Progress:
 def _number(value: Any) -> str:
     try:
         return f"{float(value):.4g}"
+    except OverflowError:
+        return "inf" if value > 0 else "-inf"
     except (TypeError, ValueError):
         return f"{value!s:.40}"

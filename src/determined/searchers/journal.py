@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from determined.config.measures import finite_number
 from determined.errors import StoreError
 from determined.searchers.base import (
     Action,
@@ -35,7 +35,7 @@ def event_to_plain(event: Event) -> dict[str, Any]:
     if isinstance(event, Reopened):
         plain["numbers"] = list(event.numbers)
     elif isinstance(event, Validated):  # JSON has no words for the others, and a searcher treats them as missing anyway
-        plain["metric"], plain["time"] = finite(event.metric), finite(event.time)
+        plain["metric"], plain["time"] = finite_number(event.metric), finite_number(event.time)
     return plain
 
 
@@ -65,8 +65,3 @@ def _build(kinds: dict[str, type[Any]], key: str, plain: dict[str, Any]) -> Any:
         raise StoreError(
             f"the journal of the search holds an {key} that this version does not know: {plain!r}"
         ) from error
-
-
-def finite(number: float | None) -> float | None:
-    """A number that can be compared, or None."""
-    return number if number is not None and math.isfinite(number) else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from determined.config.measures import finite_number
 from determined.searchers.base import Validated
-from determined.searchers.journal import finite
 
 
 @dataclass
@@ -17,8 +17,8 @@ class Latest:
 
     def take(self, event: Validated) -> None:
         """Remember a report, unless it is older than the one we have: after a crash reports may come again."""
-        time = finite(event.time)
+        time = finite_number(event.time)
         if time is not None and self.time is not None and time < self.time:
             return
         self.time = time if time is not None else self.time
-        self.metric = finite(event.metric)
+        self.metric = finite_number(event.metric)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from determined.config.measures import finite_number
 
 EndState = Literal["running", "completed", "stopped", "failed"]
 
@@ -96,6 +97,6 @@ def _numbers(prefix: str, metrics: dict[str, Any]) -> list[tuple[str, float]]:
     for name, value in metrics.items():
         if isinstance(value, dict):
             found += _numbers(f"{prefix}/{name}", value)
-        elif isinstance(value, float) or (isinstance(value, int) and abs(value) <= sys.float_info.max):
+        elif isinstance(value, (bool, float)) or finite_number(value) is not None:
             found.append((f"{prefix}/{name}", float(value)))
     return found

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from determined.config.measures import finite_number
 from determined.store.database import Database
-
-
-def finite_number(value: Any) -> float | None:
-    """The value of a metric if it can be compared: no NaN, no infinity, no text."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def keep_best(database: Database, trial_id: int, written: Collection[int] | None = None) -> None:

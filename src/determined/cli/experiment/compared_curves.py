@@ -25,7 +25,7 @@ def charts(found: Sequence[Contender]) -> list[str]:
 
 
 def _chart(title: str, found: Sequence[Contender]) -> str:
-    from determined.store.best import finite_number
+    from determined.config.measures import finite_number
 
     paint = _painted if len(found) <= len(_COLOURS) and _has_colours() else None
     curves: list[list[tuple[float, float]]] = []

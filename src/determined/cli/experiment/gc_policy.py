@@ -75,8 +75,8 @@ def gc_policy(
 def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Checkpoint]:
     """What a clean-up by that policy would remove; what stays is read, and found whole, for that."""
     from determined.checkpoint_storage import retention
+    from determined.config.measures import finite_number
     from determined.experiment.storages import storage_of
-    from determined.store.best import finite_number
 
     trials = store.experiments.trials(experiment.id)
     registered = store.registry.registered(experiment.id)

@@ -32,7 +32,7 @@ class Measured:
     @property
     def best(self) -> tuple[int, float] | None:
         """The step and the value; what is no number never counts. The newest one where no direction is known."""
-        from determined.store.best import finite_number
+        from determined.config.measures import finite_number
 
         finite = [(step, value) for step, kept in self.points if (value := finite_number(kept)) is not None]
         if self.smaller_is_better is None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import get_args
 
-from determined.store.best import finite_number
+from determined.config.measures import finite_number
 from determined.store.care import catalog
 from determined.store.care.finding import Finding
 from determined.store.contents import JSON_COLUMNS, STATES, shape_mistake
