@@ -248,3 +248,25 @@ def test_preview_search(project: Path) -> None:
     single = "{name: single, metric: loss, max_length: {epochs: 2}}"
     (project / "config.yaml").write_text(re.sub(r"searcher: .*", f"searcher: {single}", CONFIG))
     assert "      1 | 2 epochs" in det_ok("preview-search", "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("storage", "words"),
+    [
+        ("{type: s3, bucket: b, endpoint_url: 'minio:9000'}", "endpoint_url: expected a URL such as"),
+        ("{type: azure, container: c, connection_string: 'AccountName=a'}", "connection_string: expected a connection"),
+        ("{type: s3, bucket: b}", "the environment variable AWS_ENDPOINT_URL must be a URL"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--dry-run", "--paused"])
+def test_a_bad_address_of_a_storage_is_told_in_one_line(
+    storage: str, words: str, option: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nowhere")
+    (project / "config.yaml").write_text(CONFIG + f"checkpoint_storage: {storage}\n")
+    done = det("e", "create", "config.yaml", "model", option)
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert f"checkpoint_storage{'.' if 'expected' in words else ': '}{words}" in line
+    assert "expected" not in words or line.endswith(f"(line {len(CONFIG.splitlines()) + 1})")
+    assert done.stdout == ""

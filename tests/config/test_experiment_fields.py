@@ -121,6 +121,7 @@ FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
     ("searcher.divisor", TIMED_OPTUNA, 4, [3]),
     ("resources.slots_per_trial", MINIMAL, 1, [0, 8]),
     ("resources.max_slots", MINIMAL, None, [4]),
+    ("resources.slots", MINIMAL, None, [0, 4]),
     ("resources.is_single_node", MINIMAL, None, [True]),
     ("resources.priority", MINIMAL, None, [1, 99]),
     ("resources.weight", MINIMAL, None, [1, 0.5]),
@@ -147,7 +148,7 @@ FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
     ("checkpoint_storage.endpoint_url", S3, None, ["https://host:9000"]),
     ("checkpoint_storage.prefix", S3, None, ["a/b", "a..b"]),
     ("checkpoint_storage.prefix", GCS, None, ["a/b"]),
-    ("checkpoint_storage.credential", AZURE, None, ["x"]),
+    ("checkpoint_storage.credential", AZURE, None, ["Zm9v", "?sv=1&sig=x"]),
     ("optimizations.aggregation_frequency", MINIMAL, 1, [24]),
     ("optimizations.average_aggregated_gradients", MINIMAL, True, [False]),
     ("optimizations.gradient_compression", MINIMAL, False, [True]),
@@ -175,13 +176,25 @@ FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
         "environment.registry_auth",
         MINIMAL,
         None,
-        [{"username": "a", "password": "b", "serveraddress": "c", "email": "d"}],
+        [
+            {"username": "a", "password": "b", "serveraddress": "c", "email": "d"},
+            {"auth": "e", "identitytoken": "f", "registrytoken": "g"},
+        ],
     ),
     ("environment.ports", MINIMAL, None, [{"tensorboard": 6006}]),
     ("environment.proxy_ports", MINIMAL, None, [[{"proxy_port": 80, "proxy_tcp": True, "unauthenticated": False}]]),
     ("environment.add_capabilities", MINIMAL, None, [["SYS_PTRACE"]]),
     ("environment.drop_capabilities", MINIMAL, None, [["KILL"]]),
-    ("environment.pod_spec", MINIMAL, None, [{"spec": {"containers": [{"name": None}]}}]),
+    (
+        "environment.pod_spec",
+        MINIMAL,
+        None,
+        [
+            {"spec": {"containers": [{"name": None}]}},
+            {"spec": {"containers": [{"name": "determined-container", "volumeMounts": [{"name": "v"}], "image": ""}]}},
+            {"spec": {"containers": [{"name": "sidecar", "image": "x"}]}},
+        ],
+    ),
     (
         "bind_mounts",
         MINIMAL,
@@ -242,7 +255,7 @@ def test_the_table_above_has_every_field() -> None:
 
 def test_the_keys_of_object_stores() -> None:
     s3 = storage("s3", bucket="b", access_key="a", secret_key="s")
-    azure = storage("azure", container="c", connection_string="AccountName=x")
+    azure = storage("azure", container="c", connection_string="AccountName=x;AccountKey=Zm9v")
     for config in (s3, azure):
         assert (
             load_experiment(config).config.plain()["checkpoint_storage"].items() >= config["checkpoint_storage"].items()
@@ -373,7 +386,7 @@ def test_doubts() -> None:
 def test_fields_of_a_cluster_are_named_in_one_warning() -> None:
     config = {
         **MINIMAL,
-        "resources": {"priority": 5, "resource_pool": "gpu", "slots_per_trial": 2},
+        "resources": {"priority": 5, "resource_pool": "gpu", "slots_per_trial": 2, "slots": 4},
         "environment": {"image": "x/y:z", "registry_auth": {"password": "s3cr3t"}, "environment_variables": ["A=1"]},
         "optimizations": {"mixed_precision": "O1"},
         "bind_mounts": [{"host_path": "/data", "container_path": "/mnt"}],
@@ -383,6 +396,7 @@ def test_fields_of_a_cluster_are_named_in_one_warning() -> None:
     (warning,) = load_experiment(config).warnings
     for word in (
         "resources.resource_pool",
+        "resources.slots (it belongs to commands; the processes of a trial are slots_per_trial)",
         "environment.image",
         "environment.registry_auth",
         "optimizations.mixed_precision (use torch.amp",
@@ -391,7 +405,7 @@ def test_fields_of_a_cluster_are_named_in_one_warning() -> None:
         "log_policies.0.action",
     ):
         assert word in warning
-    assert "slots_per_trial" not in warning
+    assert "resources.slots_per_trial" not in warning
     assert "priority" not in warning, "it counts in the queue"
     assert "environment_variables" not in warning
     assert "s3cr3t" not in warning

@@ -331,3 +331,10 @@ def test_a_budget_with_extreme_rungs_is_computed_soon() -> None:
         base(searcher={**long, "divisor": 1.0000001, "max_rungs": 10**15, "mode": "conservative"})
     ).config.plain()["searcher"]
     assert searcher["max_trials"] >= 1
+
+
+def test_what_was_only_left_out_is_told_without_an_empty_example() -> None:
+    loaded = load_experiment(base(batches_per_step=50, scheduling_unit=20))
+    (note,) = loaded.notes
+    assert note.endswith("batches_per_step: 50 yields to scheduling_unit")
+    assert "{}" not in note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from determined.config.masked_text import mask_yaml
 from determined.config.masking import MASK, mask_secrets, secrets_in
 
 CONFIG = {
@@ -14,6 +15,7 @@ CONFIG = {
             "DB=postgres://me:pw1@h/d?password=pw2&x=1",
         ],
         "secrets": {"anything": "pw3"},
+        "registry_auth": {"username": "me", "auth": "pw6", "identitytoken": "pw7", "registrytoken": "pw8"},
     },
     "checkpoint_storage": {"secret_key": "pw4", "bucket": "b", "endpoint_url": "http://u:pw5@host"},
     "hyperparameters": {"token": 7, "lr": 0.1},
@@ -22,13 +24,21 @@ CONFIG = {
 
 def test_every_secret_is_hidden_and_known() -> None:
     secrets = set(secrets_in(CONFIG))
-    assert secrets == {"two words\nand a line", "pw1", "pw2", "pw3", "pw4", "pw5"}
+    assert secrets == {"two words\nand a line", "pw1", "pw2", "pw3", "pw4", "pw5", "pw6", "pw7", "pw8"}
     masked = mask_secrets(CONFIG)
     shown = json.dumps(masked)
     assert not any(json.dumps(secret)[1:-1] in shown for secret in secrets)
     assert "and a line" not in shown  # a variable's value goes on to its end
     assert masked["environment"]["environment_variables"][0] == f"API_TOKEN={MASK}"
     assert masked["environment"]["environment_variables"][1] == "LEVEL=3"
+    assert masked["environment"]["registry_auth"]["username"] == "me"
     assert masked["hyperparameters"] == CONFIG["hyperparameters"]
     assert mask_secrets(masked) == masked
     assert set(secrets_in(masked)) <= {MASK}
+
+
+def test_a_registrys_account_is_hidden_in_the_text_of_a_file() -> None:
+    text = "environment:\n  registry_auth: {username: me, auth: czNjcjN0, identitytoken: s3cr3t}\n"
+    shown = mask_yaml(text)
+    assert "username: me" in shown
+    assert not any(secret in shown for secret in ("czNjcjN0", "s3cr3t"))

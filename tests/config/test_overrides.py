@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from determined.config.derive import derive
 from determined.config.experiment import load_experiment
 from determined.config.overrides import apply_overrides
 from determined.errors import InvalidExperimentConfig
@@ -113,3 +114,59 @@ def test_mistakes_of_the_file_and_of_overrides_together() -> None:
     with pytest.raises(InvalidExperimentConfig) as caught:
         load_experiment({**FILE, "data": {"x": float("inf")}}, overrides=["max_restarts=-1"])
     assert [mistake.path for mistake in caught.value.mistakes] == ["data.x", "max_restarts"]
+
+
+SINGLE = {"name": "single", "metric": "loss"}
+ASHA = {"name": "adaptive_asha", "metric": "loss", "max_trials": 4}
+
+
+@pytest.mark.parametrize(
+    ("searcher", "override", "expected"),
+    [
+        ({**SINGLE, "max_steps": 9}, "max_length={batches: 5}", {"max_length": {"batches": 5}}),
+        ({**SINGLE, "max_steps": 9}, "max_length.epochs=5", {"max_length": {"epochs": 5}}),
+        ({**SINGLE, "max_steps": 9}, "max_length=5", {"max_length": 5}),
+        ({**SINGLE, "max_steps": 9}, "max_length=null", {"max_length": {"batches": 900}}),
+        ({**SINGLE, "max_length": {"epochs": 2}}, "max_length={batches: 5}", {"max_length": {"batches": 5}}),
+        ({**SINGLE, "max_length": {"epochs": 2}}, "max_length.batches=5", {"max_length": {"batches": 5}}),
+        ({**SINGLE, "max_length": {"epochs": 2}}, "max_steps=3", {"max_length": {"batches": 300}}),
+        ({**ASHA, "target_trial_steps": 9}, "max_length={epochs: 3}", {"max_time": 3, "time_metric": "epochs"}),
+        (
+            {**ASHA, "max_time": 9, "time_metric": "batches"},
+            "max_length={epochs: 3}",
+            {"max_time": 3, "time_metric": "epochs"},
+        ),
+        (
+            {**SINGLE, "source_trial_id": 3},
+            "source_checkpoint_uuid=abc",
+            {"source_checkpoint_uuid": "abc", "source_trial_id": None},
+        ),
+    ],
+)
+def test_an_override_replaces_the_other_names_of_the_same_field(
+    searcher: dict[str, Any], override: str, expected: dict[str, Any]
+) -> None:
+    file = {"entrypoint": "a:B", "searcher": searcher}
+    created = load_experiment(file, overrides=[f"searcher.{override}"]).config.plain()["searcher"]
+    assert {name: created.get(name) for name in expected} == expected
+    # A fork lays the same changes over a configuration that was migrated when it was created.
+    before = load_experiment(file).config.plain()
+    forked = load_experiment(derive(before, apply_overrides({}, [f"searcher.{override}"])[0])).config.plain()
+    assert {name: forked["searcher"].get(name) for name in expected} == expected or override == "max_length=null"
+
+
+def test_two_names_of_one_field_on_the_command_line_contradict_each_other() -> None:
+    with pytest.raises(InvalidExperimentConfig, match="says the same as"):
+        load_experiment(FILE, overrides=["searcher.max_steps=3", "searcher.max_length={epochs: 2}"])
+
+
+def test_the_old_name_of_a_device_yields_to_an_override() -> None:
+    file = {**FILE, "environment": {"image": {"gpu": "old", "cpu": "same"}}}
+    image = load_experiment(file, overrides=["environment.image.cuda=new"]).config.plain()["environment"]["image"]
+    assert image == {"cuda": "new", "cpu": "same"}
+
+
+def test_a_hyperparameter_that_looks_like_a_length_is_merged() -> None:
+    file = {**FILE, "hyperparameters": {"plan": {"epochs": 2}}}
+    plan = load_experiment(file, overrides=["hyperparameters.plan.batches=5"]).config.plain()["hyperparameters"]["plan"]
+    assert plan == {"epochs": 2, "batches": 5}

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from determined.checkpoint_storage.bucket import Bucket
+from determined.config.cloud_addresses import URL, blob_endpoint, connection_fields, is_endpoint
 from determined.optional import require
 
 _RETRIES = {
@@ -35,11 +36,11 @@ def s3_bucket(config: dict[str, Any]) -> Bucket:
     if (given["access_key_id"] is None) != (given["secret_access_key"] is None):
         raise ValueError("checkpoint_storage of type s3 takes access_key and secret_key together, or neither")
     options = {key: value for key, value in given.items() if value is not None}
-    endpoint = _text(config, "endpoint_url")
+    where, endpoint = "checkpoint_storage.endpoint_url", _text(config, "endpoint_url")
     if endpoint is None:
-        endpoint = _from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        where, endpoint = _from_environment("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     if endpoint is not None:
-        endpoint = options["endpoint"] = _checked_url(endpoint, "checkpoint_storage.endpoint_url")
+        endpoint = options["endpoint"] = _checked_url(endpoint, where)
     shown = _shown("s3", name, prefix, endpoint)
     return _open(
         "S3Store", shown, name, prefix, options, endpoint, secrets={value for value in given.values() if value}
@@ -49,7 +50,9 @@ def s3_bucket(config: dict[str, Any]) -> Bucket:
 def gcs_bucket(config: dict[str, Any]) -> Bucket:
     """`bucket` and at will `prefix`; credentials are Google's application-default ones."""
     name, prefix = _bucket_name(config, "bucket"), _prefix(config)
-    endpoint = _from_environment("GOOGLE_BASE_URL")
+    where, endpoint = _from_environment("GOOGLE_BASE_URL")
+    if endpoint is not None:
+        _checked_url(endpoint, where)
     return _open("GCSStore", _shown("gs", name, prefix, endpoint), name, prefix, {}, endpoint)
 
 
@@ -91,7 +94,11 @@ def _open(
 
 
 def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
-    fields = dict(part.partition("=")[::2] for part in text.split(";") if part)
+    """The library's options for an Azure connection string, and the secrets among them."""
+    try:
+        fields = connection_fields(text)
+    except ValueError as error:
+        raise ValueError(f"checkpoint_storage.connection_string must be {error}") from None
     if fields.get("UseDevelopmentStorage", "").lower() == "true":
         return {"use_emulator": True}, set()
     options: dict[str, Any] = {}
@@ -99,23 +106,13 @@ def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
         ("AccountName", "account_name"),
         ("AccountKey", "account_key"),
         ("SharedAccessSignature", "sas_key"),
-        ("BlobEndpoint", "endpoint"),
     ]:
         if fields.get(field):
             options[option] = fields[field]
-    if "endpoint" in options:
-        options["endpoint"] = _checked_url(options["endpoint"], "BlobEndpoint in checkpoint_storage.connection_string")
-        options.setdefault("account_name", _account_of(options["endpoint"]))
-    elif fields.get("EndpointSuffix") and "account_name" in options:
-        protocol = fields.get("DefaultEndpointsProtocol", "https")
-        options["endpoint"] = _checked_url(
-            f"{protocol}://{options['account_name']}.blob.{fields['EndpointSuffix']}",
-            "EndpointSuffix in checkpoint_storage.connection_string",
-        )
-    if "account_name" not in options or not {"account_key", "sas_key"} & options.keys():
-        raise ValueError(
-            "checkpoint_storage.connection_string must hold AccountName, and AccountKey or SharedAccessSignature"
-        )
+    endpoint = blob_endpoint(fields)
+    if endpoint is not None:
+        options["endpoint"] = endpoint
+        options.setdefault("account_name", _account_of(endpoint))
     secrets = {options[name] for name in ("account_key", "sas_key") if name in options}
     return options, {*secrets, text}
 
@@ -137,14 +134,8 @@ def _account_of(endpoint: str) -> str:
 
 def _checked_url(url: str, where: str) -> str:
     """A URL that the library can take; one with a password in it is refused, and not shown."""
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        bare = not (parts.query or parts.fragment or "@" in parts.netloc)
-    except ValueError:
-        usable = bare = False
-    if not usable or not bare:
-        raise ValueError(f"{where} must be a URL such as https://host:9000, without user, password or query")
+    if not is_endpoint(url):
+        raise ValueError(f"{where} must be {URL}")
     return url.rstrip("/")
 
 
@@ -172,8 +163,10 @@ def _text(config: dict[str, Any], field: str) -> str | None:
     return value
 
 
-def _from_environment(*names: str) -> str | None:
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+def _from_environment(*names: str) -> tuple[str, str | None]:
+    """The first of these variables that is set, for messages, and its value."""
+    name = next((name for name in names if os.environ.get(name)), names[0])
+    return f"the environment variable {name}", os.environ.get(name) or None
 
 
 def _secrets_of_the_environment() -> set[str]:

@@ -9,23 +9,25 @@ from determined.config.block import TAG
 from determined.config.catalog import catalog
 from determined.config.experiment_model import ExperimentConfig
 from determined.config.length import read_length
+from determined.config.spellings import replaceable_blocks, without_replaced
 
 # Blocks of which there are several kinds, and the field that says which.
 _KINDS = {"searcher": "name", "checkpoint_storage": "type"}
 
 
 def derive(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps are merged name by name, everything else is replaced.
+    """The configuration with the changes: maps are merged name by name, everything else is replaced.
 
-    A block that becomes one of another kind, as a random search instead of a grid, keeps of the old one what the new
-    kind knows; a hyperparameter that gets another space keeps nothing.
+    A changed field also replaces the other names of the same quantity, as `max_length` replaces `max_steps`. A block
+    that becomes one of another kind, as a random search instead of a grid, keeps of the old one what the new kind
+    knows; a hyperparameter that gets another space keeps nothing.
     """
     derived = dict(config)
     for name, value in changes.items():
         old = config.get(name)
         if name in _KINDS and isinstance(old, dict) and isinstance(value, dict):
             old = _what_fits(name, old, value.get(_KINDS[name]))
-        derived[name] = _merged(old, value, spaces=name == "hyperparameters")
+        derived[name] = _merged(old, value, (name,))
     return derived
 
 
@@ -36,9 +38,11 @@ def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
     return {name: value for name, value in old.items() if name in known}
 
 
-def _merged(old: Any, new: Any, *, spaces: bool) -> Any:
+def _merged(old: Any, new: Any, path: tuple[str, ...]) -> Any:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    if "type" in old and "type" in new if spaces else read_length(old) is not None and read_length(new) is not None:
+    are_spaces = path[0] == "hyperparameters"
+    if "type" in old and "type" in new if are_spaces else read_length(old) is not None and read_length(new) is not None:
         return new  # a range, or `{batches: 100}`: nothing of the one belongs into the other
-    return {**old, **{name: _merged(old.get(name), value, spaces=spaces) for name, value in new.items()}}
+    kept = without_replaced(path, old, new) if path in replaceable_blocks() else old
+    return {**kept, **{name: _merged(old.get(name), value, (*path, name)) for name, value in new.items()}}

@@ -45,12 +45,15 @@ def _one_for_all(value: Any) -> Any:
 
 
 class RegistryAuth(Block):
-    """Who we are at a container registry."""
+    """The account at a container registry: the fields of Docker's own configuration."""
 
     username: Text | None = None
     password: Text | None = None
     serveraddress: Text | None = None
     email: Text | None = None
+    auth: Text | None = None
+    identitytoken: Text | None = None
+    registrytoken: Text | None = None
 
 
 class ProxyPort(Block):

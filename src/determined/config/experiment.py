@@ -105,11 +105,13 @@ def _with_lines(mistakes: list[Mistake], text: str | None, set_here: list[str]) 
 
 
 def _note(changes: list[str], before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What was changed, and how those parts of the file are written today."""
+    """What was changed and, unless it was only removed, how those parts of the file are written today."""
     if not changes:
         return []
     config = {name: value for name, value in after.items() if name not in before or before[name] != value}
     listed = "\n".join(f"  - {change}" for change in changes)
+    if not config:
+        return [f"This configuration was written for an older release:\n{listed}"]
     today = "".join(f"    {line}" for line in dump_yaml(mask_secrets(config)).splitlines(keepends=True))
     return [
         f"This configuration was written for an older release:\n{listed}\n  Today these parts are written so:\n{today}"

@@ -84,8 +84,11 @@ def _filled_text(value: Any) -> str:
 
 
 def _absolute_path(value: Any) -> str:
-    if not isinstance(value, str) or not os.path.isabs(value):
+    if not isinstance(value, str) or not value:
         raise refusal("an absolute path, as /data/checkpoints")
+    if not os.path.isabs(value):
+        # A trial runs in a directory of its own, where a relative path would lead somewhere else.
+        raise refusal("an absolute path", f"write {os.path.abspath(os.path.expanduser(value))}")
     return value
 
 

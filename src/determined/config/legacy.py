@@ -8,6 +8,7 @@ from typing import Any
 
 from determined.config.legacy_searchers import lengths_as_times, retired_methods
 from determined.config.mistakes import got
+from determined.config.spellings import STEP_FIELDS
 from determined.errors import Mistake
 
 
@@ -22,13 +23,6 @@ class Migration:
 
 # What a step of 0.12 was, unless `batches_per_step` said otherwise.
 _BATCHES_PER_STEP = 100
-
-_STEP_FIELDS = {
-    "max_steps": "max_length",
-    "target_trial_steps": "max_length",
-    "step_budget": "budget",
-    "steps_per_round": "length_per_round",
-}
 
 
 def migrate(config: dict[str, Any]) -> Migration:
@@ -79,7 +73,7 @@ def _steps(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
 def _searcher_steps(searcher: dict[str, Any], per_step: int, notes: _Notes) -> dict[str, Any]:
     migrated = {}
     for name, value in searcher.items():
-        new = _STEP_FIELDS.get(name)
+        new = STEP_FIELDS.get(name)
         if new is None:
             migrated[name] = value
         elif not _is_count(value) or value < 1:

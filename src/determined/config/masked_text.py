@@ -9,7 +9,7 @@ from typing import Any
 
 from determined.config.dump import dump_yaml
 from determined.config.load import parse_yaml
-from determined.config.masking import MASK, mask_secrets
+from determined.config.masking import MASK, inner_name, mask_secrets
 from determined.errors import InvalidConfigurationException
 
 Span = tuple[int, int]
@@ -58,7 +58,7 @@ def _secret_spans(node: Any, name: str) -> Iterator[tuple[Span, str]]:
             if name == "secrets":
                 yield _span(value), MASK
             else:
-                yield from _secret_spans(value, str(key.value))
+                yield from _secret_spans(value, inner_name(name, str(key.value)))
     elif isinstance(node, SequenceNode):
         for item in node.value:
             yield from _secret_spans(item, name)

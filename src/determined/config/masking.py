@@ -8,12 +8,14 @@ from typing import Any
 
 MASK = "********"
 
+# PGPASSWORD and `identitytoken` have no separator; PWD is the working directory, so `pwd` and `key` need one.
 _SECRET_NAME = re.compile(
-    r"(?:^|[_-])(?:key|token|secret|password|passwd|credentials?|connection_string)$", re.IGNORECASE
+    r"(?:(?:^|[_-])(?:key|credentials?|connection_string)|[_-]pwd|apikey|token|secret|password|passwd|passphrase)$",
+    re.IGNORECASE,
 )
 # No pattern begins with a repetition: on a long word that would take the square of its length.
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)  # all that follows is its value, with spaces in it
-_ASSIGNMENT = re.compile(r"((?:key|token|secret|password|passwd)=)[^\s&]+", re.IGNORECASE)
+_ASSIGNMENT = re.compile(r"((?:key|token|secret|password|passwd|\bsig)=)[^\s&]+", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(\w://[^/\s:@]*:)[^/\s@]+(@)")
 
 
@@ -22,7 +24,7 @@ def mask_secrets(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         if name == "secrets":
             return dict.fromkeys(value, MASK)
-        return {key: mask_secrets(inner, str(key)) for key, inner in value.items()}
+        return {key: mask_secrets(inner, inner_name(name, str(key))) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         if name == "entrypoint" and all(isinstance(word, str) for word in value):
             return mask_arguments(list(value))
@@ -36,11 +38,16 @@ def mask_secrets(value: Any, name: str = "") -> Any:
     return _PASSWORD_IN_URL.sub(rf"\1{MASK}\2", _ASSIGNMENT.sub(rf"\1{MASK}", value))
 
 
+def inner_name(block: str, key: str) -> str:
+    """The name by which a field is judged: all below `secrets` is secret, and so is the `auth` of a registry."""
+    return "secrets" if block == "secrets" or (block == "registry_auth" and key == "auth") else key
+
+
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
     """Every text that `mask_secrets` would hide."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from secrets_in(inner, "secrets" if name == "secrets" else str(key))
+            yield from secrets_in(inner, inner_name(name, str(key)))
     elif isinstance(value, (list, tuple)):
         for inner, shown in zip(value, mask_secrets(value, name), strict=True):
             yield from [inner] if shown == MASK and isinstance(inner, str) else secrets_in(inner, name)

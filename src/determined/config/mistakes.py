@@ -21,9 +21,6 @@ _LONGEST_VALUE = 80
 _SECRET_BLOCKS = {"secrets", "registry_auth", "environment_variables"}
 
 # Names that are no fields here, for a reason.
-_REFUSED = {
-    "resources.slots": "slots belongs to commands; an experiment takes slots_per_trial",
-}
 _REFUSED_IN = {
     "environment.environment_variables": "variables are a list of NAME=VALUE, or such lists for cpu, cuda and rocm",
 }
@@ -85,7 +82,7 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
         return Mistake(where, None, "missing" + (f": {_NEEDED[where]}" if where in _NEEDED else ""))
     if kind == "extra_forbidden":
         blocks = tuple(str(part) for part in place[:-1] if not isinstance(part, int))
-        hint = _REFUSED.get(where) or _REFUSED_IN.get(dotted(path[:-1])) or meant(model, blocks, str(place[-1]))
+        hint = _REFUSED_IN.get(dotted(path[:-1])) or meant(model, blocks, str(place[-1]))
         return Mistake(where, None, "not a known field", hint)
     if kind in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         return _wrong_alternative(model, path, value)

@@ -4,27 +4,48 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from determined.config.catalog import catalog, list_fields
 from determined.config.experiment_model import ExperimentConfig
+from determined.config.length import LengthUnit, read_length
 from determined.config.load import parse_value
+from determined.config.spellings import replaceable_blocks, without_replaced
 from determined.errors import InvalidExperimentConfig, Mistake
 
 
 def apply_overrides(config: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The configuration with each `a.b=value` set in turn, and the dotted paths that were set."""
+    """The configuration with each `a.b=value` set in turn, and the dotted paths that were set.
+
+    A field that is set replaces the other names of the same quantity in the configuration: `max_length` replaces
+    `max_steps`, so that the two do not contradict each other.
+    """
     config = copy.deepcopy(config)
+    given: dict[str, Any] = {}  # only what the overrides say
     mistakes: list[Mistake] = []
     paths: list[str] = []
     for override in overrides:
         try:
             paths.append(_apply(config, override))
+            _apply(given, override)
         except InvalidExperimentConfig as error:
             mistakes.extend(error.mistakes)
     if mistakes:
         raise InvalidExperimentConfig(mistakes)
+    for path in replaceable_blocks():
+        _drop_replaced(config, path, given)
     return config, paths
+
+
+def _drop_replaced(config: dict[str, Any], path: tuple[str, ...], given: Any) -> None:
+    parent: Any = config
+    for name in path[:-1]:
+        parent, given = parent.get(name), given.get(name)
+        if not isinstance(parent, dict) or not isinstance(given, dict):
+            return
+    block, given = parent.get(path[-1]), given.get(path[-1])
+    if isinstance(block, dict) and isinstance(given, dict):
+        parent[path[-1]] = without_replaced(path, block, given)
 
 
 def _apply(config: dict[str, Any], override: str) -> str:
@@ -42,7 +63,10 @@ def _apply(config: dict[str, Any], override: str) -> str:
             raise _bad(path, f"--config cannot set it: {'.'.join(names[:depth])} is no map in this configuration")
         block = inner
     value = _value(path, names, text.strip())
-    block[names[-1]] = _merged(block.get(names[-1]), value)
+    free = names[0] in ("data", "hyperparameters")  # there {epochs: 2} is a map like any other
+    if not free and names[-1] in get_args(LengthUnit) and read_length(block) is not None:
+        block.clear()  # a length has one unit
+    block[names[-1]] = _merged(block.get(names[-1]), value, free=free)
     return path
 
 
@@ -73,11 +97,13 @@ def _single(text: str) -> Any:
     return text if isinstance(value, (dict, list)) else value
 
 
-def _merged(old: Any, new: Any) -> Any:
-    """Maps are merged name by name; everything else is replaced."""
+def _merged(old: Any, new: Any, *, free: bool) -> Any:
+    """Merge maps name by name; everything else is replaced, lengths such as `{epochs: 2}` too unless `free`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
+    if not free and read_length(old) is not None and read_length(new) is not None:
+        return new
+    return {**old, **{name: _merged(old.get(name), value, free=free) for name, value in new.items()}}
 
 
 def _without_value(override: str) -> str:

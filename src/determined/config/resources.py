@@ -11,18 +11,22 @@ from determined.config import kinds
 from determined.config.block import Block
 from determined.config.kinds import Count, FilledText, Flag, PositiveCount, Text
 
-_SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtp]i?)?b?", re.IGNORECASE)
+_SIZE = re.compile(r"\d+(\.\d+)?\s*([kmgtp](i?b)?|b)?", re.IGNORECASE)
+_SIZE_WITHOUT_B = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp])i", re.IGNORECASE)
 _DEVICE = re.compile(r"/[^:]*:/[^:]*(:[rwm]{1,3})?")
 
 _DEVICE_NEEDS = {"host_path", "container_path"}
 
 
 def _size(value: Any) -> int | str:
+    """A number of bytes, or a number with a unit: `b`, `g`, `gb` or `GiB`, but not `gi`."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str) and _SIZE.fullmatch(value.strip()):
         return value
-    raise kinds.refusal("a number of bytes, or a size such as 1.5G or 128 MiB")
+    without_b = _SIZE_WITHOUT_B.fullmatch(value.strip()) if isinstance(value, str) else None
+    hint = f"write {without_b.group(1)} {without_b.group(2).upper()}iB" if without_b else ""
+    raise kinds.refusal("a number of bytes, or a size such as 1.5G or 128 MiB", hint)
 
 
 def _device(value: Any) -> str | dict[str, Any]:
@@ -52,3 +56,4 @@ class Resources(Block):
     devices: tuple[Device, ...] | None = None
     native_parallel: Flag | None = None
     agent_label: FilledText | None = None
+    slots: Count | None = None

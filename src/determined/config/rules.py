@@ -119,6 +119,42 @@ def _profiled_batches(config: Config) -> Iterator[Problem]:
         yield "profiling.end_after_batch", f"expected at least begin_on_batch, which is {begin}, got {end}", ""
 
 
+# What a pod may not say about the container of the trial, and where the configuration says it instead.
+_TRIAL_CONTAINER = "determined-container"
+_NOT_FOR_TRIAL_CONTAINER = {
+    "image": "environment.image",
+    "imagePullPolicy": "environment.force_pull_image",
+    "command": "entrypoint",
+    "args": "entrypoint",
+    "env": "environment.environment_variables",
+    "envFrom": "environment.environment_variables",
+    "ports": "environment.proxy_ports",
+    "securityContext": "environment.add_capabilities and environment.drop_capabilities",
+    "workingDir": "",
+    "lifecycle": "",
+    "livenessProbe": "",
+    "readinessProbe": "",
+    "startupProbe": "",
+    "terminationMessagePath": "",
+    "terminationMessagePolicy": "",
+}
+
+
+def _trial_container(config: Config) -> Iterator[Problem]:
+    spec = _block(_block(_block(config, "environment"), "pod_spec"), "spec")
+    containers = spec.get("containers")
+    for index, container in enumerate(containers if isinstance(containers, list) else []):
+        if not isinstance(container, dict) or container.get("name") != _TRIAL_CONTAINER:
+            continue
+        for name, instead in _NOT_FOR_TRIAL_CONTAINER.items():
+            if container.get(name) not in (None, "", [], {}):
+                yield (
+                    f"environment.pod_spec.spec.containers.{index}.{name}",
+                    f"cannot be set for {_TRIAL_CONTAINER}, the container of the trial",
+                    f"set {instead} instead" if instead else "leave it out",
+                )
+
+
 def _policy_names(config: Config) -> Iterator[Problem]:
     policies = config.get("log_policies")
     seen: set[str] = set()
@@ -156,6 +192,7 @@ _RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _azure_credentials,
     _workspace_and_project,
     _profiled_batches,
+    _trial_container,
     _policy_names,
     _mount_points,
 )

@@ -8,6 +8,14 @@ from pydantic import Discriminator, PlainValidator, Tag
 
 from determined.config import kinds
 from determined.config.block import TAG, Block, tag_by
+from determined.config.cloud_addresses import (
+    ACCOUNT_URL,
+    CONNECTION_STRING,
+    URL,
+    connection_fields,
+    is_account_key,
+    is_endpoint,
+)
 from determined.config.kinds import AbsolutePath, Count, FilledText, Text
 
 BucketName = Annotated[
@@ -19,6 +27,36 @@ BucketName = Annotated[
 def _prefix(value: Any) -> str:
     if not isinstance(value, str) or ".." in value.split("/"):
         raise kinds.refusal("a text without '..' as a part of the path")
+    return value
+
+
+def _endpoint(value: Any) -> str:
+    if not isinstance(value, str) or not is_endpoint(value):
+        without_scheme = isinstance(value, str) and "://" not in value and is_endpoint(f"https://{value}")
+        raise kinds.refusal(URL, f"write https://{value} or http://{value}" if without_scheme else "")
+    return value
+
+
+def _account_url(value: Any) -> str:
+    """The query may be a signature, which is a credential: it is not part of the address."""
+    if not isinstance(value, str) or not is_endpoint(value.partition("?")[0]):
+        raise kinds.refusal(ACCOUNT_URL)
+    return value
+
+
+def _connection_string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise kinds.refusal(CONNECTION_STRING)
+    try:
+        connection_fields(value)
+    except ValueError as error:
+        raise kinds.refusal(str(error)) from None
+    return value
+
+
+def _credential(value: Any) -> str:
+    if not isinstance(value, str) or not ("sig=" in value or (value and is_account_key(value))):
+        raise kinds.refusal("the key of the account, which is base64, or a shared access signature with sig=")
     return value
 
 
@@ -68,7 +106,7 @@ class S3Storage(_Kept):
     bucket: BucketName
     access_key: FilledText | None = None
     secret_key: FilledText | None = None
-    endpoint_url: FilledText | None = None
+    endpoint_url: Annotated[str, PlainValidator(_endpoint)] | None = None
     prefix: Prefix | None = None
 
 
@@ -85,9 +123,9 @@ class AzureStorage(_Kept):
 
     type: Literal["azure"]
     container: BucketName
-    connection_string: FilledText | None = None
-    account_url: FilledText | None = None
-    credential: FilledText | None = None
+    connection_string: Annotated[str, PlainValidator(_connection_string)] | None = None
+    account_url: Annotated[str, PlainValidator(_account_url)] | None = None
+    credential: Annotated[str, PlainValidator(_credential)] | None = None
 
 
 def _tag(value: Any) -> str | None:

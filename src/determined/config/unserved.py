@@ -13,6 +13,7 @@ _UNSERVED = {
     "resources.devices": "",
     "resources.native_parallel": "",
     "resources.agent_label": "",
+    "resources.slots": "it belongs to commands; the processes of a trial are slots_per_trial",
     "environment.image": "",
     "environment.force_pull_image": "",
     "environment.registry_auth": "",

@@ -7,10 +7,10 @@ from functools import partial
 
 from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
-from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.config.measures import number
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.settings import Settings
+from determined.experiment.storages import configured_storage
 from determined.store.base import Store
 from determined.store.records import Checkpoint, is_to_be_removed
 from determined.store.writer import Writer
@@ -96,8 +96,7 @@ class TrialCheckpoints:
 
     def _storage(self) -> CheckpointStorage:
         if self._opened is None:
-            block = self._settings.config.get("checkpoint_storage")
-            self._opened = build_from_config(block) if block else build_from_argument(None)
+            self._opened = configured_storage(self._settings.config)
         return self._opened
 
 

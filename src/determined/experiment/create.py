@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from determined import paths
-from determined.checkpoint_storage.base import CheckpointStorage
-from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.config.complete import complete, three_words
 from determined.config.experiment import LoadedExperiment
 from determined.config.masking import mask_secrets
@@ -25,6 +23,7 @@ from determined.experiment import entrypoint
 from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir, record_code
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.settings import Settings, check_slots, settings_of
+from determined.experiment.storages import configured_storage
 from determined.sinks.chosen import chosen_sinks
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, NewExperiment
@@ -64,7 +63,7 @@ def create_experiment(
     ).plain()
     settings = settings_of(config)
     check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
-    storage = _storage(config)
+    storage = configured_storage(config)
     storage.probe()
     chosen_sinks(config, os.environ)  # refused here, not by each trial
     _resolve_warm_start(config, store)
@@ -116,11 +115,6 @@ def _row(
     )
 
 
-def _storage(config: dict[str, Any]) -> CheckpointStorage:
-    block = config.get("checkpoint_storage")
-    return build_from_config(block) if block else build_from_argument(None)
-
-
 def _resolve_warm_start(config: dict[str, Any], store: Store) -> None:
     """A trial named as the source stands for its newest checkpoint, now and for all trials."""
     searcher = config["searcher"]
@@ -132,4 +126,4 @@ def _resolve_warm_start(config: dict[str, Any], store: Store) -> None:
         newest = max(known, key=lambda checkpoint: checkpoint.steps_completed)
         searcher["source_checkpoint_uuid"] = newest.uuid
     elif uuid_given is not None:
-        _storage(config).resources(uuid_given)  # raises CheckpointNotFound, naming it
+        configured_storage(config).resources(uuid_given)  # raises CheckpointNotFound, naming it

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from determined import paths
-from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.checkpoint_storage.build import build_from_argument
 from determined.config.experiment import ExperimentConfig
 from determined.engines.slots import find_slots
 from determined.experiment.code_dir import CodeCopy, measure_model_dir
 from determined.experiment.settings import check_slots, settings_of
+from determined.experiment.storages import configured_storage
 from determined.searchers.preview import Preview, preview
 
 
@@ -39,7 +40,7 @@ def plan_experiment(
     block = plain.get("checkpoint_storage") or {}
     named = {"directory", "shared_fs", "s3", "gcs", "azure"}
     own_place = str(paths.data_dir() / "checkpoints")
-    storage = build_from_config(block) if block.get("type") in named else build_from_argument(own_place)
+    storage = configured_storage(plain) if block.get("type") in named else build_from_argument(own_place)
     present = find_slots(slots, os.environ).count
     per_trial = max(1, (plain.get("resources") or {}).get("slots_per_trial", 1))
     check_slots(settings_of(plain), present)

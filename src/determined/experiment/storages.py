@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
-from determined.errors import InvalidExperimentException, NoDirectStorageAccess
+from determined.errors import (
+    InvalidExperimentConfig,
+    InvalidExperimentException,
+    Mistake,
+    NoDirectStorageAccess,
+)
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.store.experiment_records import Experiment
+
+
+def configured_storage(config: dict[str, Any]) -> CheckpointStorage:
+    """The storage that a configuration names; `InvalidExperimentConfig` if it cannot be used as it is written there."""
+    block = config.get("checkpoint_storage")
+    try:
+        return build_from_config(block) if block else build_from_argument(None)
+    except ValueError as error:
+        text = str(error)
+        message = text if "checkpoint_storage" in text else f"checkpoint_storage: {text}"
+        raise InvalidExperimentConfig([Mistake("checkpoint_storage", None, text)], text=message) from None
 
 
 def storage_of(experiment: Experiment, place: str) -> CheckpointStorage:

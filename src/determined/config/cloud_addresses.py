@@ -1,0 +1,61 @@
+"""Addresses of object stores: URLs and Azure connection strings, checked without contacting anyone."""
+
+from __future__ import annotations
+
+import base64
+import re
+from urllib.parse import urlsplit
+
+URL = "a URL such as https://host:9000, without user, password or query"
+ACCOUNT_URL = "a URL such as https://account.blob.core.windows.net, without user or password"
+CONNECTION_STRING = "a connection string with AccountName, and AccountKey or SharedAccessSignature"
+
+_NOT_IN_URL = re.compile(r"[^!-~]")
+
+
+def is_endpoint(url: str) -> bool:
+    """Whether a URL names a server and nothing else: a password in it would reach messages and logs."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return usable and not (parts.query or parts.fragment or "@" in parts.netloc or _NOT_IN_URL.search(url))
+
+
+def connection_fields(text: str) -> dict[str, str]:
+    """The fields of an Azure connection string; a ValueError says what is wrong without showing it."""
+    fields = dict(part.strip().partition("=")[::2] for part in text.split(";") if part.strip())
+    if fields.get("UseDevelopmentStorage", "").lower() == "true":
+        return fields
+    for name, url in (("BlobEndpoint", fields.get("BlobEndpoint")), ("EndpointSuffix", _by_suffix(fields))):
+        if url and not is_endpoint(url):
+            raise ValueError(f"{CONNECTION_STRING}, whose {name} makes {URL}")
+    named = fields.get("AccountName") or fields.get("BlobEndpoint")
+    if not named or not (fields.get("AccountKey") or fields.get("SharedAccessSignature")):
+        raise ValueError(CONNECTION_STRING)
+    if fields.get("AccountKey") and not is_account_key(fields["AccountKey"]):
+        raise ValueError(f"{CONNECTION_STRING}, whose AccountKey is base64")
+    return fields
+
+
+def is_account_key(text: str) -> bool:
+    """Whether a text can be the key of an Azure account, which is base64."""
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def blob_endpoint(fields: dict[str, str]) -> str | None:
+    """The server that the fields of a connection string name; None if it follows from the account's name alone."""
+    endpoint = fields.get("BlobEndpoint") or _by_suffix(fields)
+    return endpoint.rstrip("/") if endpoint else None
+
+
+def _by_suffix(fields: dict[str, str]) -> str | None:
+    if not fields.get("EndpointSuffix") or not fields.get("AccountName"):
+        return None
+    protocol = fields.get("DefaultEndpointsProtocol") or "https"
+    return f"{protocol}://{fields['AccountName']}.blob.{fields['EndpointSuffix']}"
