@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from determined import core
-from determined.experimental import client, core_v2
+from determined.experimental import Determined, client, core_v2, unmanaged
 from determined.experimental.client import ExperimentState, TrialState
 from determined.store.open import open_store
 from tests.helpers.ranks import run_ranks
@@ -185,6 +185,78 @@ def test_parts_are_there_from_init_to_close(home: Path, closed: None) -> None:
 def test_what_makes_no_sense_is_named(given: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         core_v2.Config(**given)
+
+
+def test_the_arguments_of_release_0_25_open_the_same_run(home: Path, closed: None) -> None:
+    core_v2.init(
+        defaults=core_v2.DefaultConfig(name="first", hparams={"lr": 0.5}, labels=["x"], searcher={"metric": "loss"}),
+        unmanaged=core_v2.UnmanagedConfig(
+            workspace="w", project="p", external_experiment_id="search", external_trial_id="a"
+        ),
+        client=Determined("https://a-master:8080"),
+        distributed=None,
+        preempt_mode=core_v2.PreemptMode.WorkersAskChief,
+        tensorboard_mode=core_v2.TensorboardMode.MANUAL,
+    )
+    assert core_v2.info.trial.hparams == {"lr": 0.5}
+    assert isinstance(core_v2.distributed, core_v2.DistributedContext)
+    core_v2.close()
+    (experiment,) = client.list_experiments(labels=["x"])
+    assert (experiment.name, experiment.external_id) == ("first", "search")
+    assert (experiment.config["workspace"], experiment.config["project"]) == ("w", "p")
+    assert [trial.external_id for trial in experiment.list_trials()] == ["a"]
+
+
+def test_the_store_of_a_client_is_used(home: Path, tmp_path: Path, closed: None) -> None:
+    elsewhere = Determined(str(tmp_path / "other.sqlite"))
+    core_v2.init(config=core_v2.Config(name="there"), client=elsewhere)
+    core_v2.train.report_validation_metrics(1, {"loss": 0.5})
+    print("a line")  # noqa: T201
+    core_v2.close()
+    (experiment,) = elsewhere.list_experiments()
+    (trial,) = experiment.list_trials()
+    assert [row.metrics for row in trial.iter_metrics("validation")] == [{"loss": 0.5}]
+    assert [line.partition("[rank=0] ")[2] for line in trial.iter_logs(stdtypes=["stdout"])] == ["a line"]
+    assert Determined().list_experiments() == []
+    elsewhere.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"defaults": core_v2.Config()}, TypeError, r"defaults must be a core_v2\.DefaultConfig, got Config"),
+        ({"unmanaged": "a"}, TypeError, r"unmanaged must be a core_v2\.UnmanagedConfig, got 'a'"),
+        (
+            {"config": core_v2.Config(), "defaults": core_v2.DefaultConfig()},
+            ValueError,
+            "either config or defaults and unmanaged",
+        ),
+        ({"client": "https://a-master:8080"}, TypeError, r"client must be a determined\.experimental\.Determined"),
+    ],
+)
+def test_arguments_that_do_not_fit_together(
+    home: Path, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        core_v2.init(**given)
+    assert client.list_experiments() == []
+
+
+def test_the_module_of_release_0_23(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    determined = Determined()
+    text = "name: mine\nlabels: [x]\nhyperparameters: {lr: 0.5}\nmax_restarts: 0\n"
+    info = unmanaged.create_unmanaged_cluster_info(determined, config_text=text)
+    with unmanaged.init(unmanaged_info=info, client=determined) as context:
+        assert context.info.trial.hparams == {"lr": 0.5}
+        assert unmanaged.url_reverse_webui_exp_view(determined, context.info.trial.experiment_id) == (
+            "det experiment describe 1"
+        )
+    assert "the configuration fields max_restarts have no effect" in caplog.text
+    (experiment,) = determined.list_experiments(labels=["x"])
+    assert (experiment.name, experiment.state) == ("mine", ExperimentState.COMPLETED)
+    with pytest.raises(AttributeError, match=r"has no attribute 'create_unmanaged_trial': use init"):
+        unmanaged.create_unmanaged_trial  # noqa: B018
+    determined.close()
 
 
 def rank_of_a_run() -> list[int]:

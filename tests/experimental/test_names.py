@@ -154,6 +154,8 @@ ATTRIBUTES: dict[Any, str] = {
 FIELDS: dict[Any, str] = {
     client.TrialMetrics: "trial_id trial_run_id steps_completed end_time metrics group batch_metrics",
     client.CheckpointTrainingMetadata: "experiment_config experiment_id trial_id hparams validation_metrics",
+    core_v2.DefaultConfig: ("name hparams data description labels workspace project checkpoint_storage searcher"),
+    core_v2.UnmanagedConfig: "workspace project external_experiment_id external_trial_id",
     core_v2.Config: (
         "name hparams data description labels workspace project checkpoint_storage searcher external_experiment_id "
         "external_trial_id"

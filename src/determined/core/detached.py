@@ -14,10 +14,11 @@ logger = logging.getLogger("determined.core")
 
 @dataclass(frozen=True)
 class Detached:
-    """What the program calls its experiment and its trial; the same names mean: go on."""
+    """The program's own names of its experiment and trial (the same names continue it), and the store to record in."""
 
     external_experiment: str | None = None
     external_trial: str | None = None
+    store: str | None = None  # None: the store that the environment names
 
 
 @dataclass(frozen=True)

@@ -386,7 +386,7 @@ def supervise(
     if not chief:
         return StoreSupervisor(run_dir, run, None, storage=storage)
     _write_description(run)
-    place = checked_place()
+    place = (None if detached is None else detached.store) or checked_place()
     sinking = _sinking(sinks, run)
     written = None if sinking is None else sinking.written
     writer = Writer(lambda: open_store(place), patience=patience(), written=written)

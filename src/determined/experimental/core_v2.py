@@ -14,26 +14,35 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined import core
 from determined import info as cluster_info
+from determined.core import DistributedContext, PreemptMode, TensorboardMode
 from determined.core.detached import Detached
 from determined.core.experimental import ExperimentalContext
-from determined.experimental.detached_config import Config, experiment_config
+from determined.experimental.detached_config import Config, DefaultConfig, UnmanagedConfig, combine, experiment_config
 from determined.experimental.exit_watch import ExitWatch
 from determined.experimental.output_copy import OutputCopy
 from determined.store.open import checked_place
 
+if TYPE_CHECKING:
+    from determined.experimental.determined import Determined
+
 __all__ = [
     "Config",
+    "DefaultConfig",
+    "UnmanagedConfig",
+    "DistributedContext",
+    "PreemptMode",
+    "TensorboardMode",
     "init",
     "init_context",
     "close",
     "url_reverse_webui_exp_view",
 ]
 
-# The parts of the run that `init` opened; until then, and after `close`, asking for one is an error that says so.
+# The parts of the run that `init` opened. Reading one before `init` or after `close` is an error (see __getattr__).
 distributed: core.DistributedContext
 checkpoint: core.CheckpointContext
 preempt: core.PreemptContext
@@ -54,33 +63,49 @@ _pid = 0
 def init_context(
     *,
     config: Config | None = None,
-    distributed: core.DistributedContext | None = None,
+    distributed: DistributedContext | None = None,
     checkpoint_storage: str | dict[str, Any] | None = None,
-    preempt_mode: core.PreemptMode = core.PreemptMode.WorkersAskChief,
-    tensorboard_mode: core.TensorboardMode = core.TensorboardMode.AUTO,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    defaults: DefaultConfig | None = None,
+    unmanaged: UnmanagedConfig | None = None,
+    client: Determined | None = None,
 ) -> core.Context:
-    """Open a run: `with core_v2.init_context(...) as context: ...`. With several ranks every rank calls it, in step."""
-    context, _ = _open(config or Config(), distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
-    return context
+    """Open a run: `with core_v2.init_context(...) as context: ...`. With several ranks every rank calls it.
+
+    The arguments are those of `init`.
+    """
+    described = combine(config, defaults, unmanaged)
+    return _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)[0]
 
 
 def init(
     *,
     config: Config | None = None,
-    distributed: core.DistributedContext | None = None,
+    distributed: DistributedContext | None = None,
     checkpoint_storage: str | dict[str, Any] | None = None,
-    preempt_mode: core.PreemptMode = core.PreemptMode.WorkersAskChief,
-    tensorboard_mode: core.TensorboardMode = core.TensorboardMode.AUTO,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    defaults: DefaultConfig | None = None,
+    unmanaged: UnmanagedConfig | None = None,
+    client: Determined | None = None,
 ) -> None:
     """Open the run of this process: its parts are `core_v2.train`, `core_v2.checkpoint`, `core_v2.info` and so on.
 
     It ends with `close()` or with the process. It is COMPLETED then, or ERROR after an exception or `sys.exit` with a
     status.
+
+    Args:
+        config: what the run is called and how it is found again.
+        defaults, unmanaged: the same in the two parts of release 0.25.
+        client: a `Determined` object; the run is recorded in its store. A run that a search started stays in the store
+            of that search.
     """
     global _context, _output, _watch, _pid
     if _context is not None:
         raise RuntimeError("core_v2.init() was called already: close() ends that run")
-    context, _output = _open(config or Config(), distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
+    described = combine(config, defaults, unmanaged)
+    context, _output = _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
     _context, _watch, _pid = context.start(), ExitWatch(), os.getpid()
     _watch.start()
     globals().update({name: getattr(context, name) for name in _PARTS})
@@ -99,13 +124,13 @@ def url_reverse_webui_exp_view() -> str:
 
 def _open(
     config: Config,
-    distributed: core.DistributedContext | None,
+    client: Determined | None,
+    distributed: DistributedContext | None,
     checkpoint_storage: str | dict[str, Any] | None,
-    preempt_mode: core.PreemptMode,
-    tensorboard_mode: core.TensorboardMode,
+    preempt_mode: PreemptMode,
+    tensorboard_mode: TensorboardMode,
 ) -> tuple[core.Context, OutputCopy | None]:
-    if not isinstance(config, Config):
-        raise TypeError(f"config must be a core_v2.Config, got {config!r}")
+    store = checked_place() if client is None else _store_of(client)
     described = cluster_info.from_env(os.environ) is not None
     if checkpoint_storage is None and not described:
         checkpoint_storage = config.checkpoint_storage
@@ -116,12 +141,12 @@ def _open(
         tensorboard_mode=tensorboard_mode,
         _hparams=None if described else config.hparams,
         _exp_conf=None if described else experiment_config(config),
-        _detached=Detached(config.external_experiment_id, config.external_trial_id),
+        _detached=Detached(config.external_experiment_id, config.external_trial_id, None if client is None else store),
     )
     if described:
-        return context, None  # whoever runs the trial keeps what it prints
+        return context, None  # the runner of the trial stores its output
     trial = context.info.trial
-    output = OutputCopy(checked_place(), trial.trial_id, trial._trial_run_id, context.distributed.rank)
+    output = OutputCopy(store, trial.trial_id, trial._trial_run_id, context.distributed.rank)
     context.at_close(output.stop)
     try:
         output.start()
@@ -129,6 +154,14 @@ def _open(
         context.close(type(error), error)
         raise
     return context, output
+
+
+def _store_of(client: Determined) -> str:
+    from determined.experimental.determined import Determined
+
+    if not isinstance(client, Determined):
+        raise TypeError(f"client must be a determined.experimental.Determined object, got {client!r}")
+    return client._session.place
 
 
 def _opened() -> core.Context:

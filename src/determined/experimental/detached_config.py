@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Config:
-    """The run's experiment, in the words of an experiment configuration; all of it may be left out.
+    """The experiment of a run, described with the fields of an experiment configuration; every field is optional.
 
     Args:
-        external_experiment_id, external_trial_id: what the program calls them. A trial that is known under both goes
-            on with its latest checkpoint; an experiment that is known gets one more trial.
-        workspace, project: noted in the configuration; there are none here.
+        external_experiment_id, external_trial_id: the program's own names. A trial that is known under both continues
+            from its latest checkpoint; an experiment that is known gets one more trial.
+        workspace, project: noted in the configuration; there are no workspaces and projects here.
     """
 
     name: str | None = None
@@ -29,12 +29,7 @@ class Config:
     external_trial_id: str | None = None
 
     def __post_init__(self) -> None:
-        for name, kind, wanted in _KINDS:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, kind):
-                raise TypeError(f"Config.{name} must be {wanted}, got {value!r}")
-        if isinstance(self.labels, (list, tuple, set)) and not all(isinstance(label, str) for label in self.labels):
-            raise TypeError(f"Config.labels must be a list of texts, got {self.labels!r}")
+        _check_types(self)
         for name in ("external_experiment_id", "external_trial_id"):
             if getattr(self, name) == "":
                 raise ValueError(f"Config.{name} must not be empty")
@@ -44,8 +39,62 @@ class Config:
             )
 
 
+@dataclass(frozen=True)
+class DefaultConfig:
+    """The first form of `Config` (0.25): what a run has unless an experiment configuration says otherwise."""
+
+    name: str | None = None
+    hparams: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    description: str | None = None
+    labels: list[str] | None = None
+    workspace: str | None = None
+    project: str | None = None
+    checkpoint_storage: str | dict[str, Any] | None = None
+    searcher: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+
+
+@dataclass(frozen=True)
+class UnmanagedConfig:
+    """The other half of that form: the names under which a run is found again."""
+
+    workspace: str | None = None
+    project: str | None = None
+    external_experiment_id: str | None = None
+    external_trial_id: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+
+
+def combine(
+    config: Config | None, defaults: DefaultConfig | None = None, unmanaged: UnmanagedConfig | None = None
+) -> Config:
+    """Return one `Config` from either form of arguments; giving both forms is refused."""
+    for name, value, kind in (
+        ("config", config, Config),
+        ("defaults", defaults, DefaultConfig),
+        ("unmanaged", unmanaged, UnmanagedConfig),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{name} must be a core_v2.{kind.__name__}, got {value!r}")
+    if config is not None:
+        if defaults is not None or unmanaged is not None:
+            raise ValueError("give either config or defaults and unmanaged, not both: config holds the fields of both")
+        return config
+    given: dict[str, Any] = {}
+    for part in (defaults, unmanaged):
+        if part is not None:
+            named = {field.name: getattr(part, field.name) for field in fields(part)}
+            given |= {name: value for name, value in named.items() if value is not None}
+    return Config(**given)
+
+
 def experiment_config(config: Config) -> dict[str, Any]:
-    """As it is kept with the run."""
+    """Return the configuration as it is stored with the run."""
     given: dict[str, Any] = {
         "name": config.name,
         "description": config.description,
@@ -58,6 +107,17 @@ def experiment_config(config: Config) -> dict[str, Any]:
         "project": config.project,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _check_types(config: Config | DefaultConfig | UnmanagedConfig) -> None:
+    owner = type(config).__name__
+    for name, kind, wanted in _KINDS:
+        value = getattr(config, name, None)
+        if value is not None and not isinstance(value, kind):
+            raise TypeError(f"{owner}.{name} must be {wanted}, got {value!r}")
+    labels = getattr(config, "labels", None) or ()
+    if not all(isinstance(label, str) for label in labels):
+        raise TypeError(f"{owner}.labels must be a list of texts, got {labels!r}")
 
 
 _TEXT = (str, "a text")
