@@ -94,6 +94,10 @@ class StoreError(DeterminedError):
     """The store of runs cannot be used: the message names it, and the reason."""
 
 
+class NotFoundException(StoreError, ValueError):
+    """The store holds no experiment, trial, checkpoint or model of that number or name."""
+
+
 class StoreUnavailable(StoreError):
     """The store cannot be reached at the moment, as when its server is being restarted."""
 

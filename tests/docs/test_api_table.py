@@ -169,12 +169,12 @@ def refused_below_modules() -> list[str]:
 def test_a_name_that_is_refused_says_why(name: str) -> None:
     parent, _, last = name.rpartition(".")
     is_function = parent.endswith(".client")
-    with pytest.raises((ModuleNotFoundError, AttributeError), match=r": [\w ]{15}"):
+    with pytest.raises((ModuleNotFoundError, AttributeError), match=": .{15}"):
         getattr(importlib.import_module(parent), last) if is_function else importlib.import_module(name)
 
 
 def test_a_module_that_is_not_here_says_why_however_it_is_imported() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"there is no determined\.keras here: only PyTorch is served"):
+    with pytest.raises(ModuleNotFoundError, match=r"there is no determined\.keras here: only PyTorch is supported"):
         from determined import keras  # type: ignore[attr-defined]  # noqa: F401
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from determined.errors import NotFoundException
 from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
@@ -224,7 +225,7 @@ class Determined:
                 return found
             if identifier.isdecimal():
                 return store.registry.model(int(identifier))
-            raise ValueError(f"the store {store.place} has no model named {identifier!r}")
+            raise NotFoundException(f"the store {store.place} has no model named {identifier!r}")
 
         return Model(self._session, self._session.ask(read))
 

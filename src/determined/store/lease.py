@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from determined.errors import ExperimentHeld, LeaseLost, StoreError
+from determined.errors import ExperimentHeld, LeaseLost, NotFoundException
 from determined.store.database import Database
 from determined.store.experiment_records import Holder, Lease
 from determined.store.process import Process, is_running, on_this_machine
@@ -74,7 +74,7 @@ COLUMNS = "l.token, l.heartbeat, l.host, l.pid, l.process_started, l.since"
 def _read(database: Database, experiment_id: int) -> _Row:
     found = database.execute(f"SELECT {COLUMNS} FROM leases l WHERE l.experiment_id = ?", [experiment_id])
     if not found:
-        raise StoreError(f"the store {database.place} has no experiment {experiment_id} that could be run")
+        raise NotFoundException(f"the store {database.place} has no experiment {experiment_id} that could be run")
     return _Row(found[0][0], holder(*found[0]))
 
 

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from determined.errors import StoreError
+from determined.errors import NotFoundException, StoreError
 from determined.store import columns
 from determined.store import experiment_columns as rows
 from determined.store import lease as leases
@@ -188,5 +188,5 @@ class SqlExperiments:
         if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
             raise self._no("experiment", experiment_id)
 
-    def _no(self, what: str, number: int) -> StoreError:
-        return StoreError(f"the store {self._database.place} has no {what} {number}")
+    def _no(self, what: str, number: int) -> NotFoundException:
+        return NotFoundException(f"the store {self._database.place} has no {what} {number}")

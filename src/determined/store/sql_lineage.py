@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from determined.errors import StoreError
+from determined.errors import NotFoundException
 from determined.store.columns import text
 from determined.store.database import Database
 
@@ -45,9 +45,9 @@ class SqlLineage:
             "SELECT id FROM model_versions WHERE model_id = ? AND number = ?", [model_id, number]
         )
         if not found:
-            raise StoreError(f"the store {self._database.place} has no version {number} of model {model_id}")
+            raise NotFoundException(f"the store {self._database.place} has no version {number} of model {model_id}")
         return int(found[0][0])
 
     def _check(self, what: str, select: str, key: str | int) -> None:
         if not self._database.execute(select, [key]):
-            raise StoreError(f"the store {self._database.place} has no {what} {key!r}")
+            raise NotFoundException(f"the store {self._database.place} has no {what} {key!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from determined.errors import StoreError
+from determined.errors import NotFoundException, StoreError
 from determined.store.columns import text
 from determined.store.database import Database
 from determined.store.queueing import HIGHEST_PRIORITY, LOWEST_PRIORITY, Entry, NewEntry
@@ -79,7 +79,7 @@ class SqlQueue:
 
     def _check_is_there(self, experiment_id: int) -> None:
         if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
-            raise StoreError(f"the store {self._database.place} has no experiment {experiment_id}")
+            raise NotFoundException(f"the store {self._database.place} has no experiment {experiment_id}")
 
 
 def _check(priority: int) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from determined.errors import StoreError
+from determined.errors import NotFoundException, StoreError
 from determined.store import columns, process
 from determined.store.columns import text
 from determined.store.database import Database
@@ -251,7 +251,7 @@ class SqlStore:
     def add_request(self, trial_id: int, kind: RequestKind) -> int:
         with self._database.transaction(exclusive=True):
             if not self._database.execute("SELECT 1 FROM trials WHERE id = ?", [trial_id]):
-                raise StoreError(f"the store {self.place} has no trial {trial_id}")
+                raise NotFoundException(f"the store {self.place} has no trial {trial_id}")
             self._database.execute(
                 "INSERT INTO requests (trial_id, kind, created) VALUES (?, ?, ?)", [trial_id, kind, time.time()]
             )
@@ -274,7 +274,7 @@ class SqlStore:
         trial_id, allocation = start.allocation
         found = self._database.execute("SELECT allocation FROM trials WHERE id = ?", [trial_id])
         if not found:
-            raise StoreError(f"the store {self.place} has no trial {trial_id}")
+            raise NotFoundException(f"the store {self.place} has no trial {trial_id}")
         if found[0][0] != allocation:
             raise StoreError(
                 f"trial {trial_id} was overtaken: it was started again as {found[0][0]!r}, and {allocation!r} may not "

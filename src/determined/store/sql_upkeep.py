@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from determined.errors import CheckpointInUse, InvalidExperimentException, StoreError
+from determined.errors import CheckpointInUse, InvalidExperimentException, NotFoundException, StoreError
 from determined.store import columns
 from determined.store import experiment_columns as rows
 from determined.store import lease as leases
@@ -78,7 +78,7 @@ class SqlUpkeep:
             [text(uuid)],
         )
         if not found:
-            raise StoreError(f"the store {self._database.place} has no checkpoint {uuid!r}")
+            raise NotFoundException(f"the store {self._database.place} has no checkpoint {uuid!r}")
         return columns.checkpoint(found[0])
 
     def set_checkpoint_metadata(self, uuid: str, metadata: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class SqlUpkeep:
         """Returns its labels."""
         found = self._database.read_locked("SELECT labels FROM experiments WHERE id = ?", [experiment_id])
         if not found:
-            raise StoreError(f"the store {self._database.place} has no experiment {experiment_id}")
+            raise NotFoundException(f"the store {self._database.place} has no experiment {experiment_id}")
         labels: list[str] = json.loads(found[0][0])
         return labels
 
@@ -178,7 +178,7 @@ class SqlUpkeep:
     def _experiment(self, experiment_id: int) -> Experiment:
         found = rows.read_experiments(self._database, "WHERE e.id = ?", [experiment_id])
         if not found:
-            raise StoreError(f"the store {self._database.place} has no experiment {experiment_id}")
+            raise NotFoundException(f"the store {self._database.place} has no experiment {experiment_id}")
         return found[0]
 
     def _check_ended(self, experiment: Experiment, what: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from determined.errors import StoreError
+from determined.errors import NotFoundException
 from determined.store.database import Database
 from determined.store.paging import pages
 from determined.store.sqlite import SqliteDatabase
@@ -36,7 +36,7 @@ class Source:
         self._experiments = None if experiments is None else list(dict.fromkeys(experiments))
         for experiment_id in self._experiments or ():
             if not database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
-                raise StoreError(f"the store {database.place} has no experiment {experiment_id}")
+                raise NotFoundException(f"the store {database.place} has no experiment {experiment_id}")
 
     def count(self, table: Table) -> int:
         condition, values = self._condition(table)

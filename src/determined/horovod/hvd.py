@@ -1,0 +1,215 @@
+"""Horovod's functions for PyTorch, carried out by torch's default process group.
+
+Ranks come from that group, else from the launcher's environment variables, else this process is the only one. With
+several ranks every rank must make the same calls in the same order. Gradients are averaged by the models that
+`context.wrap_model` returns, so there is no `DistributedOptimizer`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    import torch
+
+Average = "Average"
+Sum = "Sum"
+Min = "Min"
+Max = "Max"
+Product = "Product"
+
+_OPERATIONS = {Average: "SUM", Sum: "SUM", Min: "MIN", Max: "MAX", Product: "PRODUCT"}
+
+
+# The process group that `init` made; one of somebody else's stays theirs.
+_joined = ExitStack()
+
+
+def init(*args: Any, **kwargs: Any) -> None:
+    """Join the other ranks that a launcher started; `pytorch.init` has done so already."""
+    if not is_initialized():
+        from determined.pytorch.process_group import joined
+
+        _joined.enter_context(joined(None))
+
+
+def shutdown() -> None:
+    """Leave the process group that `init` joined."""
+    _joined.close()
+
+
+def is_initialized() -> bool:
+    """Return whether the collectives can be used."""
+    return size() == 1 or _group_exists()
+
+
+def require_horovod_type(horovod_type: str, reason: str = "") -> None:
+    """Accept `torch`; any other framework is refused."""
+    if horovod_type not in ("torch", "pytorch"):
+        raise ValueError(f"only PyTorch is supported, so horovod for {horovod_type!r} cannot be used: {reason}")
+
+
+def rank() -> int:
+    """Return the number of this process among all."""
+    return _number("RANK", 0, lambda dist: dist.get_rank())
+
+
+def size() -> int:
+    """Return the number of processes."""
+    return _number("WORLD_SIZE", 1, lambda dist: dist.get_world_size())
+
+
+def local_rank() -> int:
+    """Return the number of this process among those of its machine."""
+    return int(os.environ.get("LOCAL_RANK", rank()))
+
+
+def local_size() -> int:
+    """Return the number of processes on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", size()))
+
+
+def cross_rank() -> int:
+    """Return the number of this machine."""
+    return int(os.environ.get("GROUP_RANK", 0))
+
+
+def cross_size() -> int:
+    """Return the number of machines."""
+    return int(os.environ.get("GROUP_WORLD_SIZE", 1))
+
+
+def allreduce(
+    tensor: torch.Tensor, average: bool | None = None, name: str | None = None, *args: Any, op: str | None = None
+) -> torch.Tensor:
+    """Return the average of a tensor over all ranks, or what `op` says."""
+    return allreduce_(tensor.clone(), average, name, op=op)
+
+
+def allreduce_(
+    tensor: torch.Tensor, average: bool | None = None, name: str | None = None, *args: Any, op: str | None = None
+) -> torch.Tensor:
+    """Do the same in place."""
+    chosen = _operation(average, op)
+    if size() > 1:
+        dist = _collectives()
+        dist.all_reduce(tensor, op=getattr(dist.ReduceOp, _OPERATIONS[chosen]))
+        if chosen == Average:
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor /= size()
+            else:
+                tensor //= size()
+    return tensor
+
+
+def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
+    """Return the tensors of all ranks, joined along the first dimension, which may differ between ranks."""
+    if size() == 1:
+        return tensor.clone()
+    import torch
+
+    dist = _collectives()
+    own = tensor.contiguous()
+    lengths = allgather_object(len(own))
+    # Collectives take equal shapes: each rank sends as many rows as the longest has, and the surplus is cut off.
+    padded = own.new_zeros((max(lengths), *own.shape[1:]))
+    padded[: len(own)] = own
+    parts = [torch.empty_like(padded) for _ in lengths]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+
+
+def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
+    """Return the tensor of one rank on all of them."""
+    return broadcast_(tensor.clone(), root_rank, name)
+
+
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
+    """Do the same in place."""
+    if size() > 1:
+        _collectives().broadcast(tensor, src=root_rank)
+    return tensor
+
+
+def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
+    """Return the object of one rank on all of them."""
+    if size() == 1:
+        return obj
+    box = [obj]
+    _collectives().broadcast_object_list(box, src=root_rank)
+    return box[0]
+
+
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """Return the objects of all ranks, by rank."""
+    if size() == 1:
+        return [obj]
+    gathered: list[Any] = [None] * size()
+    _collectives().all_gather_object(gathered, obj)
+    return gathered
+
+
+def broadcast_parameters(
+    params: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]], root_rank: int
+) -> None:
+    """Give all ranks the parameters of one of them: a state dict, or named parameters."""
+    pairs = params.items() if isinstance(params, Mapping) else params
+    for _, tensor in pairs:
+        broadcast_(tensor.data if hasattr(tensor, "data") else tensor, root_rank)
+
+
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+    """Give all ranks the state of the optimizer of one of them."""
+    if size() > 1:
+        optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))
+
+
+def barrier() -> None:
+    """Return when all ranks have called it."""
+    if size() > 1:
+        _collectives().barrier()
+
+
+def _operation(average: bool | None, op: str | None) -> str:
+    if average is not None and op is not None:
+        raise ValueError("give either average or op, not both")
+    if average is not None:
+        return Average if average else Sum
+    chosen = op or Average
+    if chosen not in _OPERATIONS:
+        raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, got {op!r}")
+    return chosen
+
+
+def _number(variable: str, alone: int, ask: Any) -> int:
+    if _group_exists():
+        import torch.distributed as dist
+
+        return int(ask(dist))
+    return int(os.environ.get(variable, alone))
+
+
+def _group_exists() -> bool:
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.is_initialized()
+
+
+def _collectives() -> Any:
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        raise RuntimeError(f"this is rank {rank()} of {size()}, and the ranks have not met yet: call hvd.init() first")
+    return dist
+
+
+def __getattr__(name: str) -> NoReturn:
+    reason = (
+        ": the models that context.wrap_model returns average gradients themselves, keep torch's own optimizer"
+        if name == "DistributedOptimizer"
+        else ": there is no Horovod, and this function has no counterpart in torch.distributed"
+    )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason}")
