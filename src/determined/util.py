@@ -13,11 +13,13 @@ logger = logging.getLogger("determined.util")
 
 def merge_dicts(base_dict: dict[str, Any], source_dict: dict[str, Any]) -> dict[str, Any]:
     """Return a new dict with the entries of both; where both have one, dicts are merged and else the second's wins."""
-    merged = copy.deepcopy(base_dict)
+    merged: dict[str, Any] = copy.deepcopy(base_dict)
     for key, value in source_dict.items():
         known = merged.get(key)
-        both_are_dicts = isinstance(known, dict) and isinstance(value, dict)
-        merged[key] = merge_dicts(known, value) if both_are_dicts else copy.deepcopy(value)
+        if isinstance(known, dict) and isinstance(value, dict):
+            merged[key] = merge_dicts(known, value)
+        else:
+            merged[key] = copy.deepcopy(value)
     return merged
 
 
