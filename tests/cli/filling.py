@@ -30,6 +30,7 @@ class Steps:
     validation: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     saved: list[int] = field(default_factory=list)
     lines: list[tuple[int, str | None, str]] = field(default_factory=list)  # rank, level, text
+    passed: dict[str, Any] | None = None  # to `init()`
 
 
 def new_experiment(store: Store, name: str = "search", **changed: Any) -> int:
@@ -71,7 +72,7 @@ def work(store: Store, lease: Lease, trial_id: int, steps: Steps) -> None:
     allocation = f"{lease.experiment_id}.{trial_id}.1"
     running = TrialChange(trial_id, state="RUNNING", allocation=allocation, runs=1)
     store.experiments.commit(lease, Change(trials=(running,)))
-    run = NewRun("train.py", f"runs/{trial_id}", {}, {}, 1_790_000_002.0)
+    run = NewRun("train.py", f"runs/{trial_id}", {}, {}, 1_790_000_002.0, passed_hparams=steps.passed)
     begun = store.begin_attempt(
         AttemptStart(allocation, run, this_process(), 1_790_000_002.0, allocation=(trial_id, allocation))
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
+from determined.cli.summary import summarize, summary_lines
+from determined.experimental import client
 from determined.store.base import Store
 from determined.store.experiment_records import Change, ExperimentChange
 from determined.store.process import Process, this_process
@@ -124,6 +127,27 @@ def test_list_trials(search: int) -> None:
     ]
     assert plain[0]["latest_checkpoint"] == f"checkpoint-{plain[0]['id']}-16"
     assert det_csv("e", "lt", str(search))[0]["H-Params"] == '{"lr": 0.1, "net": {"layers": 3}}'
+
+
+def test_effective_hyperparameters(store: Store) -> None:
+    experiment_id = new_experiment(store)
+    lease = lead(store, experiment_id)
+    (trial_id,) = add_trials(store, lease, [{"lr": 0.1, "net": {"layers": 3}}])
+    work(store, lease, trial_id, Steps(validation=[(4, {"loss": 0.5})], passed={"lr": 0.25, "net": {"act": "relu"}}))
+    used = {"lr": 0.25, "net": {"layers": 3, "act": "relu"}}
+    assert rows_of(det_ok("e", "list-trials", str(experiment_id)))[0]["H-Params"] == json.dumps(used)
+    assert json.dumps(used) in det_ok("e", "describe", str(experiment_id))
+    assert json.dumps(used) in det_ok("trial", "describe", str(trial_id))
+    listed = det_json("e", "lt", str(experiment_id))
+    described = det_json("e", "describe", str(experiment_id))[0]["trials"]
+    for row in (*listed, *described, det_json("trial", "describe", str(trial_id))):
+        assert (row["hparams"], row["effective_hparams"]) == ({"lr": 0.1, "net": {"layers": 3}}, used)
+    text = "\n".join(summary_lines(summarize(store, experiment_id), None))
+    assert "  lr          0.25 (assigned: 0.1)\n  net.layers  3\n  net.act     relu\n" in text
+    compared = det_json("e", "compare", str(experiment_id))
+    assert [row["values"] for row in compared["hyperparameters"] if row["name"] == "lr"] == [[0.25]]
+    trial = client.get_trial(trial_id)
+    assert (trial.hparams["lr"], trial.effective_hparams) == (0.1, used)
 
 
 def test_list_checkpoints(store: Store, search: int) -> None:

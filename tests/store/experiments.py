@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from determined.store.base import Store
@@ -69,10 +70,17 @@ def allocate(store: Store, lease: Lease, trial_id: int) -> str:
 
 
 def begin_managed(
-    store: Store, lease: Lease, trial_id: int, *, steps: int = 0, checkpoint: str | None = None
+    store: Store,
+    lease: Lease,
+    trial_id: int,
+    *,
+    steps: int = 0,
+    checkpoint: str | None = None,
+    passed: dict[str, Any] | None = None,
 ) -> BegunAttempt:
-    """The workers of a trial that was just started begin."""
-    return store.begin_attempt(managed_start(trial_id, allocate(store, lease, trial_id), steps, checkpoint))
+    """The workers of a trial that was just started begin; `passed` is what its program passes to `init()`."""
+    start = managed_start(trial_id, allocate(store, lease, trial_id), steps, checkpoint)
+    return store.begin_attempt(replace(start, run=replace(start.run, passed_hparams=passed)))
 
 
 def managed_start(trial_id: int, allocation: str, steps: int = 0, checkpoint: str | None = None) -> AttemptStart:

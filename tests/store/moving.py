@@ -23,7 +23,7 @@ def fill(store: Store) -> None:
     store.experiments.commit(lease, Change(journal=(told,), snapshot={"created": 2}))
     saved = []
     for trial_id in trials:
-        attempt = begin_managed(store, lease, trial_id)
+        attempt = begin_managed(store, lease, trial_id, passed={"lr": trial_id, ODD: None})
         saved.append(checkpoint(attempt, 4))
         store.write(
             [

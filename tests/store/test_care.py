@@ -111,6 +111,7 @@ def test_a_copy_is_whole_or_not_there(tmp_path: Path) -> None:
         ("UPDATE trials SET best_step = 7 WHERE id = 1", "trials: the validation that is their best .*: 1$"),
         ("UPDATE trials SET best_metric = 7 WHERE id = 1", "trials: their best validation is not .*: 1$"),
         ("UPDATE trials SET hparams = 'x' WHERE id = 2", "trials: hparams of 2 is not JSON$"),
+        ("UPDATE trials SET passed_hparams = '[1]' WHERE id = 2", "trials: passed_hparams of 2 is no map$"),
         ("UPDATE checkpoints SET state = 'GONE' WHERE id = 2", "checkpoints: no state is called 'GONE'$"),
         ("UPDATE checkpoints SET state = 'DELETED'", "model_versions: their checkpoints are deleted: 1$"),
         ("DELETE FROM leases WHERE experiment_id = 1", "experiments: nobody could run them.*: 1$"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -169,6 +170,24 @@ class TestTrials:
         assert change(runs=4).goal == 16.0
         found = change(goal=None, state="QUEUED")
         assert (found.goal, found.ended, found.runs) == (None, None, 4)
+
+    def test_what_a_program_passed_is_kept_beside_what_was_assigned(self, store: Store) -> None:
+        lease, (trial_id,) = with_trials(store, 1)
+        assert store.experiments.trial(trial_id).passed_hparams is None
+        begin_managed(store, lease, trial_id)
+        assert store.experiments.trial(trial_id).passed_hparams == {}
+
+        start = managed_start(trial_id, allocate(store, lease, trial_id))
+        odd = {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}, "kind": dict}
+        store.begin_attempt(replace(start, run=replace(start.run, passed_hparams=odd)))
+        found = store.experiments.trial(trial_id)
+        assert found.hparams == {"lr": 0.0}
+        assert found.passed_hparams == {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}, "kind": repr(dict)}
+        assert found.effective_hparams == {**found.hparams, **found.passed_hparams}
+
+        by_hand = begin(store)
+        own = store.experiments.trial(by_hand.trial_id)
+        assert (own.passed_hparams, own.effective_hparams) == (None, {"lr": 0.5})
 
     def test_a_new_allocation_begins_afresh(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)

@@ -46,6 +46,7 @@ def trial_plain(row: Trial) -> dict[str, Any]:
         "number": row.number,
         "state": row.state,
         "hparams": row.hparams,
+        "effective_hparams": row.effective_hparams,
         "seed": row.seed,
         "started": iso_time(row.started),
         "ended": iso_time(row.ended),

@@ -11,6 +11,7 @@ from determined.cli.ranking import best_checkpoints
 from determined.cli.render import cell, duration, number
 from determined.cli.text import visible
 from determined.cli.watching import flat
+from determined.config.effective import differences
 
 if TYPE_CHECKING:
     from determined.store.base import Store
@@ -56,9 +57,13 @@ def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
         lines.append(f"  {row.reason}")
     if best is not None and best.best is not None:
         lines += ["", f"Best trial: {best.id}, {row.metric} {number(best.best)} ({best.state})"]
-        hparams = flat(best.hparams)
+        hparams = flat(best.effective_hparams)
         widest = max((len(name) for name, _ in hparams), default=0)
-        lines += [f"  {name:<{widest}}  {cell(value)}" for name, value in hparams]
+        replaced = {one.name: one.assigned for one in differences(best.hparams, best.passed_hparams)}
+        lines += [
+            f"  {name:<{widest}}  {cell(value)}" + (f" (assigned: {replaced[name]})" if name in replaced else "")
+            for name, value in hparams
+        ]
     if summary.checkpoint is not None:
         lines.append(f"  checkpoint {summary.checkpoint.uuid}")
         lines.append(f"  {place_of(summary.checkpoint)}")

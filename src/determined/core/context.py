@@ -224,6 +224,7 @@ def init(
         opened.run_dir,
         chief=distributed.rank == 0,
         hparams=info.trial.hparams if _hparams is None else _hparams,
+        passed_hparams=_hparams,
         config=info.trial._config if _exp_conf is None else _exp_conf,
         storage=storages[0].name,
         managed=managed_trial(described) if distributed.rank == 0 else None,

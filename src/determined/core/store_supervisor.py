@@ -365,6 +365,7 @@ def supervise(
     *,
     chief: bool,
     hparams: dict[str, Any] | None,
+    passed_hparams: dict[str, Any] | None = None,
     config: dict[str, Any] | None,
     storage: str,
     managed: Managed | None = None,
@@ -380,6 +381,7 @@ def supervise(
         config=mask_secrets(config or {}),
         created=time.time(),
         seed=seed,
+        passed_hparams=None if passed_hparams is None else mask_secrets(passed_hparams),
         external_experiment=None if detached is None else detached.external_experiment,
         external_trial=None if detached is None else detached.external_trial,
     )

@@ -78,7 +78,7 @@ def carry_out(
             run.engine.ring(trial.process.key)
     for trial in closed:
         close(run, trial)
-    fail_with_searcher(run)
+    fail_if_pointless(run)
 
 
 def conclude(run: Running, trial: LiveTrial, state: TrialState, told: ExitReason, reason: str | None) -> None:
@@ -96,11 +96,14 @@ def close(run: Running, trial: LiveTrial) -> None:
     conclude(run, trial, "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY", "completed", None)
 
 
-def fail_with_searcher(run: Running) -> None:
-    """If the search cannot go on, trials at work are cancelled."""
-    reason = run.search.searcher.failure
-    if reason is None or run.failure is not None:
+def fail_if_pointless(run: Running) -> None:
+    """End the experiment when its searcher cannot continue, or when the searched values have no effect."""
+    if run.failure is not None:
         return
+    reason = run.search.searcher.failure or run.effects.reason_to_stop(run.trials)
+    if reason is None:
+        return
+    # The rows that led to this stay as they are: after a crash the next runner comes to the same conclusion.
     logger.error("experiment %d: %s", run.experiment.id, reason)
     run.failure = reason
     run.commit(experiment=ExperimentChange(state="STOPPING_ERROR", reason=reason))

@@ -29,6 +29,7 @@ def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
     trial.seconds_before, trial.restarts, trial.owes_pause = trial.seconds, verdict.restarts, False
     trial.process = None
     del run.by_key[process.key]
+    deciding.fail_if_pointless(run)
     if verdict.told is None:
         _wait_again(run, trial, verdict.reason)
         return
@@ -54,6 +55,7 @@ def end_the_unwell(run: Running, health: Health) -> None:
 
 def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
     row = run.ask(lambda store: store.trial(trial.id))
+    run.effects.note(trial, row.passed_hparams)
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if event.code else []
     trial.lost += exits.is_lost(event)
     return exits.judge(

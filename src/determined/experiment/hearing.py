@@ -7,9 +7,11 @@ import time
 from functools import partial
 
 from determined.config.measures import finite_number, number, time_of
+from determined.experiment import deciding
 from determined.experiment.running import Running
 from determined.experiment.settings import Settings
 from determined.experiment.trials import LiveTrial
+from determined.store.experiment_records import Trial
 from determined.store.experiments import Experiments
 
 logger = logging.getLogger("determined.experiment")
@@ -31,7 +33,10 @@ class Hearing:
         self._looked = now
         for trial in self._run.by_key.values():
             look(self._run, trial)
-            trial.progress = self._run.ask(partial(_progress_of, trial.id))
+            row = self._run.ask(partial(_row_of, trial.id))
+            trial.progress = row.progress
+            self._run.effects.note(trial, row.passed_hparams)
+        deciding.fail_if_pointless(self._run)
 
 
 def look(run: Running, trial: LiveTrial) -> None:
@@ -75,5 +80,5 @@ def _better(settings: Settings, best: float | None, value: float | None) -> floa
     return min(best, value) if settings.smaller_is_better else max(best, value)
 
 
-def _progress_of(trial_id: int, store: Experiments) -> float | None:
-    return store.trial(trial_id).progress
+def _row_of(trial_id: int, store: Experiments) -> Trial:
+    return store.trial(trial_id)

@@ -60,6 +60,7 @@ def _from_row(row: Trial) -> LiveTrial:
         runs=row.runs,
         restarts=row.restarts,
         best=row.best,
+        passed_hparams=row.passed_hparams,
     )
 
 

@@ -11,6 +11,7 @@ from determined.engines.local import LocalEngine
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.checkpoints import TrialCheckpoints
 from determined.experiment.configured import present_config
+from determined.experiment.effects import Effects
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.interrupts import Interrupts
 from determined.experiment.lease import held
@@ -103,6 +104,7 @@ def run_experiment(
             logs=LogKeeper(log_writer, settings, on_line),
             checkpoints=TrialCheckpoints(experiment_id, settings, writer),
             store_place=store_place,
+            effects=Effects(settings.config.get("hyperparameters") or {}),
             planned=max_trials or experiment.config["searcher"].get("max_trials") or settings.max_trials,
             in_queue=in_queue,
             most_slots=entry.slots if in_queue and entry is not None else None,

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from determined.engines.base import Engine
 from determined.experiment.checkpoints import TrialCheckpoints
+from determined.experiment.effects import Effects
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.logs import LogKeeper
 from determined.experiment.search import Search
@@ -36,6 +37,7 @@ class Running:
     logs: LogKeeper
     checkpoints: TrialCheckpoints
     store_place: str
+    effects: Effects
     planned: int | None  # how many trials there will be, as far as that is known
     trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number; those that ended stay
     by_key: dict[str, LiveTrial] = field(default_factory=dict)  # those with processes, by allocation

@@ -19,7 +19,9 @@ _TOLD: dict[str, ExitReason] = {
 
 def settle(run: Running) -> None:
     """Trials at a goal are decided upon when they are there again, if what they did is not saved."""
-    deciding.fail_with_searcher(run)
+    deciding.fail_if_pointless(run)
+    if run.failure is not None:
+        return  # nothing may follow any more from what the trials did
     _tell_of_ended(run)
     for trial in run.live():
         look(run, trial)

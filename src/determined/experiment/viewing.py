@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from determined.config.effective import effective
 from determined.experiment.progress import Observer, RungView, TrialView, View
 from determined.experiment.running import Running
 from determined.experiment.trials import LiveTrial
@@ -84,7 +85,7 @@ def _trial_view(trial: LiveTrial) -> TrialView:
         id=trial.id,
         number=trial.number,
         state=trial.state,
-        hparams=trial.hparams,
+        hparams=effective(trial.hparams, trial.passed_hparams),
         bracket=trial.bracket,
         rung=trial.rung,
         goal=trial.goal,

@@ -97,7 +97,7 @@ class Checkpoint:
             self._experiment.config,
             self._experiment.id,
             self._row.trial_id,
-            self._trial.hparams,
+            self._trial.effective_hparams,
             {"avgMetrics": self._validation},
         )
 

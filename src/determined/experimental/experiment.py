@@ -276,7 +276,7 @@ class Experiment:
         """What all trials reported as a pandas table, hyperparameters beside it; needs the extra `pandas`."""
         trials = self.list_trials()
         rows = metrics.iter_metrics(self._session, [trial.id for trial in trials], group)
-        return frames.metrics_frame(rows, {trial.id: trial.hparams for trial in trials})
+        return frames.metrics_frame(rows, {trial.id: trial.effective_hparams for trial in trials})
 
     # Checkpoints
 

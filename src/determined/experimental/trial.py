@@ -42,7 +42,13 @@ class Trial:
 
     @property
     def hparams(self) -> dict[str, Any]:
+        """The values that the search assigned."""
         return self._row.hparams
+
+    @property
+    def effective_hparams(self) -> dict[str, Any]:
+        """The values that it trains with: those of `hparams`, unless its program passed others to `pytorch.init()`."""
+        return self._row.effective_hparams
 
     @property
     def state(self) -> TrialState:
@@ -117,7 +123,7 @@ class Trial:
 
     def metrics_frame(self, group: str | None = "validation") -> Any:
         """What it reported as a pandas table, hyperparameters beside it; needs the extra `pandas`."""
-        return frames.metrics_frame(self.iter_metrics(group), {self.id: self.hparams})
+        return frames.metrics_frame(self.iter_metrics(group), {self.id: self.effective_hparams})
 
     def iter_logs(
         self,

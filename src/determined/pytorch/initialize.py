@@ -47,6 +47,7 @@ def init(
         else:
             # Every rank would draw its own: the chief's counts.
             trial_seed = int(ranks.broadcast(rng.seed_from_torch()))
+        passed = hparams
         if described is not None:
             exp_conf = described.trial._config
             hparams = hparams if hparams is not None else described.trial.hparams
@@ -54,7 +55,7 @@ def init(
             distributed=ranks,
             checkpoint_storage=checkpoint_storage,
             tensorboard_mode=core.TensorboardMode.MANUAL,
-            _hparams=hparams,
+            _hparams=passed,
             _exp_conf=exp_conf,
             _trial_seed=trial_seed,
         ) as core_context:

@@ -15,6 +15,7 @@ JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("experiments", "labels"): "texts",
     ("trials", "hparams"): "map",
     ("trials", "metadata"): "map",
+    ("trials", "passed_hparams"): "map",
     ("trials", "rungs"): "numbers",
     ("metrics", "body"): "map",
     ("samples", "body"): "map",

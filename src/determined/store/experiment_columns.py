@@ -33,7 +33,7 @@ _TRIAL = {
         for name in (
             *("id", "experiment_id", "number", "request_id", "hparams", "seed", "state", "goal", "rungs", "bracket"),
             *("source", "allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
-            *("stop_acknowledged", "steps_completed", "created", "ended", "external_id"),
+            *("stop_acknowledged", "steps_completed", "created", "ended", "external_id", "passed_hparams"),
         )
     },
     "best": "t.best_metric",
@@ -96,6 +96,8 @@ def _experiment(row: Sequence[Any]) -> Experiment:
 def trial(row: Sequence[Any]) -> Trial:
     values, (attempt_state, attempt_ended, *process) = _named(_TRIAL, row)
     values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
+    passed = values["passed_hparams"]
+    values["passed_hparams"] = None if passed is None else json.loads(passed)
     values["stop_acknowledged"] = bool(values["stop_acknowledged"])
     if values["state"] is None:  # a run by hand
         values["state"] = by_hand.trial_state(attempt_state, Process(*process))

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from determined.config.effective import effective
 from determined.store.process import Process
 from determined.store.records import RequestKind
 
@@ -250,3 +251,11 @@ class Trial:
     started: float | None
     ended: float | None
     external_id: str | None = None  # what the program that ran it by hand calls it
+    # What the program of a managed trial passed to `init()`, secrets masked: empty if it passed nothing, and None until
+    # the trial begins to train.
+    passed_hparams: dict[str, Any] | None = None
+
+    @property
+    def effective_hparams(self) -> dict[str, Any]:
+        """The values that the trial trains with."""
+        return effective(self.hparams, self.passed_hparams)

@@ -29,6 +29,7 @@ class NewRun:
     config: dict[str, Any]
     created: float
     seed: int = 0
+    passed_hparams: dict[str, Any] | None = None  # what the program itself passed to `init()`, not what it was given
     external_experiment: str | None = None
     external_trial: str | None = None
 

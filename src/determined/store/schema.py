@@ -259,6 +259,7 @@ ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 
 # Reports from every rank, outputs of batch inference, and the hyperparameters that a trial really trained with.
 _FIFTH = """
+ALTER TABLE trials ADD COLUMN passed_hparams TEXT;
 """
 
 MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH]

@@ -103,8 +103,8 @@ class SqlStore:
             start_step = newest_saved_step(self._database, trial_id) if named else start.steps_completed
             execute(
                 "UPDATE trials SET attempt = attempt + 1, phase = '', progress = NULL, early_exit = NULL, "
-                "stop_acknowledged = 0 WHERE id = ?",
-                [trial_id],
+                "stop_acknowledged = 0, passed_hparams = ? WHERE id = ?",
+                [_passed_hparams(start), trial_id],
             )
             ((number,),) = execute("SELECT attempt FROM trials WHERE id = ?", [trial_id])
             execute(
@@ -354,6 +354,11 @@ class SqlStore:
             [trial_id] if group is None else [trial_id, text(group)],
         )
         return [columns.metric(row) for row in found]
+
+
+def _passed_hparams(start: AttemptStart) -> str | None:
+    """A standalone run has no assigned values: what it passes are the hyperparameters of its trial."""
+    return None if start.allocation is None else json.dumps(start.run.passed_hparams or {}, default=repr)
 
 
 def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequence[Any] | None]) -> list[Sequence[Any]]:

@@ -75,7 +75,7 @@ def contenders(
                 experiment=experiment,
                 trial=best,
                 measured=metrics,
-                hparams={} if best is None else dict(flat(best.hparams)),
+                hparams={} if best is None else dict(flat(best.effective_hparams)),
                 config=_config(experiment, searched),
                 seconds=0.0 if best is None else _seconds(store, best),
             )

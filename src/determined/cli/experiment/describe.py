@@ -117,7 +117,7 @@ def _experiment_row(row: Experiment) -> Row:
 
 
 def _trial_row(row: Trial) -> Row:
-    return [row.id, row.experiment_id, row.state, time_text(row.started), time_text(row.ended), row.hparams]
+    return [row.id, row.experiment_id, row.state, time_text(row.started), time_text(row.ended), row.effective_hparams]
 
 
 def _plain(row: Experiment, trials: list[Trial], workloads: dict[int, list[Workload]], metrics: bool) -> dict[str, Any]:

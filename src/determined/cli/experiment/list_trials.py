@@ -38,7 +38,7 @@ def list_trials(experiment_id: int, page: Page, form: Form) -> None:
         store.experiments.get(experiment_id)  # an id that is not there is told from one without trials
         trials = page.of(store.experiments.trials(experiment_id))
     cells = [
-        [row.id, row.state, row.hparams, time_text(row.started), time_text(row.ended), row.steps_completed]
+        [row.id, row.state, row.effective_hparams, time_text(row.started), time_text(row.ended), row.steps_completed]
         for row in trials
     ]
     show(form, _COLUMNS, cells, lambda: [trial_plain(row) for row in trials])

@@ -101,7 +101,7 @@ def _summary_rows(summary: Summary) -> list[Row]:
 
 
 def _trial_row(row: Trial, summary: Summary) -> Row:
-    return [row.experiment_id, row.state, row.hparams, summary, time_text(row.started), time_text(row.ended)]
+    return [row.experiment_id, row.state, row.effective_hparams, summary, time_text(row.started), time_text(row.ended)]
 
 
 def _workload_row(workload: Workload, metrics: bool) -> Row:

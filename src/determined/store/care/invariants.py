@@ -123,7 +123,8 @@ def unreadable_values(database: Database) -> Iterator[Finding]:
             for row in page:
                 key, values = row[: len(table.key)], row[len(table.key) :]
                 for column, value in zip(columns, values, strict=True):
-                    mistake = shape_mistake(value, JSON_COLUMNS[name, column])
+                    # Columns that must not be NULL are declared so in the schema, which the database enforces.
+                    mistake = None if value is None else shape_mistake(value, JSON_COLUMNS[name, column])
                     if mistake is not None:
                         yield Finding(name, f"{column} of {'/'.join(map(str, key))} {mistake}")
 

@@ -1,0 +1,78 @@
+"""The hyperparameters that a trial trains with: the assigned ones, unless its program passed others to `init()`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from determined.config.masking import mask_secrets
+
+_LARGEST_EXACT = 2**53  # whole floats up to here are exact, so that 1.0 and 1 count as the same value
+_LONGEST_SHOWN = 60
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A hyperparameter that a program replaced; the values as JSON text, secrets masked."""
+
+    name: str
+    assigned: str
+    passed: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.passed} (assigned: {self.assigned})"
+
+
+def effective(assigned: dict[str, Any], passed: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the assigned values with those replaced that the program passed, group by group."""
+    merged = dict(assigned)
+    for name, value in (passed or {}).items():
+        known = merged.get(name)
+        merged[name] = effective(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def differences(assigned: dict[str, Any], passed: dict[str, Any] | None) -> list[Difference]:
+    """Return the assigned hyperparameters for which the program passed another value."""
+    # What is stored of the passed values is masked, so that a secret would always differ from its mask.
+    return _differences(mask_secrets(assigned), mask_secrets(passed or {}), "")
+
+
+def _differences(assigned: dict[str, Any], passed: dict[str, Any], prefix: str) -> list[Difference]:
+    found = []
+    for name, value in assigned.items():
+        other = passed.get(name, _MISSING)
+        if other is _MISSING:
+            continue
+        if isinstance(value, dict) and isinstance(other, dict):
+            found += _differences(value, other, f"{prefix}{name}.")
+        elif value_text(value) != value_text(other):
+            found.append(Difference(f"{prefix}{name}", _shown(value), _shown(other)))
+    return found
+
+
+def value_text(value: Any) -> str:
+    """Return JSON text that is equal for equal values."""
+    return json.dumps(_canonical(value), sort_keys=True, default=repr)
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT:
+        return int(value)
+    if isinstance(value, dict):
+        return {str(name): _canonical(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_canonical(inner) for inner in value]
+    return value
+
+
+def _shown(value: Any) -> str:
+    return clipped(json.dumps(value, default=repr))
+
+
+def clipped(text: str) -> str:
+    """Return the text, shortened for a message."""
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
