@@ -130,7 +130,7 @@ def test_a_run_by_hand_knows_everything_about_itself() -> None:
         assert found.container_addrs == ["127.0.0.1"]
         assert found.container_slot_counts == [1]
         assert found.container_rank == 0
-        assert found.slot_ids == found.gpu_uuids == []
+        assert (found.slot_ids, found.gpu_uuids) == ([0], []), "one CPU slot"
         assert len(found.session_token) >= 32
         assert found.allocation_id.startswith(found.task_id)
         assert json.dumps(info.to_env(found))

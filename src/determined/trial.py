@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -101,7 +102,7 @@ class TrialContext:
             hparams=self._hparams or {},
             latest_checkpoint=info.latest_checkpoint if info else None,
             steps_completed=self._steps_completed,
-            use_gpu=bool(info and info.slot_ids),
+            use_gpu=_has_gpu(),
             container_gpus=list(info.gpu_uuids) if info else [],
             slot_ids=list(info.slot_ids) if info else [],
             slots_per_trial=self._slots_per_trial,
@@ -207,6 +208,12 @@ class LegacyTrial:
 
     def __init__(self, context: TrialContext) -> None:
         self.context = context
+
+
+def _has_gpu() -> bool:
+    """Return whether torch sees a GPU, if the program uses torch at all; slots may be CPUs."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
 
 
 def per_slot_batch_size(global_batch_size: Any, ranks: int) -> int | None:

@@ -49,6 +49,25 @@ def test_nothing_came_of_it(store: Store) -> None:
     assert summary_plain(summarize(store, experiment_id))["best_trial"] is None
 
 
+def test_trials_that_did_nothing_are_no_quiet_success(store: Store) -> None:
+    experiment_id = new_experiment(store)
+    lease = lead(store, experiment_id)
+    (trial_id,) = add_trials(store, lease, [{}])
+    assert "No trial reported" not in "\n".join(summary_lines(summarize(store, experiment_id), None)), "it only waits"
+    end_trial(store, lease, trial_id, "COMPLETED")
+    end(store, lease, "COMPLETED")
+    summary = summarize(store, experiment_id)
+    lines = summary_lines(summary, 2.0)
+    assert "  No trial reported a metric or saved a checkpoint: did the program train?" in lines
+    assert f"  det experiment logs {experiment_id} --trial {trial_id}" in lines
+    assert summary_plain(summary)["has_results"] is False
+
+
+def test_a_deleted_checkpoint_is_a_result(store: Store, search: int) -> None:
+    assert summarize(store, search).has_results
+    assert summary_plain(summarize(store, search))["has_results"] is True
+
+
 def test_a_paused_one_says_how_to_go_on(store: Store) -> None:
     experiment_id = new_experiment(store, paused=True)
     assert any(

@@ -35,15 +35,16 @@ def test_a_job_without_slots_sees_no_gpu() -> None:
     told = job_environment(job(0), [], Slots(1, (Gpu("0"),), 1), "/bell", {})
     assert told["CUDA_VISIBLE_DEVICES"] == ""
     assert told["DET_CONTAINER_SLOT_COUNTS"] == "[1]"
+    assert told["DET_SLOT_IDS"] == "[]"
 
 
 def test_cpus() -> None:
-    told = job_environment(job(2), [0, 1], Slots(2, (), 4), "/bell", {"PATH": "/bin"})
+    told = job_environment(job(2), [2, 3], Slots(4, (), 4), "/bell", {"PATH": "/bin"})
     assert told["OMP_NUM_THREADS"] == "4"
     assert told["PATH"] == f"{os.path.dirname(sys.executable)}{os.pathsep}/bin"
     info = from_env(told)
     assert info is not None
-    assert (info.slot_ids, info.container_slot_counts, info.allocation_id) == ([], [2], "1.a.0")
+    assert (info.slot_ids, info.container_slot_counts, info.allocation_id) == ([0, 1], [2], "1.a.0")
 
 
 def test_the_run_around_us_is_forgotten_and_settings_are_kept() -> None:

@@ -81,7 +81,7 @@ def check_info(shown: dict[str, Any], found: Outcome, slots: int) -> None:
     assert shown["master_url"] == "local"
     assert len(shown["cluster_id"]) == 36
     assert shown["agent_id"] == socket.gethostname()
-    assert shown["slot_ids"] == []  # there are no GPUs
+    assert shown["slot_ids"] == list(range(slots))
     assert shown["task_id"] == f"{experiment.id}.{trial.request_id}"
     assert shown["allocation_id"] == f"{experiment.id}.{trial.request_id}.1"
     assert len(shown["session_token"]) >= 32
@@ -106,7 +106,7 @@ def check_info(shown: dict[str, Any], found: Outcome, slots: int) -> None:
         "DET_STEPS_COMPLETED": 0,
         "DET_HPARAMS": trial.hparams,
         "DET_EXPERIMENT_CONFIG": own["_config"],
-        "DET_SLOT_IDS": [],
+        "DET_SLOT_IDS": list(range(slots)),
     }
     assert {name: json.loads(variables[name]) for name in expected} == expected
     names = {"TASK_TYPE", "TASK_ID", "ALLOCATION_ID", "CLUSTER_ID", "AGENT_ID", "SESSION_TOKEN", "MASTER"}

@@ -11,7 +11,7 @@ from determined.cli.foreground import outliving_the_reader, warnings_to
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json
 from determined.cli.render import number
-from determined.cli.summary import Summary, place_of, summarize, summary_plain
+from determined.cli.summary import Summary, missing_results, place_of, summarize, summary_plain
 from determined.cli.text import log_line, visible
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def _last_words(summary: Summary) -> list[str]:
     reason = f" ({why[0]})" if why else ""
     best = "" if row.best is None else f", best {row.metric} {number(row.best)}"
     lines = [f"Experiment {row.id}: {row.state}{reason}{best}; see: det experiment describe {row.id}"]
+    if row.state == "COMPLETED":  # a program that failed has given its reason
+        lines += missing_results(summary)
     if summary.checkpoint is not None:
         lines.append(f"Checkpoint: {place_of(summary.checkpoint)}")
     if row.state == "PAUSED":

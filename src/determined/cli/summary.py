@@ -29,6 +29,7 @@ class Summary:
     trials: list[Trial]
     best: Trial | None
     checkpoint: Checkpoint | None  # the best one of the best trial, else its newest
+    has_results: bool  # some trial reported a metric or saved a checkpoint
 
 
 def summarize(store: Store, experiment_id: int) -> Summary:
@@ -37,13 +38,15 @@ def summarize(store: Store, experiment_id: int) -> Summary:
     sign = 1 if experiment.smaller_is_better else -1
     ranked = sorted((sign * trial.best, trial.number) for trial in trials if trial.best is not None)
     best = next((trial for trial in trials if ranked and trial.number == ranked[0][1]), None)
-    return Summary(experiment, trials, best, None if best is None else _checkpoint(store, experiment, best))
+    checkpoint = None if best is None else _checkpoint(store, experiment, best)
+    return Summary(experiment, trials, best, checkpoint, store.experiments.has_results(experiment_id))
 
 
 def summary_plain(summary: Summary) -> dict[str, Any]:
     checkpoint, metric = summary.checkpoint, summary.experiment.metric
     return {
         **experiment_plain(summary.experiment),
+        "has_results": summary.has_results,
         "trial_states": dict(Counter(trial.state for trial in summary.trials)),
         "best_trial": None if summary.best is None else trial_plain(summary.best),
         "best_checkpoint": None if checkpoint is None else checkpoint_plain(checkpoint, metric),
@@ -55,6 +58,7 @@ def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
     lines = [_headline(summary, seconds)]
     if row.reason:
         lines.append(f"  {row.reason}")
+    lines += [f"  {line}" for line in missing_results(summary)]
     if best is not None and best.best is not None:
         lines += ["", f"Best trial: {best.id}, {row.metric} {number(best.best)} ({best.state})"]
         hparams = flat(best.effective_hparams)
@@ -70,6 +74,19 @@ def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
     lines += _failures(summary.trials)
     lines += ["", "To look closer:", *(f"  {line}" for line in _commands(summary))]
     return [visible(line) for line in lines]
+
+
+def missing_results(summary: Summary) -> list[str]:
+    """Return one line when trials ran and none of them reported a metric or saved a checkpoint.
+
+    A program that starts no workers, or ends before it trains, exits with 0 and would look like a success.
+    """
+    ran = any(trial.state not in ("QUEUED", "PAUSED") for trial in summary.trials)
+    return (
+        ["No trial reported a metric or saved a checkpoint: did the program train?"]
+        if ran and not summary.has_results
+        else []
+    )
 
 
 def place_of(checkpoint: Checkpoint) -> str:
@@ -105,7 +122,9 @@ def _commands(summary: Summary) -> list[str]:
     number = summary.experiment.id
     commands = [f"det experiment describe {number} --metrics"]
     failed = [trial for trial in summary.trials if trial.state == "ERROR"]
-    watched = failed[0] if failed else summary.best
+    watched = (
+        failed[0] if failed else summary.best or (None if summary.has_results else next(iter(summary.trials), None))
+    )
     if watched is not None:
         commands.append(f"det experiment logs {number} --trial {watched.id}" + (" --tail 30" if failed else ""))
     if summary.checkpoint is not None:

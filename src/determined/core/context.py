@@ -186,7 +186,6 @@ def init(
     _hparams: dict[str, Any] | None = None,
     _exp_conf: dict[str, Any] | None = None,
     _trial_seed: int | None = None,
-    _slot_ids: list[int] | None = None,
     _detached: Detached | None = None,
 ) -> Context:
     """Open a run: `with core.init() as context: ...`.
@@ -219,7 +218,7 @@ def init(
 
     opened = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
     assert opened is not None
-    info = described or _info_by_hand(opened, distributed, _hparams, _exp_conf, _trial_seed, _slot_ids)
+    info = described or _info_by_hand(opened, distributed, _hparams, _exp_conf, _trial_seed)
     supervisor = supervise(
         opened.run_dir,
         chief=distributed.rank == 0,
@@ -320,15 +319,14 @@ def _info_by_hand(
     hparams: dict[str, Any] | None,
     exp_conf: dict[str, Any] | None,
     trial_seed: int | None,
-    slot_ids: list[int] | None,
 ) -> ClusterInfo:
-    """What a run that nobody scheduled says about itself."""
+    """Describe a run that no search started. Its slots are the visible GPUs, else one for each rank of this machine."""
     task_id = f"0.{opened.request_id}"
     return ClusterInfo(
         master_url="local",
         cluster_id=opened.cluster_id,
         agent_id=socket.gethostname(),
-        slot_ids=_visible_gpus() if slot_ids is None else slot_ids,
+        slot_ids=_visible_gpus() or list(range(distributed.local_size)),
         task_id=task_id,
         allocation_id=f"{task_id}.0",
         session_token=opened.session_token,

@@ -41,7 +41,8 @@ def job_environment(
         "DET_ALLOCATION_ID": job.key,
         "DET_DOORBELL": doorbell,
         "DET_AGENT_ID": socket.gethostname(),
-        "DET_SLOT_IDS": json.dumps(ids if gpus else []),  # as for a run by hand: CPUs have no numbers
+        # CPU slots are numbered within the job: programs start one worker for each of them.
+        "DET_SLOT_IDS": json.dumps(ids if gpus else list(range(len(ids)))),
         "DET_GPU_UUIDS": json.dumps([gpu.uuid for gpu in gpus]),
         "DET_CONTAINER_ADDRS": json.dumps(["127.0.0.1"]),
         "DET_CONTAINER_RANK": "0",

@@ -85,6 +85,10 @@ class Experiments(Protocol):
         """Those of all trials, the newest first."""
         ...
 
+    def has_results(self, experiment_id: int) -> bool:
+        """Return whether any trial has reported a metric or saved a checkpoint, even one that was deleted since."""
+        ...
+
     def request(self, experiment_id: int, kind: ExperimentRequestKind, trial_id: int | None = None) -> int:
         """Ask whoever runs it for something; returns the number of the request."""
         ...

@@ -123,6 +123,16 @@ class SqlExperiments:
         )
         return [columns.checkpoint(row) for row in found]
 
+    def has_results(self, experiment_id: int) -> bool:
+        self._check(experiment_id)
+        return any(
+            self._database.execute(
+                f"SELECT 1 FROM {table} r JOIN trials t ON t.id = r.trial_id WHERE t.experiment_id = ? LIMIT 1",
+                [experiment_id],
+            )
+            for table in ("metrics", "checkpoints")
+        )
+
     def request(self, experiment_id: int, kind: ExperimentRequestKind, trial_id: int | None = None) -> int:
         # Exclusive, so that nobody sees a later number before an earlier one.
         with self._database.transaction(exclusive=True):
