@@ -75,6 +75,7 @@ FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
     ("min_checkpoint_period", MINIMAL, {"batches": 0}, [{"batches": 5}, {"epochs": 1}, {"records": 10}]),
     ("perform_initial_validation", MINIMAL, False, [True, False]),
     ("scheduling_unit", MINIMAL, 100, [1, 1000]),
+    ("records_per_epoch", MINIMAL, None, [0, 50000]),
     ("max_restarts", MINIMAL, 5, [0, 7]),
     ("preemption_timeout", MINIMAL, 3600, [0, 60]),
     ("hang_timeout", MINIMAL, 1800, [None, 0.5, 60]),

@@ -273,19 +273,28 @@ def test_log_policies_without_names() -> None:
 def test_one_note_with_the_migrated_file_and_without_secrets() -> None:
     old = base(
         batches_per_step=50,
-        records_per_epoch=10,
         searcher={"max_steps": 4},
         data={"secrets": {"a": "s3cr3t"}, "api_key": "s3cr3t"},
     )
     (note,) = load_experiment(old).notes
     for words in (
         "batches_per_step: 50 is scheduling_unit: 50",
-        "records_per_epoch: 10 is left out",
         "searcher.max_steps: 4 is max_length: {batches: 200}",
         "    scheduling_unit: 50",
     ):
         assert words in note
     assert "s3cr3t" not in note
+
+
+def test_records_per_epoch_stays_where_programs_read_it() -> None:
+    loaded = load_experiment(base(records_per_epoch=50000))
+    assert loaded.config.plain()["records_per_epoch"] == 50000
+    assert loaded.notes == []
+    assert loaded.warnings == [
+        "These fields change nothing on this machine: records_per_epoch (programs can read it; an epoch is as long as "
+        "the data)."
+    ]
+    assert not load_experiment(base()).config.plain().get("records_per_epoch")
 
 
 def test_migration_changes_nothing_in_place() -> None:

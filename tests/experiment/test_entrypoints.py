@@ -34,6 +34,7 @@ def config(entrypoint: str | list[str], **fields: Any) -> dict[str, Any]:
         "hyperparameters": {"global_batch_size": 8, "lr": {"type": "double", "minval": 0.1, "maxval": 1}},
         "searcher": {"name": "single", "metric": "validation_loss", "max_length": {"batches": 8}},
         "data": {"url": "/nowhere"},
+        "records_per_epoch": 1000,
         "max_restarts": 0,
         **fields,
     }
@@ -97,6 +98,7 @@ def check_info(shown: dict[str, Any], found: Outcome, slots: int) -> None:
     assert (own["_steps_completed"], own["_trial_run_id"], own["_debug"]) == (0, 1, False)
     assert own["_inter_node_network_interface"] is None
     assert own["_config"]["searcher"]["name"] == "single"
+    assert own["_config"]["records_per_epoch"] == 1000
     assert own["_config"]["entrypoint"] == experiment.config["entrypoint"]
     expected = {
         "DET_EXPERIMENT_ID": experiment.id,

@@ -88,6 +88,7 @@ class ExperimentConfig(Block):
     min_checkpoint_period: Period = Length(0, "batches")
     perform_initial_validation: Flag = False
     scheduling_unit: PositiveCount = 100
+    records_per_epoch: Count | None = None  # for programs that read it: an epoch is as long as its loader
     max_restarts: Count = 5
     preemption_timeout: Count = 3600
     hang_timeout: Annotated[float | None, PlainValidator(_seconds_or_never)] = 1800

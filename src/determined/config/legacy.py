@@ -98,17 +98,6 @@ def _retired_searchers(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     return {**config, "searcher": searcher}
 
 
-def _records_per_epoch(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
-    if "records_per_epoch" not in config:
-        return config
-    value = config["records_per_epoch"]
-    if not _is_count(value):
-        notes.expected("records_per_epoch", "a whole number from 0 on", value)
-    else:
-        notes.changes.append(f"records_per_epoch: {value} is left out: the real length of the data is used")
-    return {name: inner for name, inner in config.items() if name != "records_per_epoch"}
-
-
 def _gpu_is_cuda(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
     """Up to 0.17.5 the device was called gpu."""
     environment = config.get("environment")
@@ -162,7 +151,6 @@ def _is_count(value: Any) -> bool:
 _CHANGES: tuple[Callable[[dict[str, Any], _Notes], dict[str, Any]], ...] = (
     _steps,
     _retired_searchers,
-    _records_per_epoch,
     _gpu_is_cuda,
     _log_policies,
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 # Why a field does nothing, or what to do instead, where that is worth a word.
 _UNSERVED = {
+    "records_per_epoch": "programs can read it; an epoch is as long as the data",
     "resources.weight": "",
     "resources.resource_pool": "",
     "resources.shm_size": "",
