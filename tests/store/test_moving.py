@@ -212,6 +212,13 @@ DAMAGES: dict[str, tuple[Callable[[list[Line]], Any], str]] = {
     "another shape": (changed("experiments", config="[]"), "config.*is no map"),
     "sizes that are none": (changed("checkpoints", resources='{"a": "b"}'), "no map of names to sizes"),
     "a path for a checkpoint": (changed("checkpoints", uuid="../../etc"), "cannot be the id of a checkpoint"),
+    "a path for an experiment": (changed("experiments", key="../../x"), "cannot be the key of an experiment"),
+    "an absolute path for an experiment": (changed("experiments", key="/x"), "cannot be the key of an experiment"),
+    "a path for a source": (changed("trials", source="../x"), "source.*cannot be the id of a checkpoint"),
+    "a path for a file": (changed("checkpoints", resources='{"../x": 1}'), "no name for a file"),
+    "an absolute path for a file": (changed("checkpoints", resources='{"/x": 1}'), "no name for a file"),
+    "a relative storage": (changed("checkpoints", storage="x/../.."), "storage.*no absolute path"),
+    "a relative directory of a run": (changed("attempts", run_dir="../x"), "run_dir.*no absolute path"),
     "a reference to nothing": (changed("trials", experiment_id=99), "experiments 99, which is not in it"),
     "twice the same": (lambda lines: row(lines, "trials", 1).update(id=row(lines, "trials")["id"]), "two rows"),
     "a by-hand run that never was": (

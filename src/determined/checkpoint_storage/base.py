@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.names import NAME_RULE, is_name, shown
 
 METADATA_FILE = "metadata.json"
 
@@ -19,16 +19,11 @@ Selector = Callable[[str], bool]
 Resources = dict[str, int]
 """Relative path to size in bytes; directories end in a slash and have size 0."""
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
-
 
 def checkpoint_id(name: object) -> str:
     """Check that a name can be a checkpoint's id: it is joined to paths, so nothing else may pass."""
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        shown = repr(name) if len(repr(name)) <= 200 else repr(name)[:200] + "..."
-        raise CheckpointNotFound(
-            f"{shown} cannot be the id of a checkpoint: expected 1 to 128 letters, digits, '-' or '_'"
-        )
+    if not is_name(name):
+        raise CheckpointNotFound(f"{shown(name)} cannot be the id of a checkpoint: expected {NAME_RULE}")
     return name
 
 

@@ -16,6 +16,7 @@ from determined.checkpoint_storage import files
 from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
+from determined.names import named_entry
 
 logger = logging.getLogger("determined.checkpoint_storage")
 
@@ -148,8 +149,8 @@ class DirectoryStorage:
         shutil.rmtree(grave)
 
     def _find(self, storage_id: str) -> Path:
-        path = self.root / checkpoint_id(storage_id)
-        if path.is_symlink():
+        path = named_entry(self.root, checkpoint_id(storage_id))
+        if path is None:
             raise InvalidCheckpointException(
                 f"checkpoint {storage_id} in {self.root} is a link: links are not followed"
             )

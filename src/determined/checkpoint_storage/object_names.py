@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from determined.errors import InvalidCheckpointException
+from determined.names import is_file_name
 
 # An object store has no directories, and the library drops a slash at the end of a key: an empty directory is told by
 # an empty object in it.
@@ -38,12 +39,7 @@ def to_resources(objects: Mapping[str, int]) -> dict[str, int]:
 
 def check(name: str, where: str) -> None:
     """Refuse a name that could mean another place than below its directory, here or on another system."""
-    parts = name.removesuffix("/").split("/")
-    if (
-        any(part in ("", ".", "..") for part in parts)
-        or "\\" in name
-        or any(ord(letter) < 32 or ord(letter) == 127 for letter in name)
-    ):
+    if not is_file_name(name):
         raise InvalidCheckpointException(f"{where}: {name!r} is no name for a file of a checkpoint")
 
 

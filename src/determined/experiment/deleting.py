@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from determined import paths
-from determined.checkpoint_storage.base import CheckpointStorage, Selector, checkpoint_id
+from determined.checkpoint_storage.base import CheckpointStorage, Selector
 from determined.errors import CheckpointNotFound, InvalidExperimentException
 from determined.experiment.files import experiment_dir
 from determined.experiment.storages import storage_of
+from determined.names import is_name
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.process import is_running, this_process
@@ -196,20 +197,12 @@ def _run_directories(store: Store, experiment_id: int) -> tuple[list[Path], list
     root = paths.data_dir() / "runs"
     for directory in store.upkeep.run_directories(experiment_id):
         path = Path(directory.path)
-        is_ours = path.parent == root and _is_plain_name(path.name)
+        is_ours = path.parent == root and is_name(path.name)
         if is_ours and directory.host == socket.gethostname():
             ours.append(path)
         else:
             left.append(directory.path)
     return ours, left
-
-
-def _is_plain_name(name: str) -> bool:
-    try:
-        checkpoint_id(name)
-    except CheckpointNotFound:
-        return False
-    return True
 
 
 def _remove_tree(path: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from determined.checkpoint_storage import files
+from determined.checkpoint_storage import files, object_names
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage
 from determined.errors import CheckpointNotFound
 
@@ -22,6 +22,8 @@ def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, res
 
     One where a part is missing or changed is replaced, unless there are other files in it.
     """
+    for name in resources:
+        object_names.check(name, f"checkpoint {uuid}")
     is_ours = _read(target / _MARK) == {"uuid": uuid}
     if is_ours and _has_all(target, resources) and _read(target / METADATA_FILE) == storage.metadata(uuid):
         return

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from determined import paths
-from determined.checkpoint_storage.base import checkpoint_id
-from determined.errors import CheckpointNotFound, InvalidExperimentException
+from determined.errors import InvalidExperimentException
+from determined.names import NAME_RULE, named_entry, shown
 
 
 def experiment_dir(key: str) -> Path | None:
     """Where the files of an experiment would be; None when its key, which is data, could name another place."""
-    try:
-        return paths.data_dir() / "experiments" / checkpoint_id(key)
-    except CheckpointNotFound:
-        return None
+    return named_entry(paths.data_dir() / "experiments", key)
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,13 @@ class ExperimentFiles:
 
     @classmethod
     def for_key(cls, key: str) -> ExperimentFiles:
-        root = paths.data_dir() / "experiments" / key
+        """The directory of the experiment with that key, made if it is missing; a key that is no name is refused."""
+        root = experiment_dir(key)
+        if root is None:
+            raise InvalidExperimentException(
+                f"the key of this experiment, {shown(key)}, cannot name its directory: expected {NAME_RULE}; and the "
+                "directory may not be a link"
+            )
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return cls(root)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from determined.names import is_plain_directory
+
 if TYPE_CHECKING:
     from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
@@ -23,11 +25,12 @@ def chosen_trials(store: Store, experiment_ids: Sequence[int], trial_ids: Sequen
 
 
 def directories_of(store: Store, trials: Sequence[Trial]) -> dict[str, Path]:
-    """By the name under which TensorBoard shows them; only what is on this machine."""
+    """By the name under which TensorBoard shows them; only what is on this machine, by a plain path."""
     found: dict[str, Path] = {}
     for trial in trials:
         attempts = [one for one in store.attempts(trial.id) if one.process.host == socket.gethostname()]
-        paths = dict.fromkeys(Path(attempt.run_dir) / "tensorboard" for attempt in attempts)
+        runs = [attempt.run_dir for attempt in attempts if is_plain_directory(attempt.run_dir)]
+        paths = dict.fromkeys(Path(run) / "tensorboard" for run in runs)
         for number, path in enumerate((path for path in paths if path.is_dir()), start=1):
             name = f"experiment_{trial.experiment_id}/trial_{trial.id}"
             found[name if number == 1 else f"{name}_run_{number}"] = path

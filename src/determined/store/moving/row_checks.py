@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any, get_args
 
 from determined.errors import StoreError
+from determined.names import NAME_RULE, is_file_name, is_name, is_plain_directory
 from determined.store.contents import JSON_COLUMNS, STATES, configuration_mistake, shape_mistake
 from determined.store.tables import Column, Table
 
@@ -15,7 +17,6 @@ _LARGEST = {"flag": 1, "integer": 2**31 - 1, "long": 2**53}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TIMES = ("created", "ended", "started", "reported", "written", "updated", "since")
 _END_OF_TIME = 253_402_300_800.0  # the year 10000: no calendar of Python goes further
-# They are joined to paths, so they must look like what we make ourselves.
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -69,13 +70,31 @@ def _checked_text(table: str, name: str, value: Any) -> str:
     words = get_args(STATES.get((table, name)))
     if words and value not in words:
         raise _Mistake(f"is {_shown(value)}: expected one of {', '.join(words)}")
-    if (name == "checkpoint" or (table, name) == ("checkpoints", "uuid")) and not _UUID.fullmatch(value):
-        raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
     shape = JSON_COLUMNS.get((table, name))
     mistake = None if shape is None else shape_mistake(value, shape)
     if mistake is not None:
         raise _Mistake(mistake)
+    _check_paths(table, name, value)
     return value
+
+
+def _check_paths(table: str, name: str, value: str) -> None:
+    """What is later joined to a path, or is one, must not lead anywhere else."""
+    if (table, name) == ("experiments", "key") and not is_name(value):
+        raise _Mistake(f"is {_shown(value)}, which cannot be the key of an experiment: expected {NAME_RULE}")
+    # A storage root may hold directories of ours, such as `experiments`: only a UUID names none of them.
+    if (name == "checkpoint" or (table, name) == ("checkpoints", "uuid")) and not _UUID.fullmatch(value):
+        raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
+    if (table, name) == ("trials", "source") and not is_name(value):
+        raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
+    if (table, name) == ("checkpoints", "resources"):
+        for file in json.loads(value):
+            if not is_file_name(file):
+                raise _Mistake(f"names {_shown(file)}, which is no name for a file of a checkpoint")
+    if (table, name) == ("attempts", "run_dir") and not is_plain_directory(value):
+        raise _Mistake(f"is {_shown(value)}, which is no absolute path without '..'")
+    if (table, name) == ("checkpoints", "storage") and "://" not in value and not is_plain_directory(value):
+        raise _Mistake(f"is {_shown(value)}, which is no absolute path without '..', and no URL")
 
 
 def _checked_real(name: str, value: Any) -> float:

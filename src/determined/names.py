@@ -1,0 +1,51 @@
+"""The check that every name passes before it is joined to a path.
+
+Ids, keys and file names come from rows, archives and command lines, so they are data: `../x` or `/x` must not lead a
+reader, a deletion or an import of code to another directory.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TypeGuard
+
+NAME_RULE = "1 to 128 letters, digits, '-' or '_', the first one a letter or a digit"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def is_name(name: object) -> TypeGuard[str]:
+    """Whether a value can be the name of one directory entry: the id of a checkpoint, the key of an experiment."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def named_entry(root: Path, name: object) -> Path | None:
+    """The entry of that name in a directory; None if the name is none, or leads out of the directory by a link."""
+    if not is_name(name):
+        return None
+    path = root / name
+    return None if path.is_symlink() else path
+
+
+def is_file_name(name: object) -> TypeGuard[str]:
+    """Whether a value names a file, or with a slash at the end a directory, below the directory it is joined to.
+
+    Names that mean another place on another system, such as `a\\\\b`, are no file names either.
+    """
+    if not isinstance(name, str) or "\\" in name or _CONTROL.search(name):
+        return False
+    return all(part not in ("", ".", "..") for part in name.removesuffix("/").split("/"))
+
+
+def is_plain_directory(path: object) -> TypeGuard[str]:
+    """Whether a value is an absolute path without `..`, such as the directory of a run that a row names."""
+    return isinstance(path, str) and os.path.isabs(path) and "\0" not in path and ".." not in path.split("/")
+
+
+def shown(name: object) -> str:
+    """A wrong name as a message quotes it."""
+    text = repr(name)
+    return text if len(text) <= 200 else text[:200] + "..."
