@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import pytest
 
 from determined import core, paths
 from determined.errors import CheckpointNotFound
-from tests.helpers import records
+from tests.helpers import records, warm
 from tests.helpers.ranks import run_ranks
 
 STEPS = {"steps_completed": 1}
@@ -196,7 +195,7 @@ with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
 
 def test_a_full_disk_is_told_in_the_systems_words_and_leaves_nothing(source: Path) -> None:
     (source / "big").write_bytes(b"x" * 10_000)
-    done = subprocess.run([sys.executable, "-c", FULL_DISK, str(source)], capture_output=True, text=True, timeout=60)
+    done = warm.run([sys.executable, "-c", FULL_DISK, str(source)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "was not saved: File too large" in done.stderr.splitlines()[-1]
     assert "checkpoint" in done.stderr.splitlines()[-1]

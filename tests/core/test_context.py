@@ -16,6 +16,7 @@ import pytest
 import determined as det
 from determined import core, info, paths
 from determined.errors import StoreError
+from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import opened, run_of, runs
 
@@ -165,7 +166,7 @@ with core.init():
 
 
 def test_sigusr1_shows_the_stack_and_the_run_goes_on() -> None:
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, "-c", SLEEPER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -18,6 +18,7 @@ import pytest
 
 from determined.core import forked
 from determined.core.forked import CannotFork, ChildLost, fork
+from tests.helpers import warm
 
 
 def test_the_child_sees_memory_as_it_was(tmp_path: Path) -> None:
@@ -104,7 +105,7 @@ def test_the_child_dies_with_its_parent() -> None:
         "print(child.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    parent = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    parent = warm.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert parent.returncode == -signal.SIGKILL
     deadline = time.monotonic() + 10
     while psutil.pid_exists(int(parent.stdout)):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs import warm
+from tests.helpers import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -32,10 +33,11 @@ PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", ROOT / "ARCHITECTU
 
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_as_one_program(page: Path, tmp_path: Path, data_home: Path) -> None:
+def test_the_blocks_of_a_page_run_as_one_program(page: Path, tmp_path: Path) -> None:
     program = tmp_path / "page.py"
     program.write_text("\n".join(BLOCK.findall(page.read_text())))
-    warm.run(program, data_home)
+    done = warm.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.helpers import records
+from tests.helpers import records, warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -64,12 +63,8 @@ def run(tmp_path: Path) -> Callable[..., Run]:
         if processes > 1:
             launcher = "determined.launch.torch_distributed"
             command = [sys.executable, "-m", launcher, f"--nproc_per_node={processes}", "--", *command]
-        env = os.environ | {
-            "OMP_NUM_THREADS": "1",
-            "XDG_DATA_HOME": str(tmp_path),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        done = subprocess.run(
+        env = os.environ | {"XDG_DATA_HOME": str(tmp_path)}
+        done = warm.run(
             command, cwd=EXAMPLES / example, env=env, text=True, capture_output=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr

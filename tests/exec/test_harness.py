@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.helpers import warm
+
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "determined.exec.harness", *arguments],
         cwd=cwd,
         capture_output=True,

@@ -15,6 +15,7 @@ from determined import core
 from determined.experimental import Determined, client, core_v2, unmanaged
 from determined.experimental.client import ExperimentState, TrialState
 from determined.store.open import open_store
+from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 
 BEGIN = """
@@ -27,7 +28,7 @@ NAMED = 'core_v2.init(config=core_v2.Config(external_experiment_id="search/1", e
 
 
 def run(text: str, *, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, "-c", BEGIN + text], capture_output=True, text=True, timeout=60)
+    done = warm.run([sys.executable, "-c", BEGIN + text], capture_output=True, text=True, timeout=60)
     assert done.returncode == expect, done.stderr
     return done
 

@@ -43,6 +43,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.helpers import warm
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 RESULT_VARIABLE = "TEST_RANK_RESULT"
 
@@ -87,14 +89,15 @@ class Ranks:
         self._directory = directory
         self._started = time.monotonic()
 
-    def wait(self, timeout: float = 60) -> list[RankResult]:
-        """Collect all ranks; kill them all and fail when `timeout` seconds are over."""
+    def wait(self, timeout: float = 60, only: Sequence[int] | None = None) -> list[RankResult]:
+        """Wait for all ranks, or for those in `only`, and kill the rest; fail after `timeout` seconds."""
+        awaited = range(len(self.processes)) if only is None else only
         deadline = self._started + timeout
         ended: dict[int, float] = {}
         try:
-            while len(ended) < len(self.processes) and time.monotonic() < deadline:
+            while len(ended) < len(awaited) and time.monotonic() < deadline:
                 for rank, process in enumerate(self.processes):
-                    if rank not in ended:
+                    if rank in awaited and rank not in ended:
                         with contextlib.suppress(subprocess.TimeoutExpired):
                             process.wait(timeout=0.02)
                             ended[rank] = time.monotonic() - self._started
@@ -102,7 +105,7 @@ class Ranks:
             self.kill()
         results = [self._result(rank, ended.get(rank, timeout)) for rank in range(len(self.processes))]
         self._directory.cleanup()
-        late = [rank for rank in range(len(self.processes)) if rank not in ended]
+        late = [rank for rank in awaited if rank not in ended]
         if late:
             raise AssertionError(
                 f"ranks {late} did not end within {timeout} s\n" + "\n".join(str(result) for result in results)
@@ -172,7 +175,7 @@ def start_ranks(
             open(Path(directory.name) / f"{rank}.err", "w") as stderr,
         ):
             processes.append(
-                subprocess.Popen(
+                warm.Popen(
                     _command(target, args),
                     env=variables,
                     cwd=cwd,
@@ -180,7 +183,6 @@ def start_ranks(
                     stdout=stdout,
                     stderr=stderr,
                     text=True,
-                    start_new_session=True,
                 )
             )
     return Ranks(directory, processes)

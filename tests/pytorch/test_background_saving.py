@@ -15,6 +15,7 @@ import determined as det
 from determined import pytorch
 from determined.pytorch import checkpoint, checkpoint_format
 from determined.pytorch.snapshot import snapshot
+from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit, with_callbacks
 
@@ -170,7 +171,7 @@ print("weight", trial.model.weight.item().hex())
 
 def run(program: str, *args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     repository = Path(__file__).resolve().parents[2]
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-c", program, *args],
         env={**os.environ, "PYTHONPATH": str(repository)},
         cwd=cwd,

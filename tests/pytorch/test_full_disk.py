@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import records
+from tests.helpers import records, warm
 
 PROGRAM = """
 import os, sys, threading
@@ -80,7 +80,7 @@ def run(home: Path, work_dir: Path, *args: str, metrics: int) -> subprocess.Comp
     program.write_text(PROGRAM)
     repository = str(Path(__file__).resolve().parents[2])
     env = {**os.environ, "PYTHONPATH": repository, "XDG_DATA_HOME": str(home), "METRICS": str(metrics)}
-    return subprocess.run(
+    return warm.run(
         [sys.executable, program, *args], env=env, cwd=work_dir, capture_output=True, text=True, timeout=120
     )
 

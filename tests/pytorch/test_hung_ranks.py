@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from determined import core, pytorch
-from tests.helpers.ranks import run_ranks
+from tests.helpers.ranks import start_ranks
 from tests.helpers.trials import LineTrial, fit
 
 TIMEOUT = {"DET_COLLECTIVE_TIMEOUT": "4"}
 
 
 def looking_for_a_needle() -> None:
-    time.sleep(20)
+    time.sleep(60)
 
 
 def waiting_in_a_collective() -> None:
@@ -40,9 +40,8 @@ def waiting_in_training() -> None:
     "program", [pytest.param(waiting_in_a_collective, marks=pytest.mark.thorough), waiting_in_training]
 )
 def test_the_message_names_the_rank_and_shows_its_stack(program: Any) -> None:
-    survivor, _ = run_ranks(program, n=2, env=TIMEOUT, check=False, timeout=80)
+    survivor, _ = start_ranks(program, n=2, env=TIMEOUT).wait(timeout=50, only=[0])
     assert survivor.returncode == 1
-    assert survivor.seconds < 4 + 30
     said = survivor.stderr[survivor.stderr.rindex("DistributedError") :]
     assert "rank 1 did not answer within 5 s: process" in said
     assert "is alive, and was here:" in said

@@ -15,6 +15,7 @@ import torch
 
 from determined import pytorch
 from determined.errors import InvalidCheckpointException
+from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit
 
@@ -105,12 +106,12 @@ def test_a_run_that_is_at_work_is_left_alone(data_home: Path, work_dir: Path) ->
         "print(trial.batch_indices)\n"
     )
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    first = subprocess.Popen(
+    first = warm.Popen(
         [sys.executable, program, "wait"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert first.stdout is not None
     assert first.stdout.readline() == "waiting\n"
-    second = subprocess.run([sys.executable, program, "go"], env=env, stdout=subprocess.PIPE, text=True, check=True)
+    second = warm.run([sys.executable, program, "go"], env=env, stdout=subprocess.PIPE, text=True, check=True)
     assert second.stdout == "[0, 1, 2, 3, 4, 5]\n"
     assert first.communicate("\n", timeout=60)[0] == "[0, 1, 2, 3, 4, 5]\n"
 

@@ -7,7 +7,6 @@ import logging
 import os
 import pickle
 import random
-import subprocess
 import sys
 import warnings
 from collections import OrderedDict
@@ -21,6 +20,7 @@ import torch
 from determined import pytorch
 from determined.checkpoint_storage import manifest
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from tests.helpers import warm
 from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit
 
 load = pytorch.load_trial_from_checkpoint_path
@@ -107,9 +107,7 @@ class TestCheckpointsOfTheTrainer:
         (work_dir / "model_def.py").write_text(MODEL_DEF)
         (work_dir / "settings_of_model_def.py").write_text("SCALE = 3\n")
         (work_dir / "main_of_test.py").write_text(MAIN)
-        ran = subprocess.run(
-            [sys.executable, "main_of_test.py"], capture_output=True, text=True, check=True, timeout=60
-        )
+        ran = warm.run([sys.executable, "main_of_test.py"], capture_output=True, text=True, check=True, timeout=60)
         weight = float(ran.stdout.split("WEIGHT ")[1])
         (checkpoint,) = checkpoints(data_home)
         assert json.loads((checkpoint / "load_data.json").read_text())["trial_cls_spec"] == "__main__:MainTrial"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from determined import pytorch
 from determined.pytorch import waiting
 from determined.pytorch.position import DataPosition
 from determined.pytorch.samplers import ShuffleSampler, mix
+from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit, metrics
 
@@ -317,7 +317,7 @@ from determined import pytorch
 batches = iter(pytorch.DataLoader(list(range(8)), batch_size=2, num_workers=1))
 print(next(batches).tolist())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = warm.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "[0, 1]\n"), done.stderr
 
 

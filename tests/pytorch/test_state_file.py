@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined.pytorch.state_file import StateFile
+from tests.helpers import warm
 
 MEGABYTE = 2**20
 
@@ -60,9 +61,7 @@ def test_a_limit_is_told_in_the_systems_words(tmp_path: Path) -> None:
         "except OSError as error:\n"
         "    print(error.errno)\n"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "file"], stdout=subprocess.PIPE, text=True, check=True
-    )
+    said = warm.run([sys.executable, "-c", program, tmp_path / "file"], stdout=subprocess.PIPE, text=True, check=True)
     assert said.stdout == f"{errno.EFBIG}\n"
 
 

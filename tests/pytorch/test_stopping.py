@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import records
+from tests.helpers import records, warm
 from tests.helpers.ranks import free_port
 
 PROGRAM = """
@@ -145,7 +145,7 @@ class Program:
                 "MASTER_PORT": port,
             }
             processes.append(
-                subprocess.Popen(
+                warm.Popen(
                     [sys.executable, self.script],
                     cwd=self.script.parent,
                     env={**self.env, **(launcher if self.ranks > 1 else {}), **env},
@@ -351,4 +351,4 @@ try:
 except KeyboardInterrupt:
     raise SystemExit(7)
 """
-    assert subprocess.run([sys.executable, "-c", program]).returncode == code
+    assert warm.run([sys.executable, "-c", program]).returncode == code

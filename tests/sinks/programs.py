@@ -14,6 +14,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from tests.helpers import warm
+
 ROOT = Path(__file__).resolve().parents[2]
 
 STAND_IN = """
@@ -102,6 +104,6 @@ def program(directory: Path, text: str) -> list[str]:
 
 
 def run(directory: Path, text: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         program(directory, text), env={**os.environ, **env}, cwd=directory, capture_output=True, text=True, timeout=120
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from determined.store.open import open_store
+from tests.helpers import warm
 from tests.helpers.postgres import PostgresServer
 from tests.store.rows import begin, checkpoint
 
@@ -38,7 +39,7 @@ class Reporter:
     """A process that reports 50 steps and a sample in each round, and says when a round is acknowledged."""
 
     def __init__(self, place: str, rounds: int) -> None:
-        self.process = subprocess.Popen(
+        self.process = warm.Popen(
             [sys.executable, "-c", REPORTER, place, str(rounds)],
             env={**os.environ, "PYTHONPATH": os.getcwd()},
             stdout=subprocess.PIPE,
@@ -139,7 +140,7 @@ def test_a_run_that_is_killed_and_resumed_has_each_step_once(place: str, tmp_pat
     draw = random.Random(7)
     moments = [3, 5, *(draw.randrange(6, 40) for _ in range(4)), 0]
     for moment in sorted(moments[:-1]) + moments[-1:]:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, program, str(moment)],
             env={**os.environ, "DET_STORE": place},
             capture_output=True,
@@ -185,7 +186,7 @@ def test_of_four_that_resume_at_once_one_continues_the_trial(place: str) -> None
     killed = begin(store)
     store.write([checkpoint(killed, 5, "c")])
     processes = [
-        subprocess.Popen(
+        warm.Popen(
             [sys.executable, "-c", RESUME, place],
             env={**os.environ, "PYTHONPATH": os.getcwd()},
             stdin=subprocess.PIPE,

@@ -1,0 +1,96 @@
+"""The server behind `tests.helpers.warm`: imports torch once, then forks a process for each request."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import selectors
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from determined.engines import messages
+from determined.engines.command import Module, Program, Script
+from determined.engines.kernel import signal_when_parent_ends
+from determined.engines.warm import _warm_up
+from determined.engines.warm_job import Order, Warmth, live
+
+_numbers = itertools.count()
+
+
+def main(listener: socket.socket, directory: Path) -> None:
+    """Serve until the process that started us ends."""
+    signal_when_parent_ends(signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.dont_write_bytecode = True  # programs are run in directories of the repository, too
+    warmth = _warm_up()
+    wake, waking = socket.socketpair()
+    wake.setblocking(False)
+    waking.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+    clients: dict[int, socket.socket] = {}
+    selector = selectors.DefaultSelector()
+    selector.register(listener, selectors.EVENT_READ)
+    selector.register(wake, selectors.EVENT_READ)
+    while True:
+        ready = [key.fileobj for key, _ in selector.select()]
+        if wake in ready:
+            wake.recv(4096)
+        if listener in ready:
+            client, _ = listener.accept()
+            received = messages.receive(client)
+            if received is not None:
+                request, streams = received
+                pid = os.fork()
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    for end in (listener, wake, waking, client, *clients.values()):
+                        end.close()
+                    _run(request, streams, warmth, directory)
+                for stream in streams:
+                    os.close(stream)
+                clients[pid] = client
+                messages.send(client, {"pid": pid})
+        _report_exits(clients)
+
+
+def _report_exits(clients: dict[int, socket.socket]) -> None:
+    while clients:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with clients.pop(pid) as client:
+            try:
+                messages.send(client, {"status": status})
+            except ConnectionError:
+                continue  # the test has forgotten the process
+
+
+def _run(request: dict[str, Any], streams: list[int], warmth: Warmth, directory: Path) -> None:
+    stdin, stdout, stderr = streams
+    os.dup2(stdin, 0)
+    os.close(stdin)
+    environment = dict(request["environment"])
+    command = _command(request["argv"], environment, request["directory"], directory)
+    live(Order(command, environment, request["directory"], (stdout, stderr)), warmth)
+
+
+def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:
+    if argv[0] != sys.executable:
+        return Program(tuple(argv))
+    if argv[1] == "-m":
+        return Module(tuple(argv[2:]))
+    if argv[1] == "-c":
+        program = directory / f"program-{os.getpid()}-{next(_numbers)}.py"
+        program.write_text(argv[2])
+        # `python -c` looks for modules in the current directory first.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [cwd, environment.get("PYTHONPATH")]))
+        return Script((str(program), *argv[3:]))
+    return Script(tuple(argv[1:]))
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]))
