@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import selectors
@@ -25,6 +26,10 @@ def main(listener: socket.socket, directory: Path) -> None:
     signal_when_parent_ends(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.dont_write_bytecode = True  # programs are run in directories of the repository, too
+    for name in ("pytest", "sklearn.datasets"):  # imported by test modules and by the examples
+        importlib.import_module(name)
+    for name in [name for name in os.environ if name.startswith("KMP_")]:
+        del os.environ[name]  # added by scikit-learn
     warmth = _warm_up()
     wake, waking = socket.socketpair()
     wake.setblocking(False)
