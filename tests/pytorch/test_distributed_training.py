@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -228,6 +230,7 @@ def various() -> Any:
 
     result["compressed"] = weights(fit(Compressed, hparams=TWO, max_length=pytorch.Batch(4)).model)
     result["refused"] = refused()
+    result["signatures"] = signatures()
     return result
 
 
@@ -262,6 +265,37 @@ def refused() -> list[str]:
             except InvalidExperimentException as error:
                 messages.append(str(error))
     return messages
+
+
+class Columns(torch.nn.Module):
+    """A model whose batches are chosen by the names of its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def forward(self, input_ids: torch.Tensor, *, labels: torch.Tensor | None = None) -> torch.Tensor:
+        result: torch.Tensor = self.layer(input_ids)
+        return result
+
+
+def signatures() -> list[list[str]]:
+    """What libraries see of forward: plainly, under apex's levels, and under automatic mixed precision."""
+    found = []
+    for automatic in (False, True):
+        with pytorch.init(hparams=TWO) as context:
+            if automatic:
+                context.experimental.use_amp()
+            model = context.wrap_model(Columns())
+            assert isinstance(model, torch.nn.parallel.DistributedDataParallel)
+            found.append(list(inspect.signature(model.forward).parameters))
+            model(input_ids=torch.ones(1, 1), labels=None).sum().backward()
+            if not automatic:
+                again = pickle.loads(pickle.dumps(model))
+                assert list(inspect.signature(again.forward).parameters) == found[-1]
+                context.configure_apex_amp(model, context.wrap_optimizer(torch.optim.SGD(model.parameters(), lr=0.1)))
+                found.append(list(inspect.signature(model.forward).parameters))
+    return found
 
 
 def resume(uuid: str) -> Any:
@@ -299,6 +333,8 @@ def test_various_things_on_two_ranks(data_home: Path) -> None:
     epoch = first["records"][:3] + second["records"][:3]
     assert sorted(record for batch in epoch for record in batch) == [*range(1, 13)]
     assert ["num_losses" in first["refused"][0], "aggregation_frequency" in first["refused"][1]] == [True, True]
+
+    assert first["signatures"] == [["input_ids", "labels"]] * 3
 
     # Compressed gradients are nearly those of one rank, and the same on both.
     assert first["compressed"] == second["compressed"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -399,6 +401,31 @@ class TestPrecision:
             assert list(model.state_dict()) == ["layer.weight", "layer.bias"]
             result = model(torch.ones(1, 2))
             assert result["a"][0].dtype is result["b"][0].dtype is torch.float32
+
+    @pytest.mark.parametrize("way", ["use_amp", "configure_apex_amp", "compile", "autocast_forward_pass", "twice"])
+    def test_the_signature_of_forward_stays(self, way: str) -> None:
+        class Net(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = torch.nn.Linear(2, 2)
+
+            def forward(self, input_ids: torch.Tensor, *, labels: Any = None) -> Any:
+                """Say what it is for."""
+                return self.layer(input_ids)
+
+        before = inspect.signature(Net().forward)
+        with pytorch.init() as context:
+            if way in ("use_amp", "twice"):
+                context.experimental.use_amp()
+            model = context.wrap_model(Net(), compile={"backend": "eager"} if way == "compile" else False)
+            if way == "configure_apex_amp":
+                context.configure_apex_amp(model, context.wrap_optimizer(torch.optim.SGD(model.parameters(), lr=0.1)))
+            if way in ("autocast_forward_pass", "twice"):
+                context.autocast_forward_pass(model)
+            assert inspect.signature(model.forward) == before
+            assert "input_ids" in inspect.getfullargspec(model.forward).args
+            assert model.forward.__doc__ == "Say what it is for."
+            assert copy.deepcopy(model)(input_ids=torch.ones(1, 2), labels=3).dtype is torch.float32
 
     def test_half_precision_results_of_any_shape(self, caplog: pytest.LogCaptureFixture) -> None:
         import dataclasses

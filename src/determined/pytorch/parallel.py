@@ -8,9 +8,32 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from determined.pytorch.signatures import as_forward_of
+
 
 class DistributedModel(DistributedDataParallel):
-    """torch's data-parallel model, with the attributes of the model inside it."""
+    """torch's data-parallel model, with the attributes of the model inside it and the signature of its forward."""
+
+    def __init__(self, module: torch.nn.Module, *args: Any, **options: Any) -> None:
+        super().__init__(module, *args, **options)
+        self._take_signature()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle as a `DistributedModel`: a class made for one object cannot be found by its name."""
+        reduced: Any = super().__reduce_ex__(protocol)
+        _, _, *state = reduced
+        return (_empty_model, (), *state)
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._take_signature()
+
+    def _take_signature(self) -> None:
+        def forward(self: DistributedDataParallel, *inputs: Any, **kwargs: Any) -> Any:
+            return DistributedDataParallel.forward(self, *inputs, **kwargs)  # type: ignore[no-untyped-call]
+
+        members = {"forward": as_forward_of(self.module, forward)}
+        self.__class__ = type("DistributedModel", (DistributedModel,), members)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -19,6 +42,10 @@ class DistributedModel(DistributedDataParallel):
             if name == "module":
                 raise
             return getattr(super().__getattr__("module"), name)
+
+
+def _empty_model() -> DistributedModel:
+    return DistributedModel.__new__(DistributedModel)
 
 
 def bare(model: torch.nn.Module) -> torch.nn.Module:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from determined.errors import InvalidExperimentException, InvalidModelException
+from determined.pytorch.signatures import as_forward_of
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -121,7 +122,8 @@ def autocast_forward(model: torch.nn.Module, device_type: str, dtype: torch.dtyp
         return to_float32(result)
 
     # A class instead of a patched instance: a deep copy (say, for an average of the weights) runs its own forward.
-    model.__class__ = type(f"Autocast{own.__name__}", (own,), {"forward": forward, "__module__": own.__module__})
+    members = {"forward": as_forward_of(model, forward), "__module__": own.__module__}
+    model.__class__ = type(f"Autocast{own.__name__}", (own,), members)
     return model
 
 

@@ -1,0 +1,25 @@
+"""A forward that stands in for a model's own one, with its name, documentation and signature."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def as_forward_of(model: torch.nn.Module, replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `replacement`, a method, so that `inspect.signature` shows the signature of `model.forward` for it.
+
+    Libraries choose the columns of a batch by that signature.
+    """
+    method: Any = functools.wraps(type(model).forward)(replacement)
+    with contextlib.suppress(ValueError, TypeError):  # some built-in callables have none
+        own = inspect.signature(model.forward)
+        itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        parameters = [itself, *own.parameters.values()]
+        method.__signature__ = own.replace(parameters=parameters)
+    return method  # type: ignore[no-any-return]
