@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,8 +171,8 @@ def test_masking_any_text_fails_only_on_bad_yaml(text: str) -> None:
     mask_yaml(f"{text}\n")
 
 
+@pytest.mark.timeout(60)  # an algorithm that is quadratic in the input would take hours
 def test_large_inputs_are_told_soon() -> None:
-    began = time.monotonic()
     for source in (
         {"entrypoint": "a:B", **{f"unknown_{number}": 1 for number in range(5_000)}},
         {"hyperparameters": {f"p{number}": {"type": "int"} for number in range(5_000)}},
@@ -189,4 +189,3 @@ def test_large_inputs_are_told_soon() -> None:
         assert len(error.mistakes) <= 101
         assert len(str(error)) < 100_000
     mask_yaml("#" * 50_000 + "\na: 1\n")
-    assert time.monotonic() - began < 20

@@ -8,7 +8,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -348,13 +347,11 @@ def lose(rank: int, how: int) -> None:
 def test_a_lost_rank_is_named(lost: int, how: signal.Signals) -> None:
     ranks = start_ranks(lose, args=[lost, int(how)], env={"DET_COLLECTIVE_TIMEOUT": "3"})
     survivor = ranks.processes[1 - lost]
-    started = time.monotonic()
     try:
         survivor.wait(timeout=40)
     finally:
         ranks.kill()
     result = ranks.wait()[1 - lost]
-    assert time.monotonic() - started < 30
     assert result.returncode == 1
     assert "DistributedError" in result.stderr
     assert f"rank {lost}" in result.stderr.strip().splitlines()[-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from typing import Any
 
 import pytest
@@ -119,9 +118,7 @@ def test_failed_trials_start_again_with_what_mended_them(make_search: MakeSearch
     search.wait_for(lambda store: at_work(store) == 1)
     with search.opened() as store:
         store.upkeep.change_config(experiment, "resources", {"max_slots": 2})
-        asked = time.monotonic()
         search.wait_for(lambda store: at_work(store) == 2)
-        assert time.monotonic() - asked < 3  # a second, and some more on a busy machine
         assert runner.wait(60) == 0
         trials = store.experiments.trials(experiment)
         assert store.experiments.get(experiment).config["resources"]["max_slots"] == 2

@@ -65,10 +65,8 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
     holder.kill()
     holder.communicate()
     search.wait_for_silence()
-    killed = time.monotonic()
     successor = search.start(experiment)
     search.wait_for(lambda store: (held := store.experiments.get(experiment).holder) and held.process.pid != holder.pid)
-    assert time.monotonic() - killed < 5
     search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2])
     successor.kill()
     successor.wait()
@@ -100,10 +98,8 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     old_trials = [process for process in old_processes if process.pid in attempt_pids(search)]
     assert len(old_trials) == 2
     os.kill(old.pid, signal.SIGSTOP)
-    stopped = time.monotonic()
     new = search.start(experiment)
     search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2], 60)
-    assert time.monotonic() - stopped < 45  # of which at most 30 until it has taken over, then the trials start
     search.wait_for(lambda store: [len(store.attempts(number)) for number in (1, 2)] == [2, 2])
     psutil.wait_procs(old_trials, timeout=10)  # they see by themselves that they were overtaken
     assert all(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in old_trials)

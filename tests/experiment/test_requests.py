@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import time
 from typing import Any
 
 import psutil
@@ -87,9 +86,7 @@ def test_cancelling_saves_and_ends(make_search: MakeSearch) -> None:
     experiment = search.create()
     runner = start_and_wait(search, experiment, 6)
     search.det("experiment", "cancel", str(experiment))
-    asked = time.monotonic()
     search.wait_for(lambda store: store.experiments.get(experiment).state != "ACTIVE")
-    assert time.monotonic() - asked < 3  # a second, and some more on a busy machine
     assert runner.wait(10) == 1
     search.wait_for_silence()
     assert state_of(search, experiment) == "CANCELED"

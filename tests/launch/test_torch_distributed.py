@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +91,9 @@ def test_options_for_torchrun_and_the_word_python(script: Path) -> None:
 
 
 def test_a_failing_worker_ends_the_others(script: Path) -> None:
-    started = time.monotonic()
     code, errors = finish(start(script, "die"))
     assert code == 128 + signal.SIGKILL
     assert "rank 1 failed first" in errors
-    assert time.monotonic() - started < 30
 
 
 def test_signals_reach_the_workers(script: Path) -> None:

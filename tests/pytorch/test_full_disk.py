@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,15 +92,12 @@ def test_a_full_disk_costs_one_checkpoint(metrics: int, small_disk: Path, tmp_pa
     whole = run(tmp_path / "elsewhere", work_dir, metrics=metrics)
     assert whole.returncode == 0, whole.stderr
 
-    started = time.monotonic()
     failed = run(small_disk, work_dir, "fill", metrics=metrics)
-    seconds = time.monotonic() - started
     assert "full" in failed.stdout
     assert failed.returncode == 1
     last = failed.stderr.strip().splitlines()[-1]
     assert last.startswith("OSError: [Errno 28] checkpoint "), failed.stderr
     assert "was not saved: No space left on device" in last
-    assert seconds < 30
     root = small_disk / "determined"
     assert [entry.name for entry in root.iterdir() if entry.name.startswith(".")] == []
 
@@ -117,11 +113,9 @@ def test_a_full_disk_costs_one_checkpoint(metrics: int, small_disk: Path, tmp_pa
 def test_no_room_for_the_record_of_a_checkpoint(small_disk: Path, tmp_path: Path, work_dir: Path) -> None:
     """The one of batch 4 is written when the disk becomes full: it is not on record, and that of batch 2 is used."""
     whole = run(tmp_path / "elsewhere", work_dir, metrics=3000)
-    started = time.monotonic()
     failed = run(small_disk, work_dir, "fill-before-the-record", metrics=3000)
     assert "full" in failed.stdout
     assert failed.returncode == 1
-    assert time.monotonic() - started < 40
     last = failed.stderr.strip().splitlines()[-1]
     assert "checkpoint " in last
     assert "database or disk is full" in last

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 PROGRAM = """
-import os, sys, torch
+import os, sys, torch, torch.utils.data._utils.worker
+torch.utils.data._utils.worker.MP_STATUS_CHECK_INTERVAL = 600.0  # when torch itself would look for the parent
 from determined import pytorch
 loader = pytorch.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2, persistent_workers=True).get_data_loader()
 for batch in loader:
@@ -32,7 +32,5 @@ def test_idle_workers_end_at_once_when_their_process_is_killed() -> None:
         assert len(workers) == 2
         program.send_signal(signal.SIGKILL)
         program.wait()
-        began = time.monotonic()
         _, alive = psutil.wait_procs(workers, timeout=30)
     assert not alive
-    assert time.monotonic() - began < 4  # torch looks every five seconds

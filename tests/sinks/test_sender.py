@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -165,9 +164,7 @@ def test_a_service_that_is_away_costs_one_more_try_at_the_end(caplog: pytest.Log
     sender = Sender(Service(behave))
     for event in [BEGIN, *map(report, range(7)), End("completed")]:
         sender.put(event)
-    began = time.monotonic()
-    close_all([sender], 60)
-    assert time.monotonic() - began < 30
+    close_all([sender], 600)  # were the seconds used up, the time-out of the test would end it
     assert lines(caplog)[-1] == "7 reports were not sent to service: ConnectionError: refused (the store has all)"
 
 

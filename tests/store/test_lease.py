@@ -150,9 +150,8 @@ def test_a_killed_holder_is_followed_at_once(store: Store, place: str, runners: 
         store.experiments.acquire(experiment_id, this_process())
     runners[0].signal(signal.SIGKILL)
     runners[0].process.wait(30)
-    before = time.monotonic()
-    assert store.experiments.acquire(experiment_id, this_process()).token == 2
-    assert time.monotonic() - before < 5  # and not the 20 seconds of a holder that is silent
+    # A holder that is only silent would be watched for so long that the test would time out.
+    assert store.experiments.acquire(experiment_id, this_process(), watch_seconds=600).token == 2
 
 
 def test_a_stopped_holder_is_followed_and_can_write_nothing_when_it_wakes(
