@@ -14,6 +14,14 @@ class InvalidExperimentException(DeterminedError):
     """A training program that cannot work as written: the message says which part, and what to change."""
 
 
+class StartupHookError(InvalidExperimentException):
+    """The `startup-hook.sh` of an experiment failed or cannot be run. `summary` is the message without its details."""
+
+    def __init__(self, summary: str, details: str = "") -> None:
+        self.summary = summary
+        super().__init__(summary + details)
+
+
 class InvalidModelException(InvalidExperimentException):
     """A model that cannot be trained as it was given."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.experiment.beginning import no_startup_hook, say_on_stderr
 from determined.cli.groups import Command
 from determined.cli.holders import how_to_go_on
 from determined.cli.opened import opened_store
@@ -35,6 +36,7 @@ _LONGEST_NAME = 80
 @click.option("--slots-per-trial", type=click.IntRange(min=1), default=1, help="How many slots it takes; 1 by default.")
 @click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Anything else of the configuration.")
 @click.option("--copy", is_flag=True, help="Run in a copy of this directory, as other experiments do.")
+@no_startup_hook
 @click.option("--paused", is_flag=True, help="Only create it; `det experiment activate` runs it later.")
 @click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
 @with_json
@@ -50,6 +52,7 @@ def run(
     slots_per_trial: int,
     overrides: tuple[str, ...],
     copy: bool,
+    startup_hook: bool,
     paused: bool,
     detach: bool,
     form: Form,
@@ -66,8 +69,11 @@ def run(
     if paused and detach:
         raise click.UsageError("--paused and --detach exclude each other")
     from determined.experiment.program import refuse_unknown_program
+    from determined.experiment.startup_hook import has_hook, is_wanted
 
-    refuse_unknown_program(command, Path.cwd())
+    # A hook may install the program.
+    if not (has_hook(Path.cwd()) and is_wanted({"startup_hook": startup_hook})):
+        refuse_unknown_program(command, Path.cwd())
     loaded = _loaded(
         {
             "name": name or _shown(command),
@@ -77,6 +83,7 @@ def run(
             "searcher": {"name": "single", "metric": metric, "smaller_is_better": smaller_is_better},
             "resources": {"slots_per_trial": slots_per_trial},
             "max_restarts": max_restarts,
+            "startup_hook": startup_hook,
             "hang_timeout": 0,  # a program may well wait for something: nobody has said that it trains
         },
         [*(f"hyperparameters.{given}" for given in hparams), *overrides],
@@ -107,7 +114,9 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
     from determined.experiment.create import create_experiment
 
     with opened_store() as store:
-        number = create_experiment(loaded, Path.cwd(), store, paused=True, in_place=not copy).experiment_id
+        number = create_experiment(
+            loaded, Path.cwd(), store, paused=True, in_place=not copy, say=say_on_stderr
+        ).experiment_id
         if form != "json":
             click.echo(f"Created experiment {number}")
         if detach:
@@ -124,7 +133,7 @@ def _run(loaded: LoadedExperiment, form: Form, *, copy: bool) -> int:
     from determined.experiment.create import create_experiment
 
     with opened_store() as store, LocalEngine() as engine:
-        created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy)
+        created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy, say=say_on_stderr)
         click.echo(visible(f"Experiment {created.experiment_id}: {loaded.config.name}"), err=True)
         try:
             return run_program(created.experiment_id, engine, form)

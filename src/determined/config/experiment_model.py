@@ -69,7 +69,8 @@ class ExperimentConfig(Block):
     Fields of our own: `hang_timeout`, the seconds without a report, a line in the log or work of the processor after
     which an attempt counts as failed (null or 0: never); `max_trial_seconds`, the running time of a trial over all
     its attempts after which it is stopped with a checkpoint; `sinks`, the services that are told as well what is
-    reported; `searcher.stop_once` in releases that had lost it.
+    reported; `startup_hook`, whether the `startup-hook.sh` of the model directory is run; `searcher.stop_once` in
+    releases that had lost it.
     """
 
     name: Text | None = None
@@ -93,6 +94,7 @@ class ExperimentConfig(Block):
     preemption_timeout: Count = 3600
     hang_timeout: Annotated[float | None, PlainValidator(_seconds_or_never)] = 1800
     max_trial_seconds: Annotated[float, kinds.number(above=0)] | None = None
+    startup_hook: Flag = True
     log_policies: LogPolicies = BUILT_IN
     sinks: Sinks | None = None
     debug: Flag = False

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from determined.engines.command import Command
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python that runs jobs, and how their environment differs from that of the engine's process."""
+
+    python: str = sys.executable
+    variables: dict[str, str] = field(default_factory=dict)
+    unset: frozenset[str] = frozenset()
+
+    def environment(self, outer: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of `outer` with the changes of this interpreter applied."""
+        kept = {name: value for name, value in outer.items() if name not in self.unset}
+        return {**kept, **self.variables}
 
 
 @dataclass(frozen=True)
@@ -84,6 +100,9 @@ class Engine(Protocol):
 
     def taken_back(self) -> list[str]:
         """The keys of the jobs on slots that others shall have: they are to save and leave."""
+
+    def use(self, interpreter: Interpreter) -> None:
+        """Run all later jobs with this interpreter. EngineError while a job is running."""
 
     def start(self, job: Job) -> list[int]:
         """Start a job and say on which slots; EngineError when there are too few, or when it cannot be started."""

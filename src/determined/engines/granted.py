@@ -12,7 +12,7 @@ import socket
 from types import TracebackType
 from typing import Any
 
-from determined.engines.base import Event, Job
+from determined.engines.base import Event, Interpreter, Job
 from determined.engines.local import LocalEngine
 
 _MOST_BYTES = 1 << 16
@@ -68,6 +68,9 @@ class GrantedEngine:
 
     def taken_back(self) -> list[str]:
         return [key for key, slots in self._local.placement().items() if not set(slots) <= set(self._granted)]
+
+    def use(self, interpreter: Interpreter) -> None:
+        self._local.use(interpreter)
 
     def start(self, job: Job) -> list[int]:
         return self._local.start(job)

@@ -6,10 +6,9 @@ import json
 import os
 import re
 import socket
-import sys
 from collections.abc import Mapping
 
-from determined.engines.base import Job
+from determined.engines.base import Interpreter, Job
 from determined.engines.slots import Slots
 
 # What a run around us has set for itself, and what may not be set anew for a job.
@@ -27,17 +26,22 @@ def outside_of_runs(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def job_environment(
-    job: Job, ids: list[int], slots: Slots, doorbell: str, environment: Mapping[str, str]
+    job: Job,
+    ids: list[int],
+    slots: Slots,
+    doorbell: str,
+    environment: Mapping[str, str],
+    interpreter: Interpreter,
 ) -> dict[str, str]:
-    """All variables of a job on these slots."""
-    given = {**outside_of_runs(environment), **job.environment}
+    """Return all variables of a job that the interpreter runs on these slots."""
+    given = {**interpreter.environment(outside_of_runs(environment)), **job.environment}
     gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
     return {
         **given,
         **slots.environment(ids, given),
         "PWD": os.path.abspath(job.directory),
-        # `python3` in a command is the interpreter that runs us.
-        "PATH": os.pathsep.join([os.path.dirname(sys.executable), given.get("PATH", os.defpath)]),
+        # `python3` in a command is the interpreter that runs the job.
+        "PATH": os.pathsep.join([os.path.dirname(interpreter.python), given.get("PATH", os.defpath)]),
         "DET_ALLOCATION_ID": job.key,
         "DET_DOORBELL": doorbell,
         "DET_AGENT_ID": socket.gethostname(),

@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Any
 
 from determined.engines import processes
-from determined.engines.base import Event, Exited, Job, Rang
+from determined.engines.base import Event, Exited, Interpreter, Job, Rang
 from determined.engines.doorbell import Doorbell
 from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
 from determined.engines.memory import count_memory_kills
-from determined.engines.runnable import runnable, with_startup_hook
+from determined.engines.runnable import runnable
 from determined.engines.slots import find_slots
 from determined.engines.warm_process import WarmLost, WarmProcess
 from determined.errors import EngineError
@@ -53,6 +53,7 @@ class LocalEngine:
         self._selector.register(self._doorbell, selectors.EVENT_READ, self._doorbell)
         self._watched: int | None = None
         self._interrupted = False
+        self._interpreter = Interpreter()
         self._warm: WarmProcess | None = None
         self._warm_up()
 
@@ -107,6 +108,19 @@ class LocalEngine:
             self._selector.unregister(self._watched)
             self._watched = None
 
+    def use(self, interpreter: Interpreter) -> None:
+        """Run all later jobs with this interpreter: the warm process is replaced by one that it runs."""
+        if interpreter == self._interpreter:
+            return
+        if self._jobs:
+            raise EngineError(f"the interpreter cannot be changed while {', '.join(self._jobs)} is running")
+        self._interpreter = interpreter
+        if self._warm is not None:
+            self._selector.unregister(self._warm)
+            self._warm.close()
+            self._warm = None
+        self._warm_up()
+
     def start(self, job: Job) -> list[int]:
         if job.key in self._jobs:
             raise EngineError(f"{job.key} is running already")
@@ -118,8 +132,8 @@ class LocalEngine:
         if not job.directory.is_dir():
             raise EngineError(f"{job.key} cannot be started: there is no directory {str(job.directory)!r}")
         ids = usable[: job.slots]
-        environment = job_environment(job, ids, self._slots, self._doorbell.path, os.environ)
-        command = with_startup_hook(runnable(job.command, job.slots), job.directory)
+        environment = job_environment(job, ids, self._slots, self._doorbell.path, os.environ, self._interpreter)
+        command = runnable(job.command, job.slots)
         output, output_writing = os.pipe()
         errors, errors_writing = os.pipe()
         self._doorbell.expect(job.key)
@@ -256,7 +270,7 @@ class LocalEngine:
 
     def _warm_up(self) -> WarmProcess:
         if self._warm is None:
-            self._warm = WarmProcess(self._doorbell.directory)
+            self._warm = WarmProcess(self._doorbell.directory, self._interpreter)
             self._selector.register(self._warm, selectors.EVENT_READ, self._warm)
         return self._warm
 

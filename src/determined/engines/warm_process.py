@@ -6,12 +6,12 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections import deque
 from typing import Any
 
 from determined.engines import messages
+from determined.engines.base import Interpreter
 from determined.engines.command import Module, Program, Script
 from determined.engines.job_environment import outside_of_runs
 from determined.errors import EngineError
@@ -35,7 +35,7 @@ class WarmLost(EngineError):
 class WarmProcess:
     """Begins to import at once; the first job waits until that is done."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, interpreter: Interpreter) -> None:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._used = False
@@ -45,11 +45,11 @@ class WarmProcess:
         program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", program],
+                [interpreter.python, "-c", program],
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,
                 stderr=self._said,
-                env=outside_of_runs(os.environ),
+                env=interpreter.environment(outside_of_runs(os.environ)),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # a Ctrl-C in the terminal is not for it
             )

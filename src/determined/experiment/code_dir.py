@@ -13,6 +13,7 @@ from typing import Any
 from determined import code_copy
 from determined.errors import InvalidExperimentException
 
+HOOK = "startup-hook.sh"
 MOST_FILES = 10_000
 MOST_BYTES = 2 * 2**30
 _SHARED_FROM = 2**20  # files of this size and more are the same ones for all trials, to spare time and room
@@ -40,6 +41,7 @@ class CodeCopy:
     files: int
     size: int
     left_out: tuple[str, ...]
+    has_hook: bool = False  # startup-hook.sh was taken
 
 
 def copy_model_dir(source: Path, include: Sequence[Path], target: Path, leave_out: Iterable[Path]) -> CodeCopy:
@@ -74,8 +76,9 @@ def measure_model_dir(source: Path, include: Sequence[Path], leave_out: Iterable
     """What `copy_model_dir` would take."""
     _check_is_directory(source)
     left_out: list[str] = []
-    sizes = [size for _, _, size, _ in _taken([(source, Path()), *_included(source, include)], leave_out, left_out)]
-    return CodeCopy(len(sizes), sum(sizes), tuple(left_out))
+    taken = list(_taken([(source, Path()), *_included(source, include)], leave_out, left_out))
+    has_hook = any(relative == Path(HOOK) for _, relative, _, _ in taken)
+    return CodeCopy(len(taken), sum(size for _, _, size, _ in taken), tuple(left_out), has_hook)
 
 
 def make_work_dir(code: Path, directory: Path) -> Path:
@@ -85,9 +88,14 @@ def make_work_dir(code: Path, directory: Path) -> Path:
     draft = directory.with_name(f".{directory.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shutil.copytree(code, draft, copy_function=_copy_or_share)
+    copy_tree(code, draft)
     os.replace(draft, directory)
     return directory
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy a directory, with large files as hard links; symbolic links stay links, and may lead to much data."""
+    shutil.copytree(source, target, copy_function=_copy_or_share, symlinks=True)
 
 
 def _measured(target: Path) -> CodeCopy:
@@ -206,8 +214,9 @@ def _refuse_unreadable(error: OSError) -> None:
 
 
 def _copy_or_share(source: str, target: str) -> str:
-    if os.stat(source).st_size >= _SHARED_FROM:
+    status = os.stat(source)
+    if status.st_size >= _SHARED_FROM and status.st_uid == os.geteuid():  # links to files of others may be forbidden
         os.link(source, target)
-        os.chmod(target, 0o400)  # who changes it would change it for all
+        os.chmod(target, status.st_mode & 0o500)  # a change in one trial would be a change for all
         return target
     return shutil.copy2(source, target)

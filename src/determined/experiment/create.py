@@ -16,10 +16,10 @@ from determined import paths
 from determined.config.complete import complete, three_words
 from determined.config.experiment import LoadedExperiment
 from determined.config.masking import mask_secrets
-from determined.engines.base import Engine
+from determined.engines.base import Engine, Interpreter
 from determined.engines.slots import find_slots
 from determined.errors import InvalidExperimentException
-from determined.experiment import entrypoint
+from determined.experiment import entrypoint, startup_hook
 from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir, record_code
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.settings import Settings, check_slots, settings_of
@@ -49,11 +49,13 @@ def create_experiment(
     engine: Engine | None = None,
     fork_of: Experiment | None = None,
     in_place: bool = False,
+    say: startup_hook.Say = startup_hook.logger.info,
 ) -> Created:
-    """What cannot run is refused here: slots, storage, warm start, entrypoint.
+    """Create an experiment; what cannot run is refused: slots, storage, warm start, startup hook, entrypoint.
 
     `in_place`: its trials work in the model directory itself, and the copy is only a record of the code, without data.
-    Of a fork the model directory is the copy that the other experiment has: it is taken as it is.
+    Of a fork the model directory is the copy that the other experiment has: it is taken as it is. `say` gets lines
+    for the user about the startup hook, which runs here because the entrypoint may import what it installs.
     """
     config = complete(
         loaded.config,
@@ -61,6 +63,7 @@ def create_experiment(
         words=three_words(random.Random()),
         checkpoints=str(paths.data_dir() / "checkpoints"),
     ).plain()
+    config["startup_hook"] = startup_hook.is_wanted(config)
     settings = settings_of(config)
     check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = configured_storage(config)
@@ -78,7 +81,10 @@ def create_experiment(
             code = copy_model_dir(model_dir, include, files.code, leave_out)
         else:
             code = copy_code(model_dir, files.code)
-        entrypoint.check(settings.command, files.place or files.code, config, engine)
+        hook = startup_hook.prepare(files, config, say=say)
+        if engine is not None:
+            engine.use(Interpreter() if hook is None else hook.interpreter())
+        entrypoint.check(settings.command, files.place or files.code, config, engine, hook)
         files.write_config(config)
         experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, fork_of, paused=paused))
     except BaseException:

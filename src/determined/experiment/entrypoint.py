@@ -5,23 +5,34 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
-from determined.engines.base import Engine, Exited, Job, Line
+from determined.engines.base import Engine, Exited, Interpreter, Job, Line
 from determined.engines.command import Command, Harness, Module, Script
 from determined.errors import InvalidExperimentException
 from determined.experiment.environment import user_variables
+from determined.experiment.startup_hook import PreparedHook
 
 _CHECK = "determined.exec.check_entrypoint"
 _SECONDS = 300.0
 _LINES = 15
 
 
-def check(command: Command, code: Path, config: dict[str, object], engine: Engine | None) -> None:
-    """A trial class is imported, by a warm engine if there is one; a script must be there and be Python."""
+def check(
+    command: Command, code: Path, config: dict[str, Any], engine: Engine | None, hook: PreparedHook | None
+) -> None:
+    """Import a trial class, with a warm engine if there is one; a script must exist and be Python.
+
+    With a startup hook this happens where the hook left off: in its directory, with its packages and variables. The
+    engine must already use its interpreter.
+    """
+    variables, interpreter = user_variables(config), Interpreter()
+    if hook is not None:
+        variables, interpreter = hook.variables(config, hook.work), hook.interpreter()
+        code = hook.inside(hook.work)
     if isinstance(command, Harness):
-        _check_class(command.trial, code, user_variables(config), engine)
+        _check_class(command.trial, code, variables, engine, interpreter)
     elif isinstance(command, Script):
         _check_script(Path(command.argv[0]), code)
 
@@ -36,11 +47,13 @@ def _check_script(script: Path, code: Path) -> None:
         raise InvalidExperimentException(f"entrypoint: {script} is not Python that can be run: {error}") from None
 
 
-def _check_class(trial: str, code: Path, variables: dict[str, str], engine: Engine | None) -> None:
+def _check_class(
+    trial: str, code: Path, variables: dict[str, str], engine: Engine | None, interpreter: Interpreter
+) -> None:
     module = trial.partition(":")[0].partition(".")[0]
     here = any((code / name).exists() for name in (f"{module}.py", module)) or list(code.glob(f"{module}.*.so"))
     if engine is None:
-        output, returned = _in_a_fresh_process(trial, code, variables)
+        output, returned = _in_a_fresh_process(trial, code, variables, interpreter)
     else:
         output, returned = _by_engine(engine, trial, code, variables)
     if returned == 0:
@@ -51,11 +64,13 @@ def _check_class(trial: str, code: Path, variables: dict[str, str], engine: Engi
     raise InvalidExperimentException(f"entrypoint: {trial} cannot be imported: {last}{hint}\n{shown}")
 
 
-def _in_a_fresh_process(trial: str, code: Path, variables: dict[str, str]) -> tuple[list[str], int]:
+def _in_a_fresh_process(
+    trial: str, code: Path, variables: dict[str, str], interpreter: Interpreter
+) -> tuple[list[str], int]:
     done = subprocess.run(
-        [sys.executable, "-m", _CHECK, trial],
+        [interpreter.python, "-m", _CHECK, trial],
         cwd=code,
-        env={**os.environ, **variables},
+        env={**interpreter.environment(os.environ), **variables},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -28,8 +28,12 @@ def trial_environment(
     slots: int,
     store_place: str,
     time_metric: str | None,
+    variables: dict[str, str],
 ) -> dict[str, str]:
-    """The variables of the old platform, the user's own, and what a worker needs to find its runner and its rows."""
+    """Return the variables of a trial: those of the old platform, the user's own, and what leads to runner and rows.
+
+    `variables` are the user's own, as the configuration and the startup hook set them.
+    """
     info = ClusterInfo(
         master_url="local",
         cluster_id=str(uuid.uuid5(uuid.NAMESPACE_URL, shown(store_place))),
@@ -55,7 +59,7 @@ def trial_environment(
     )
     placement = {"DET_RESOURCES_ID": key, "DET_RESOURCES_TYPE": "process"}
     ours = {"DET_STORE": store_place, "DET_RUNNER": str(os.getpid())}
-    return {**user_variables(config), **to_env(info), **placement, **ours}
+    return {**variables, **to_env(info), **placement, **ours}
 
 
 def user_variables(config: dict[str, Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ def finish(run: Running) -> ExperimentState:
         run.commit(
             trials=tuple(TrialChange(trial.id, state="QUEUED" if goes_on else "PAUSED") for trial in run.live()),
             snapshot=run.search.snapshot_if_due(now=True),
-            experiment=ExperimentChange(state=left, progress=run.progress()),
+            experiment=ExperimentChange(state=left, progress=run.progress(), reason=run.pause_reason or None),
         )
         return left
     for trial in run.live():

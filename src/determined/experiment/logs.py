@@ -34,15 +34,24 @@ class LogKeeper:
         self._on_line = on_line
 
     def keep(self, trial: LiveTrial, line: Line) -> None:
+        """Store a line that a process of the trial wrote, and read what it says about the trial."""
         process = trial.process
         assert process is not None
         process.sign_of_life = time.monotonic()
+        self._store(trial, process, line)
+        self._read(process, line)
+
+    def keep_hook_line(self, trial: LiveTrial, line: Line) -> None:
+        """Store a line that the startup hook wrote: it says nothing about the trial."""
+        assert trial.process is not None
+        self._store(trial, trial.process, line)
+
+    def _store(self, trial: LiveTrial, process: Process, line: Line) -> None:
         sequence = process.lines.get(line.rank, 0)
         process.lines[line.rank] = sequence + 1
         self._writer.put(
             LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, line.text, line.written, level=line.level)
         )
-        self._read(process, line)
         if self._on_line is not None:
             self._on_line(trial.id, line)
 

@@ -40,6 +40,20 @@ class Obedience:
         if wish is not None:
             self._want(wish)
 
+    def has_wish_to_end(self) -> bool:
+        """Return whether the experiment is to pause or end, without acting on it; the store is asked twice a second."""
+        now = time.monotonic()
+        if self._interrupted() is not None:
+            return True
+        if now - self._looked < _SECONDS_BETWEEN_LOOKS:
+            return False
+        self._looked = now
+        run = self._run
+        return any(
+            request.trial_id is None and request.kind in ("pause", "cancel", "kill") and request.id > self._outdated
+            for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
+        )
+
     def _obey_requests(self) -> None:
         run = self._run
         for request in run.ask(lambda store: store.requests(run.experiment.id, self._last)):

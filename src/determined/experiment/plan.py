@@ -14,6 +14,7 @@ from determined.config.experiment import ExperimentConfig
 from determined.engines.slots import find_slots
 from determined.experiment.code_dir import CodeCopy, measure_model_dir
 from determined.experiment.settings import check_slots, settings_of
+from determined.experiment.startup_hook import environment_shown, is_wanted
 from determined.experiment.storages import configured_storage
 from determined.searchers.preview import Preview, preview
 
@@ -31,6 +32,7 @@ class Plan:
     code: CodeCopy
     code_bytes: int  # for all trials together
     free_bytes: int | None  # where checkpoints go; None for a storage elsewhere
+    hook_environment: str | None  # where the startup hook would run; None without one
 
 
 def plan_experiment(
@@ -59,6 +61,7 @@ def plan_experiment(
         code=code,
         code_bytes=code.size * (search.trials + 1),
         free_bytes=_free(roots[0]) if roots else None,
+        hook_environment=environment_shown() if code.has_hook and is_wanted(plain) else None,
     )
 
 

@@ -14,7 +14,7 @@ from determined.config.derive import derive
 from determined.config.experiment import load_experiment
 from determined.config.masking import mask_secrets
 from determined.errors import InvalidExperimentException
-from determined.experiment import entrypoint
+from determined.experiment import entrypoint, startup_hook
 from determined.experiment.changeable import (
     changed_paths,
     new_hparams,
@@ -139,7 +139,8 @@ def _change(
     names = changed_paths(before, config)
     refuse_what_is_fixed(before, config, names)
     if "entrypoint" in names:
-        entrypoint.check(settings_of(config).command, files.place or files.code, config, None)
+        hook = startup_hook.prepare(files, config)
+        entrypoint.check(settings_of(config).command, files.place or files.code, config, None, hook)
     return _Change(before, config, names)
 
 

@@ -35,7 +35,7 @@ class Runner:
         self._run = run
         self._extended = extended
         self._obedience = Obedience(run, interrupted, outdated_requests)
-        self._starts = Starts(run)
+        self._starts = Starts(run, self._obedience.has_wish_to_end)
         self._hearing = Hearing(run)
         self._health = Health(run.settings, run.engine)
         self._viewing = Viewing(run, observer)

@@ -13,6 +13,7 @@ from determined.experiment.files import ExperimentFiles
 from determined.experiment.logs import LogKeeper
 from determined.experiment.search import Search
 from determined.experiment.settings import Settings
+from determined.experiment.startup_hook import PreparedHook
 from determined.experiment.trials import LiveTrial
 from determined.store.experiment_records import TRIAL_ENDED, Change, Experiment, Lease
 from determined.store.experiments import Experiments
@@ -39,11 +40,14 @@ class Running:
     store_place: str
     effects: Effects
     planned: int | None  # how many trials there will be, as far as that is known
+    hook: PreparedHook | None = None  # the startup hook, once it has run
+    hook_is_due: bool = True  # the startup hook, if there is one, must run before the first trial starts
     trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number; those that ended stay
     by_key: dict[str, LiveTrial] = field(default_factory=dict)  # those with processes, by allocation
     intent: Intent | None = None  # what somebody wants of the whole experiment
     in_queue: bool = False  # a pause that nobody asked for in the store is not the end: the queue goes on with it
     paused_by_request: bool = False
+    pause_reason: str = ""  # why it is paused although no user asked for it
     most_slots: int | None = None  # that it was put into the queue with
     failure: str | None = None  # why the search cannot go on
     last_code: int | None = None  # of the processes that ended last

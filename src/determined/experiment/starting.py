@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
-from determined.engines.base import Job
-from determined.errors import EngineError
+from determined.engines.base import Interpreter, Job, Line
+from determined.errors import EngineError, StartupHookError
+from determined.experiment import startup_hook
 from determined.experiment.code_dir import make_work_dir
-from determined.experiment.environment import allocation_key, trial_environment
+from determined.experiment.environment import allocation_key, trial_environment, user_variables
+from determined.experiment.hook_script import HookStopped
 from determined.experiment.running import Running
 from determined.experiment.trials import LiveTrial, Process
 from determined.store.experiment_records import TrialChange
@@ -20,10 +23,11 @@ _ALL = 2**62  # what an attempt reported that is gone back behind
 
 
 class Starts:
-    """Counts how often the engine could not start anything."""
+    """Starts trials, and counts how often the engine could not."""
 
-    def __init__(self, run: Running) -> None:
+    def __init__(self, run: Running, stopped: Callable[[], bool]) -> None:
         self._run = run
+        self._stopped = stopped  # whether the experiment is to pause or end, asked while the startup hook runs
         self._failed = 0
 
     def start_waiting(self) -> None:
@@ -32,7 +36,9 @@ class Starts:
         if run.intent is not None or run.failure is not None:
             return
         _find_sources(run)
-        if not _has_room(run):
+        if run.hook_is_due and any(trial.may_start for trial in run.live()):
+            self._run_hook()
+        if run.intent is not None or run.hook_is_due or not _has_room(run):
             return
         waiting = [trial for trial in run.live() if trial.may_start]
         searcher = run.search.searcher
@@ -41,6 +47,26 @@ class Starts:
             if not _has_room(run):
                 return
             self._start(trial)
+
+    def _run_hook(self) -> None:
+        """Run the startup hook, if there is one that has not run; when it fails, the experiment is paused."""
+        run = self._run
+
+        def stopped() -> bool:
+            run.engine.events(0.0)  # there are no jobs yet, but slots may be taken back
+            return self._stopped()
+
+        try:
+            run.hook = startup_hook.prepare(run.files, run.settings.config, say=logger.warning, stopped=stopped)
+            run.engine.use(Interpreter() if run.hook is None else run.hook.interpreter())
+            run.hook_is_due = False
+        except HookStopped:
+            pass  # the wish that stopped it is obeyed next
+        except StartupHookError as error:
+            for line in str(error).splitlines():
+                logger.error("%s", line)
+            # Not retried: the next attempt would fail alike. Trials keep what they have, `activate` tries again.
+            run.intent, run.paused_by_request, run.pause_reason = "pause", True, error.summary
 
     def _start(self, trial: LiveTrial) -> None:
         """Write down that it starts, then start it: if this process dies in between, it is started again."""
@@ -88,14 +114,17 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
     key = allocation_key(run.experiment.id, trial, trial.runs)
     trial.process = Process(key, attempts_before=len(attempts))
     run.by_key[key] = trial
+    hook = run.hook
     try:
-        directory = run.files.place or make_work_dir(run.files.code, run.files.work_dir(trial.id))
+        code = run.files.code if hook is None else hook.work
+        directory = run.files.place or make_work_dir(code, run.files.work_dir(trial.id))
     except OSError as error:
         raise EngineError(f"its working directory cannot be made: {error.strerror or error}") from error
     checkpoint, steps = own or (trial.source, 0)
+    config = run.settings.config
     environment = trial_environment(
         experiment_id=run.experiment.id,
-        config=run.settings.config,
+        config=config,
         trial=trial,
         key=key,
         latest_checkpoint=checkpoint,
@@ -103,10 +132,21 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
         slots=run.settings.slots_per_trial,
         store_place=run.store_place,
         time_metric=run.settings.time_metric,
+        variables=user_variables(config) if hook is None else hook.variables(config, directory),
     )
     run.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs, started=time.time()),))
     trial.state = "RUNNING"
+    _log_hook(run, trial)
+    directory = directory if hook is None else hook.inside(directory)
     return Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
+
+
+def _log_hook(run: Running, trial: LiveTrial) -> None:
+    """Put what the startup hook wrote before the lines of the first trial that starts after it."""
+    if run.hook is not None and (lines := run.hook.output()):
+        for written, text in lines:
+            run.logs.keep_hook_line(trial, Line("", 0, "stderr", None, text, written))
+        run.hook = run.hook.mark_logged()
 
 
 def _take_back(run: Running, trial: LiveTrial) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ class Beginning:
     detach: bool
     test: bool
     dry_run: bool
+    startup_hook: bool
     form: Form
 
 
@@ -49,6 +50,24 @@ class Code:
     include: Sequence[Path] = ()
     fork_of: Experiment | None = None
     in_place: bool = False  # its trials work in the directory itself
+
+
+def no_startup_hook(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option --no-startup-hook, as the argument `startup_hook`, which is False if it is given."""
+    option = click.option(
+        "--no-startup-hook",
+        "startup_hook",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Do not run the startup-hook.sh of the model directory.",
+    )
+    return option(command)
+
+
+def say_on_stderr(line: str) -> None:
+    """Print a line for the user, beside the result of the command."""
+    click.echo(visible(line), err=True)
 
 
 def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,6 +83,7 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
         "-t", "--test", "--test-mode", "test", is_flag=True, help="Run one batch of one trial, then archive it."
     )
     @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+    @no_startup_hook
     @with_utc
     @with_json
     @wraps(command)
@@ -75,12 +95,13 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
         detach: bool,
         test: bool,
         dry_run: bool,
+        startup_hook: bool,
         form: Form,
         **kwargs: Any,
     ) -> Any:
         if sum((follow, paused, detach, test)) > 1:
             raise click.UsageError("--follow, --paused, --detach and --test exclude each other")
-        chosen = Beginning(slots, follow, paused, detach, test, dry_run, form)
+        chosen = Beginning(slots, follow, paused, detach, test, dry_run, startup_hook, form)
         return command(*args, beginning=chosen, **kwargs)
 
     return beginning
@@ -92,6 +113,8 @@ def begin(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
 
     for remark in (*loaded.notes, *loaded.warnings):
         click.echo(visible_lines(remark), err=True)
+    if not how.startup_hook:
+        loaded = replace(loaded, config=loaded.config.model_copy(update={"startup_hook": False}))
     if how.test:
         loaded = load_experiment(one_batch_of(loaded.config.plain()))
     if how.dry_run:
@@ -126,6 +149,7 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
             slots=how.slots,
             fork_of=code.fork_of,
             in_place=code.in_place,
+            say=say_on_stderr,
         )
         number = created.experiment_id
         if how.form != "json":
@@ -153,6 +177,7 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
                 engine=engine,
                 fork_of=code.fork_of,
                 in_place=code.in_place,
+                say=say_on_stderr,
             )
         click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
         _tell_what_is_missing(created.code)

@@ -27,6 +27,10 @@ def plan_text(config: ExperimentConfig, plan: Plan) -> str:
         f"Code: {_count(plan.code.files, 'file')} of {size(plan.code.size)}, {size(plan.code_bytes)} for all trials"
         + (f"; left out: {some(plan.code.left_out)}" if plan.code.left_out else ""),
     ]
+    if plan.hook_environment is not None:
+        from determined.experiment.startup_hook import announcement
+
+        facts.append(f"Startup hook: {announcement(plan.hook_environment)}")
     return "\n".join(facts) + f"\n\n{preview_text(config, plan.search)}\n\nNothing was created."
 
 
@@ -42,6 +46,7 @@ def plan_plain(config: ExperimentConfig, plan: Plan) -> dict[str, Any]:
         "code_files": plan.code.files,
         "code_bytes": plan.code_bytes,
         "code_left_out": list(plan.code.left_out),
+        "startup_hook_environment": plan.hook_environment,
     }
 
 
