@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from determined.engines.base import Engine, Event, Exited, Job, Line, Rang
+from determined.engines.base import Engine, Event, Exited, Interpreter, Job, Line, Rang
 from determined.engines.command import Command, parse_entrypoint
 from determined.errors import EngineError
 
@@ -431,16 +431,30 @@ class EngineContract:
         assert bench.run(["python3", "-c", code]).output == expected
         assert bench.run("echo $WORD; exit 4", 1, WORD="said").exited.code == 4
 
-    def test_a_startup_hook_comes_first(self, bench: Bench) -> None:
-        bench.write("startup-hook.sh", "export WORD=hooked\necho hook")
-        assert bench.script("import os, sys\nprint(os.environ['WORD'], sys.argv)").output == [
-            "hook",
-            "hooked ['program.py']",
-        ]
-        bench.write("startup-hook.sh", "false\necho never")
-        done = bench.run("echo never")
-        assert done.exited.code == 1
-        assert done.output == []
+    def test_another_interpreter_with_its_variables(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It runs scripts and shells alike; a startup hook in the directory is not the engine's business."""
+        other = bench.directory / "other" / "bin" / "python"
+        other.parent.mkdir(parents=True)
+        other.symlink_to(sys.executable)
+        other.with_name("python3").symlink_to(sys.executable)
+        (other.parent.parent / "pyvenv.cfg").write_text(Path(sys.prefix, "pyvenv.cfg").read_text())
+        (other.parent.parent / "lib").symlink_to(Path(sys.prefix) / "lib")
+        bench.write("startup-hook.sh", "echo never")
+        code = "import os, sys\nprint(sys.prefix, os.environ.get('WORD'), os.environ.get('GONE'))"
+        monkeypatch.setenv("GONE", "from outside")
+        bench.engine.use(Interpreter(str(other), {"WORD": "said"}, frozenset({"GONE"})))
+        try:
+            expected = [f"{bench.directory / 'other'} said None"]
+            assert bench.script(code).output == expected
+            assert bench.run("true && python3 program.py").output == expected
+            key = bench.start("sleep 60")
+            with pytest.raises(EngineError, match="cannot be changed while"):
+                bench.engine.use(Interpreter())
+            bench.engine.kill(key)
+            bench.finish(key)
+        finally:
+            bench.engine.use(Interpreter())
+        assert bench.script(code).output == [f"{sys.prefix} None from outside"]
 
     def test_processes_of_the_program(self, bench: Bench) -> None:
         done = bench.script(

@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from determined.engines.base import Job
+from determined.engines.base import Interpreter, Job
 from determined.engines.command import Harness, Module, Program, Script, Shell
 from determined.engines.job_environment import job_environment
-from determined.engines.runnable import runnable, with_startup_hook
+from determined.engines.runnable import runnable
 from determined.engines.slots import Gpu, Slots
 from determined.info import from_env
 
@@ -22,7 +22,7 @@ def job(slots: int = 1, **environment: str) -> Job:
 
 def test_gpus() -> None:
     slots = Slots(3, (Gpu("0", "GPU-a"), Gpu("5", "GPU-b"), Gpu("GPU-c", "GPU-c")), 1)
-    told = job_environment(job(2), [1, 2], slots, "/bell", {})
+    told = job_environment(job(2), [1, 2], slots, "/bell", {}, Interpreter())
     assert told["CUDA_VISIBLE_DEVICES"] == "5,GPU-c"
     info = from_env(told)
     assert info is not None
@@ -32,14 +32,14 @@ def test_gpus() -> None:
 
 
 def test_a_job_without_slots_sees_no_gpu() -> None:
-    told = job_environment(job(0), [], Slots(1, (Gpu("0"),), 1), "/bell", {})
+    told = job_environment(job(0), [], Slots(1, (Gpu("0"),), 1), "/bell", {}, Interpreter())
     assert told["CUDA_VISIBLE_DEVICES"] == ""
     assert told["DET_CONTAINER_SLOT_COUNTS"] == "[1]"
     assert told["DET_SLOT_IDS"] == "[]"
 
 
 def test_cpus() -> None:
-    told = job_environment(job(2), [2, 3], Slots(4, (), 4), "/bell", {"PATH": "/bin"})
+    told = job_environment(job(2), [2, 3], Slots(4, (), 4), "/bell", {"PATH": "/bin"}, Interpreter())
     assert told["OMP_NUM_THREADS"] == "4"
     assert told["PATH"] == f"{os.path.dirname(sys.executable)}{os.pathsep}/bin"
     info = from_env(told)
@@ -57,7 +57,7 @@ def test_the_run_around_us_is_forgotten_and_settings_are_kept() -> None:
         "HOME": "/home",
         "A": "outer",
     }
-    told = job_environment(job(A="own"), [0], Slots(1, (), 1), "/bell", outer)
+    told = job_environment(job(A="own"), [0], Slots(1, (), 1), "/bell", outer, Interpreter())
     assert {name: told.get(name) for name in outer} == {
         **dict.fromkeys(outer),
         "DET_STORE": "/store",
@@ -66,13 +66,8 @@ def test_the_run_around_us_is_forgotten_and_settings_are_kept() -> None:
     }
 
 
-def test_a_trial_class_is_trained_on_all_of_its_slots(tmp_path: Path) -> None:
+def test_a_trial_class_is_trained_on_all_of_its_slots() -> None:
     assert runnable(Harness("m:C"), 1) == Module(("determined.exec.harness", "m:C"))
     assert runnable(Harness("m:C"), 2) == Module(("determined.launch.torch_distributed", "--trial", "m:C"))
     assert runnable(Script(("a.py",)), 2) == Script(("a.py",))
     assert runnable(Shell("a | b"), 1) == Program(("sh", "-c", "a | b"))
-    assert with_startup_hook(Script(("a.py",)), tmp_path) == Script(("a.py",))
-    (tmp_path / "startup-hook.sh").touch()
-    hooked = with_startup_hook(Script(("a.py", "b c")), tmp_path)
-    assert isinstance(hooked, Program)
-    assert hooked.argv[-3:] == (sys.executable, "a.py", "b c")
