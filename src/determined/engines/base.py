@@ -18,6 +18,7 @@ class Interpreter:
     python: str = sys.executable
     variables: dict[str, str] = field(default_factory=dict)
     unset: frozenset[str] = frozenset()
+    build: str = ""  # changes when packages of the same Python have changed, so that a warm process is outdated
 
     def environment(self, outer: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `outer` with the changes of this interpreter applied."""

@@ -117,7 +117,7 @@ class LocalEngine:
         self._interpreter = interpreter
         if self._warm is not None:
             self._selector.unregister(self._warm)
-            self._warm.close()
+            self._warm.replace()
             self._warm = None
         self._warm_up()
 

@@ -100,6 +100,14 @@ class WarmProcess:
         """The next thing that it tells; WarmLost when it is gone."""
         return self._received.popleft() if self._received else self._receive()
 
+    def replace(self) -> None:
+        """End it at once, for another one to take its place: there are no jobs, and its directory is still needed.
+
+        After `close` it would remove the directory of the engine itself.
+        """
+        self._process.kill()
+        self.close()
+
     def close(self) -> None:
         """Let it end all jobs and itself."""
         self._connection.close()

@@ -47,12 +47,13 @@ class Obedience:
             return True
         if now - self._looked < _SECONDS_BETWEEN_LOOKS:
             return False
-        self._looked = now
         run = self._run
-        return any(
+        found = any(
             request.trial_id is None and request.kind in ("pause", "cancel", "kill") and request.id > self._outdated
             for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
         )
+        self._looked = 0.0 if found else now  # what was found is obeyed at the next look
+        return found
 
     def _obey_requests(self) -> None:
         run = self._run

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -57,6 +58,7 @@ class _Record:
     variables: dict[str, str]
     unset: list[str]
     directory: str
+    ran: str  # the name of this run
     logged: bool = False  # its output is in the log of a trial
 
 
@@ -78,7 +80,7 @@ class PreparedHook:
         variables = {**environment.variables(outside_of_runs(os.environ)), **self.record.variables}
         unset = (environment.unset() | set(self.record.unset)) - self.record.variables.keys()
         kept = {name: value for name, value in variables.items() if name not in unset}
-        return Interpreter(str(environment.python), kept, unset)
+        return Interpreter(str(environment.python), kept, unset, self.record.ran)
 
     def variables(self, config: Mapping[str, Any], directory: Path) -> dict[str, str]:
         """Return the variables of a trial in a working directory: those of its configuration, changed by the hook.
@@ -188,6 +190,7 @@ def _run(
         result.variables,
         sorted(result.unset),
         directory if inside.split(os.sep)[0] == os.pardir else inside,
+        uuid.uuid4().hex,
     )
     _refuse_another_determined(PreparedHook(files, record))
     _write_record(files, record)
