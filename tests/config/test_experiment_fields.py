@@ -80,6 +80,7 @@ FIELDS: list[tuple[str, dict[str, Any], Any, list[Any]]] = [
     ("preemption_timeout", MINIMAL, 3600, [0, 60]),
     ("hang_timeout", MINIMAL, 1800, [None, 0.5, 60]),
     ("max_trial_seconds", MINIMAL, None, [0.5, 3600]),
+    ("startup_hook", MINIMAL, True, [False]),
     ("debug", MINIMAL, False, [True]),
     ("reproducibility.experiment_seed", MINIMAL, None, [0, 42, 2**31 - 1]),
     ("searcher.smaller_is_better", MINIMAL, True, [False]),

@@ -24,7 +24,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import determined
 from determined import paths
 from determined.engines.base import Interpreter
 from determined.engines.job_environment import outside_of_runs
@@ -39,6 +38,7 @@ logger = logging.getLogger("determined.experiment")
 
 _HOME = "startup-hook"
 _SECONDS_BETWEEN_TRIES = 0.2
+_OURS = Path(paths.__file__).with_name("__init__.py")  # of the package determined
 _OFF = ("0", "false", "no", "off")
 _FIND_DETERMINED = (
     "import sys, importlib.util\n"
@@ -226,9 +226,9 @@ def _refuse_another_determined(prepared: PreparedHook) -> None:
         said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise StartupHookError(f"after {HOOK} the Python of the virtual environment does not work: {said}")
     found = done.stdout.strip()
-    if os.path.realpath(found) != os.path.realpath(determined.__file__):
+    if os.path.realpath(found) != os.path.realpath(_OURS):
         raise StartupHookError(
-            f"after {HOOK} `import determined` finds {found or 'nothing'} instead of {determined.__file__}: remove "
+            f"after {HOOK} `import determined` finds {found or 'nothing'} instead of {_OURS}: remove "
             "what installs another package named determined from the hook and its requirements"
         )
 
