@@ -16,11 +16,25 @@ def data_dir() -> Path:
     return path
 
 
+def data_subdir(name: str) -> Path:
+    """A directory in the data directory, created for the owner only; one that others may read is closed to them."""
+    path = data_dir() / name
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.stat()
+    if status.st_mode & 0o077 and status.st_uid == os.geteuid():  # an earlier release made some for everybody
+        path.chmod(0o700)
+    return path
+
+
+def in_data_dir(path: Path) -> bool:
+    """Whether a path is the data directory or lies in it: what is there belongs to the user alone."""
+    return path.resolve().is_relative_to(data_dir().resolve())
+
+
 def new_run_dir() -> Path:
     """A fresh directory for one run; its name is never a UUID, so no run can be taken for a checkpoint."""
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{secrets.token_hex(3)}"
-    path = data_dir() / "runs" / name
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path = data_subdir("runs") / name
     path.mkdir(mode=0o700)
     return path
 

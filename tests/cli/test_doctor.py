@@ -7,6 +7,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,28 @@ def test_extras_are_those_that_the_package_names(tmp_path: Path, monkeypatch: py
 def test_the_kind_of_a_file_system() -> None:
     assert file_system(Path("/proc")) == "proc"
     assert file_system(Path("/")) != ""
+
+
+@pytest.fixture
+def lab() -> Iterator[Path]:
+    """A directory that everybody can enter: those of pytest are for the owner alone, which protects what is in them."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+@pytest.mark.parametrize("weak", ["store.sqlite", "."])
+def test_a_store_that_other_users_can_write(
+    weak: str, no_torch: None, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DET_STORE", str(lab / "store.sqlite"))
+    with opened():
+        pass
+    assert checks()["store"]["state"] == "ok"
+    (lab / weak).chmod(0o777)
+    store = checks()["store"]
+    assert store["state"] == "problem"
+    assert f"other users can write {lab / weak}" in store["found"]
+    assert store["advice"] == f"chmod go-w {lab / weak}"
+    lab.chmod(0o700)  # now nobody reaches the file
+    assert checks()["store"]["state"] == "ok"

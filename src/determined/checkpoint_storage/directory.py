@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from determined import paths
 from determined.checkpoint_storage import files
 from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
 from determined.checkpoint_storage.staging import Staging
@@ -63,6 +64,8 @@ class DirectoryStorage:
     def commit(self, storage_id: str) -> Resources:
         staged = self.staged(storage_id)
         resources = files.resources(staged)
+        if paths.in_data_dir(self.root):  # elsewhere the user's umask decides who may read: a team may share it
+            files.make_private(staged)
         files.sync_tree(staged)
         self._staging.publish(storage_id, self.root / storage_id)
         files.sync(self.root)

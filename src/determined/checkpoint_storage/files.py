@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,19 @@ def copy_file(source: Path, target: Path) -> None:
         shutil.copyfileobj(reading, writing, 1024 * 1024)
         writing.flush()
         os.fsync(writing.fileno())
+
+
+def make_private(root: Path) -> None:
+    """Let only the owner use a tree: directories 0700, files 0600, or 0700 if they can be executed.
+
+    A file with a second name is left alone: it may be one of the user's own, somewhere else.
+    """
+    for directory, _, names in os.walk(root):
+        for path in (directory, *(os.path.join(directory, name) for name in names)):
+            status = os.lstat(path)
+            is_linked = stat.S_ISLNK(status.st_mode) or (status.st_nlink > 1 and stat.S_ISREG(status.st_mode))
+            if status.st_mode & 0o077 and not is_linked:
+                os.chmod(path, stat.S_IMODE(status.st_mode) & 0o700)
 
 
 def sync_tree(root: Path) -> None:

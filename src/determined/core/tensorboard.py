@@ -36,8 +36,12 @@ class TensorboardFiles:
 
     def path(self) -> Path:
         """This rank's directory, created on first request."""
-        path = self._shared if self._rank == 0 else self._shared / f"rank_{self._rank}"
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (self._shared.parent, self._shared):  # each of them private, unlike with `parents=True` alone
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._rank == 0:
+            return self._shared
+        path = self._shared / f"rank_{self._rank}"
+        path.mkdir(mode=0o700, exist_ok=True)
         return path
 
     def write_report(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:

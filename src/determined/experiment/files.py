@@ -33,7 +33,8 @@ class ExperimentFiles:
                 f"the key of this experiment, {shown(key)}, cannot name its directory: expected {NAME_RULE}; and the "
                 "directory may not be a link"
             )
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.data_subdir("experiments")
+        root.mkdir(mode=0o700, exist_ok=True)
         return cls(root)
 
     @property
@@ -52,7 +53,9 @@ class ExperimentFiles:
 
     def work_in(self, directory: Path) -> None:
         """Let its trials work there, and not in copies of the code."""
-        (self.root / "directory").write_bytes(os.fsencode(directory))
+        path = self.root / "directory"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(os.fsencode(directory))
 
     @property
     def place(self) -> Path | None:

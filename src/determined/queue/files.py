@@ -27,9 +27,7 @@ class QueueFiles:
     def of(cls, store_place: str) -> QueueFiles:
         place = database_of(store_place) if places.is_postgres(store_place) else os.path.realpath(store_place)
         name = hashlib.sha256(f"{socket.gethostname()}\0{place}".encode()).hexdigest()[:16]
-        directory = paths.data_dir() / "queue"
-        directory.mkdir(mode=0o700, exist_ok=True)
-        return cls(directory, name)
+        return cls(paths.data_subdir("queue"), name)
 
     @property
     def door(self) -> Path:

@@ -79,10 +79,14 @@ class EventFileWriter:
             # The last part keeps us from the names of a SummaryWriter, which would overwrite the file.
             number = f"{os.getpid()}.{next(_numbers)}.loop"
             name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{number}"
-            self._file = open(self.directory / name, "ab")  # noqa: SIM115 - open until close()
+            self._file = open(self.directory / name, "ab", opener=_private)  # noqa: SIM115 - open until close()
             version = b"\x09" + struct.pack("<d", now) + b"\x1a" + _sized(b"brain.Event:2")
             self._file.write(_header(len(version)) + version + _stored_crc(version))
         return self._file
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _bounded(tags: Sequence[str]) -> Iterator[slice]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from determined import paths
+from determined.cli.doctor.access import changeable_by_others
 from determined.cli.doctor.result import Result, ok, problem
 from determined.cli.render import size
 from determined.errors import DeterminedError, MissingExtraError, StoreUnavailable
@@ -79,6 +80,10 @@ def _store() -> Result:
         return problem("store", " ".join(str(error).split()), advice, needed=True)
     found = f"{database.place}, {experiments:,} experiments"
     if not is_postgres(place):
+        weak = changeable_by_others(Path(place))
+        if weak is not None:
+            owner = "" if weak.stat().st_uid in (os.geteuid(), 0) else ", or make it your own"
+            return problem("store", f"{found}; other users can write {weak}", f"chmod go-w {weak}{owner}")
         network = file_system(Path(place).parent)
         if network.startswith(_NETWORKS):
             advice = "SQLite needs a disk of this machine: name one with DET_STORE, or a PostgreSQL server"
