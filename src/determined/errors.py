@@ -114,6 +114,10 @@ class StoreFull(StoreUnavailable):
     """The disk of the store is full: somebody may make room, but hardly soon."""
 
 
+class StoreReadOnly(StoreError):
+    """The store can be read, but not written: the message says why."""
+
+
 class ExperimentHeld(DeterminedError):
     """Another process runs this experiment: the message says which one, where, and since when."""
 

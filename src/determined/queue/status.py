@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from determined.queue.files import QueueFiles, at_the_door, locked
@@ -32,13 +35,31 @@ def write_status(files: QueueFiles, status: Status) -> None:
 
 
 def daemon_lives(files: QueueFiles) -> bool:
+    """Whether a process serves the queue: it holds the lock."""
     if not files.lock.exists():
         return False
-    with at_the_door(files):
-        descriptor = locked(files)
+    try:
+        with at_the_door(files):
+            descriptor = locked(files)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        return _is_locked(files.lock)
     if descriptor is None:
         return True
     os.close(descriptor)
+    return False
+
+
+def _is_locked(path: Path) -> bool:
+    """The same on a read-only file system, where nobody can start a daemon that this short look would disturb."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
     return False
 
 

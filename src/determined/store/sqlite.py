@@ -11,9 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from determined.errors import StoreError, StoreFull
+from determined.errors import StoreError, StoreFull, StoreReadOnly
 from determined.store.database import Values, broken, too_large, unavailable
-from determined.store.schema import refuse_foreign
+from determined.store.migrate import migrate, version_of
+from determined.store.schema import MIGRATIONS, refuse_foreign
+from determined.store.unwritable import connect_unwritable, is_unwritable, why_unwritable
 
 BUSY_SECONDS = 30.0
 _MOST_VALUES = 900  # in one statement: every SQLite takes 999
@@ -23,7 +25,7 @@ _open: set[sqlite3.Connection] = set()
 
 
 class SqliteDatabase:
-    """A file, made for its owner alone when it is not there."""
+    """A file, made for its owner alone when it is not there. One that cannot be written can still be read."""
 
     identity = "INTEGER PRIMARY KEY AUTOINCREMENT"
 
@@ -31,6 +33,11 @@ class SqliteDatabase:
         self.place = str(path)
         self._busy_seconds = busy_seconds
         self._path = path
+        self._pid = os.getpid()
+        self._read_only = ""  # why nothing can be written
+        if is_unwritable(path):
+            self._open_unwritable()
+            return
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
@@ -42,12 +49,30 @@ class SqliteDatabase:
         except (OSError, sqlite3.Error) as error:
             raise broken(self.place, error) from error
         _open.add(self._connection)
-        self._pid = os.getpid()
         try:
             self._set_up()
         except BaseException:
             self.close()
             raise
+
+    def _open_unwritable(self) -> None:
+        """Open it for reading; if it has the tables of an older version, a copy of it that is brought up to date."""
+        self._connection = connect_unwritable(self._path)
+        _open.add(self._connection)
+        self._file = self._identity_of_file()
+        try:
+            with self._told():
+                refuse_foreign(self._tables(), self.place)
+            if version_of(self) < len(MIGRATIONS):
+                self.close()
+                self._connection = connect_unwritable(self._path, copied=True)
+                _open.add(self._connection)
+                migrate(self)
+            self._connection.execute("PRAGMA query_only = ON")
+        except BaseException:
+            self.close()
+            raise
+        self._read_only = why_unwritable(self._path)
 
     def _set_up(self) -> None:
         try:
@@ -67,6 +92,8 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
+        if self._read_only:
+            raise self._cannot_be_written()
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -118,6 +145,8 @@ class SqliteDatabase:
         try:
             yield
         except sqlite3.OperationalError as error:
+            if "readonly" in str(error):
+                raise self._cannot_be_written() from error
             if "full" in str(error):
                 raise StoreFull(f"the store {self.place} cannot be written now: {error}") from error
             raise unavailable(self.place, self._busy() if _is_busy(error) else error) from error
@@ -125,6 +154,12 @@ class SqliteDatabase:
             raise broken(self.place, error) from error
         except OverflowError as error:
             raise too_large(self.place) from error
+
+    def _cannot_be_written(self) -> StoreReadOnly:
+        why = self._read_only or why_unwritable(self._path)
+        return StoreReadOnly(
+            f"the store {self.place} is read-only, nothing was changed: {why}; DET_STORE names another store"
+        )
 
     def _busy(self) -> str:
         return f"other processes have been writing to it for {self._busy_seconds:g} seconds without a pause"

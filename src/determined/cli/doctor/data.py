@@ -13,7 +13,7 @@ from determined import paths
 from determined.cli.doctor.access import changeable_by_others
 from determined.cli.doctor.result import Result, ok, problem
 from determined.cli.render import size
-from determined.errors import DeterminedError, MissingExtraError, StoreUnavailable
+from determined.errors import DeterminedError, MissingExtraError, StoreReadOnly, StoreUnavailable
 
 _LITTLE_ROOM = 1_000_000_000
 _SLOW = 0.5  # seconds
@@ -75,6 +75,8 @@ def _store() -> Result:
     except StoreUnavailable as error:
         advice = "see what stopped its server or keeps it busy; DET_STORE names another one"
         return problem("store", " ".join(str(error).split()), advice, needed=True)
+    except StoreReadOnly as error:
+        return problem("store", " ".join(str(error).split()), "mount it writable, to run experiments", needed=True)
     except DeterminedError as error:
         advice = "det store check says more; DET_STORE names another one"
         return problem("store", " ".join(str(error).split()), advice, needed=True)

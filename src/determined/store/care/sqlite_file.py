@@ -13,6 +13,7 @@ from pathlib import Path
 from determined.errors import StoreError
 from determined.store.care.finding import Finding
 from determined.store.database import Database, broken, unavailable
+from determined.store.unwritable import connect_unwritable, is_unwritable
 
 Progress = Callable[[int, int], None]
 """Told how much of how much is done."""
@@ -107,7 +108,9 @@ def _name(draft: Path, target: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Nothing is made where nothing is."""
+    """A connection to a file that is there, also to one that can only be read."""
+    if is_unwritable(path):
+        return connect_unwritable(path)
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
 
 

@@ -1,0 +1,28 @@
+"""File systems for tests that need one of their own: read-only, or full."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def read_only(directory: Path) -> Iterator[None]:
+    """Mount the directory read-only meanwhile: modes would not keep root from writing."""
+    _mount("--bind", str(directory), str(directory))
+    try:
+        _mount("-o", "remount,ro,bind", str(directory))
+        yield
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def _mount(*arguments: str) -> None:
+    try:
+        subprocess.run(["mount", *arguments], check=True, capture_output=True, text=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no file system can be mounted here: {getattr(error, 'stderr', '') or error}")
