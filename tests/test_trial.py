@@ -98,6 +98,12 @@ def test_env_is_there_to_read() -> None:
         context.env.trial_seed = 1  # type: ignore[misc]
 
 
+@pytest.mark.parametrize(("steps", "unit", "first"), [(0, None, 1), (99, None, 1), (200, None, 3), (200, 50, 5)])
+def test_the_first_step_of_a_process(steps: int, unit: int | None, first: int) -> None:
+    config = {} if unit is None else {"scheduling_unit": unit}
+    assert make(steps_completed=steps, exp_conf=config).env.first_step() == first
+
+
 def test_env_knows_the_run() -> None:
     with core.init() as run:
         env = make(info=run.info).env

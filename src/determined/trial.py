@@ -17,13 +17,14 @@ from determined.info import ClusterInfo
 
 logger = logging.getLogger("determined.trial")
 
+_BATCHES_PER_STEP = 100  # of a configuration that does not say it
 # They speak about a cluster, or about how a trial is run there: a context for debugging has no use for them.
 _IGNORED_BY_FROM_CONFIG = ("bind_mounts", "checkpoint_storage", "environment", "resources", "optimizations")
 
 
 @dataclass(frozen=True)
 class EnvContext:
-    """What older user code reads as `context.env`."""
+    """Facts about the surroundings of a trial that programs of older releases read as `context.env`."""
 
     experiment_config: dict[str, Any]
     hparams: dict[str, Any]
@@ -45,6 +46,10 @@ class EnvContext:
     test_mode: bool = False
     on_cluster: bool = False
     master_url: str = "local"
+
+    def first_step(self) -> int:
+        """Return the number, from 1 on, of the first step of this process; a step has `scheduling_unit` batches."""
+        return self.steps_completed // (self.experiment_config.get("scheduling_unit") or _BATCHES_PER_STEP) + 1
 
 
 class TrialContext:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from determined import core
-from determined.errors import CheckpointInUse, CheckpointStateException, InvalidExperimentException
+from determined.errors import CheckpointInUse, CheckpointStateException, InvalidExperimentException, NotFoundException
 from determined.experiment.deleting import delete_experiment
 from determined.experimental import Checkpoint, Experiment, client
 from determined.experimental.client import CheckpointState, DownloadMode, ExperimentState
@@ -195,6 +195,46 @@ class TestDeletingCheckpoints:
         version.delete()
         by_hand.delete()
         assert not (home / "determined" / by_hand.uuid).exists()
+
+
+class TestOldNames:
+    def test_of_checkpoints(self, by_hand: Checkpoint) -> None:
+        with pytest.warns(
+            FutureWarning, match=r"trial_id is deprecated: use Checkpoint\.training\.trial_id"
+        ):
+            assert by_hand.trial_id == by_hand.training.trial_id
+        with pytest.warns(FutureWarning, match="experiment_config"):
+            assert by_hand.experiment_config is by_hand.training.experiment_config
+        with pytest.warns(FutureWarning, match="batch_number"):
+            assert by_hand.batch_number == 3
+        with pytest.warns(FutureWarning, match="validation"):
+            validation = by_hand.validation
+        assert validation == {"error": 0.5}
+        assert validation["metrics"]["validationMetrics"]["error"] == 0.5
+        with pytest.raises(KeyError, match="loss"):
+            validation["loss"]
+
+    def test_of_versions(self, by_hand: Checkpoint, tmp_path: Path) -> None:
+        net = client.create_model("net")
+        version = net.register_version(by_hand.uuid)
+        other = net.get_version(1)
+        assert other is not None
+        other.set_notes("changed elsewhere")
+        assert version.notes == ""
+        version.reload()
+        assert version.notes == "changed elsewhere"
+        assert Path(version.download(tmp_path / "here"), "weights.bin").read_bytes() == b"12345"
+        with pytest.warns(FutureWarning, match="ModelVersion.get_metrics is deprecated"):
+            assert list(version.get_metrics()) == []
+        version.delete()
+        with pytest.raises(NotFoundException, match="version 1 of model 1 was deleted"):
+            version.reload()
+
+    def test_a_version_is_loaded(self, searched: Experiment, tmp_path: Path) -> None:
+        net = client.create_model("to be loaded")
+        version = net.register_version(searched.list_checkpoints(max_results=1)[0].uuid)
+        assert type(version.load(tmp_path / "here")).__name__ == "LinearTrial"
+        net.delete()
 
 
 class TestModels:

@@ -136,6 +136,10 @@ METHODS: dict[Any, dict[str, dict[str, Any]]] = {
         "set_notes": {"notes": MUST},
         "delete": {},
         "iter_metrics": {"group": ANY},
+        "get_metrics": {"group": ANY},
+        "download": {"path": None, "mode": client.DownloadMode.AUTO},
+        "load": {"path": None, "trial_class": None, "trial_kwargs": None},
+        "reload": {},
     },
     ExperimentalContext: {
         "report_task_using_checkpoint": {"checkpoint": MUST},
@@ -145,7 +149,8 @@ METHODS: dict[Any, dict[str, dict[str, Any]]] = {
 ATTRIBUTES: dict[Any, str] = {
     client.Experiment: "id config state archived name progress description notes labels project_id workspace_id",
     client.Trial: "id experiment_id hparams state summary_metrics",
-    client.Checkpoint: "uuid task_id allocation_id report_time resources metadata state training",
+    client.Checkpoint: "uuid task_id allocation_id report_time resources metadata state training "
+    "trial_id experiment_config batch_number validation",
     client.Model: (
         "model_id name description creation_time last_updated_time metadata labels username workspace_id archived"
     ),
@@ -176,6 +181,7 @@ ENUMS: dict[type[enum.Enum], str] = {
 RENAMED = {
     "ExperimentReference": client.Experiment,
     "TrialReference": client.Trial,
+    **dict.fromkeys(("TrainingMetrics", "ValidationMetrics"), client.TrialMetrics),
     **dict.fromkeys(("ExperimentOrderBy", "TrialOrderBy", "CheckpointOrderBy", "ModelOrderBy"), client.OrderBy),
 }
 UNSERVED = {
@@ -237,6 +243,15 @@ def test_old_names_still_import() -> None:
         for name, now in RENAMED.items():
             with pytest.warns(FutureWarning, match=f"{name} is deprecated"):
                 assert getattr(module, name) is now
+
+
+@pytest.mark.parametrize("name", ["User", "Workspace", "Project"])
+def test_types_of_a_cluster_can_be_named_and_not_made(name: str) -> None:
+    kind = getattr(client, name)
+    assert getattr(experimental, name) is kind
+    assert not isinstance("a text", kind)
+    with pytest.raises(TypeError, match=f"{name} cannot be made: there are no (accounts|workspaces|projects)"):
+        kind(7)
 
 
 def test_what_only_a_master_could_do_says_so() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import importlib
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import determined
 from determined import core, errors, pytorch
 from determined.pytorch import _metric_utils, samplers
+from tests.helpers.trials import HPARAMS, LineTrial
 
 REQUIRED = inspect.Parameter.empty
 
@@ -311,6 +313,40 @@ def test_abstract_methods_are_those_of_the_current_generation() -> None:
 def test_class_attributes_of_a_trial() -> None:
     assert pytorch.PyTorchTrial.trial_context_class is pytorch.PyTorchTrialContext
     assert pytorch.PyTorchTrial.trial_controller_class is pytorch._PyTorchTrialController
+
+
+def test_the_constructor_of_the_private_controller_is_the_old_one(data_home: Path) -> None:
+    parameters = list(inspect.signature(pytorch._PyTorchTrialController).parameters)
+    assert parameters == [
+        *("trial_inst", "context", "checkpoint_period", "validation_period", "reporting_period", "smaller_is_better"),
+        *("steps_completed", "latest_checkpoint", "local_training", "test_mode", "searcher_metric_name"),
+        *("checkpoint_policy", "step_zero_validation", "max_length", "global_batch_size", "profiling_enabled"),
+    ]
+    with pytorch.init(hparams=HPARAMS) as context:
+        trial = LineTrial(context)
+        controller = pytorch._PyTorchTrialController(
+            trial_inst=trial,
+            context=context,
+            checkpoint_period=pytorch.Batch(100),
+            validation_period=pytorch.Batch(2),
+            reporting_period=pytorch.Batch(2),
+            smaller_is_better=True,
+            steps_completed=0,
+            latest_checkpoint=None,
+            local_training=True,
+            test_mode=False,
+            searcher_metric_name="val_loss",
+            checkpoint_policy="best",
+            step_zero_validation=False,
+            max_length=pytorch.Batch(4),
+            global_batch_size=2,
+            profiling_enabled=False,
+        )
+        assert isinstance(controller, pytorch.PyTorchTrialController)
+        controller.run()
+        assert (controller.state.batches_trained, controller.trial_id) == (4, 0)
+        assert controller.core_context.info.trial.trial_id == 0
+    assert trial.batch_indices == [0, 1, 2, 3]
 
 
 def test_callback_defaults_do_nothing() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from determined import pytorch
+from determined import core, pytorch
 from determined.errors import CheckFailedError
 from determined.pytorch import _metric_utils
 from tests.helpers.ranks import run_ranks
@@ -212,6 +212,10 @@ def different_on_ranks() -> Any:
             "now and then": None if i == 0 else i,
         }
     )
+    distributed = core.DistributedContext.from_torch_distributed()
+    by_old_helper = _metric_utils._average_training_metrics([{"a": float(rank)}, {"a": 2.0 + rank}], distributed)
+    assert [float(row["a"]) for row in by_old_helper] == ([0.5, 2.5] if rank == 0 else [1.0, 3.0])
+    distributed.close()
     return {
         "averages": workloads.averages[0],
         "m": [float(batch["m"]) for batch in workloads.batches[0]],
@@ -245,11 +249,11 @@ def test_old_helpers() -> None:
     converted = _metric_utils._convert_metrics_to_numpy(given)
     assert isinstance(converted["a"], np.ndarray)
     assert converted["b"] == "text"
-    combined: Any = [([{"a": 1.0}], 1), ([], 0), ([{"a": 3.0}], 1)]
-    per_rank, counts = _metric_utils._process_combined_metrics_and_batches(combined)
-    assert counts == [1, 1]
-    averaged = _metric_utils._average_training_metrics(per_rank)
-    assert [float(row["a"]) for row in averaged] == [2.0]
+    by_name, counts = _metric_utils._process_combined_metrics_and_batches([({"a": 1.0}, 4), ({}, 0), ({"a": 3.0}, 2)])
+    assert (by_name, counts) == ({"a": [1.0, 3.0]}, [4, 2])
+    assert _metric_utils._process_combined_metrics_and_batches([({}, 0)]) == ({}, [])
+    alone = _metric_utils._average_training_metrics([{"a": 1.0}, {"a": 2.0}], core.DummyDistributedContext())
+    assert [float(row["a"]) for row in alone] == [1.0, 2.0]
     assert _metric_utils._prepare_metrics_reducers(pytorch.Reducer.SUM, ["a", "b"]) == {
         "a": pytorch.Reducer.SUM,
         "b": pytorch.Reducer.SUM,

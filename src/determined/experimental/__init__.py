@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from determined.experimental.checkpoint import Checkpoint
+from determined.experimental.cluster_types import Project, User, Workspace
 from determined.experimental.determined import Determined
 from determined.experimental.enums import (
     CheckpointSortBy,
@@ -42,6 +43,9 @@ __all__ = [
     "ModelSortBy",
     "DownloadMode",
     "LogLevel",
+    "Project",
+    "User",
+    "Workspace",
     "test_one_batch",
 ]
 

@@ -15,6 +15,7 @@ from determined.errors import CheckpointNotFound, CheckpointStateException
 from determined.experimental import metrics
 from determined.experimental.enums import CheckpointState, DownloadMode
 from determined.experimental.metrics import TrialMetrics
+from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
 
 if TYPE_CHECKING:
@@ -34,6 +35,15 @@ class CheckpointTrainingMetadata:
     trial_id: int
     hparams: dict[str, Any]
     validation_metrics: dict[str, Any]
+
+
+class _OldValidation(dict[str, Any]):
+    """Validation metrics by name. Releases nested them, so that way of reading them works as well."""
+
+    def __missing__(self, name: str) -> dict[str, Any]:
+        if name == "metrics" and self:
+            return {"validationMetrics": dict(self), "avgMetrics": dict(self)}
+        raise KeyError(name)
 
 
 class Checkpoint:
@@ -101,8 +111,32 @@ class Checkpoint:
             {"avgMetrics": self._validation},
         )
 
+    @property
+    def trial_id(self) -> int:
+        """The number of the trial that saved it (the name of 0.12 to 0.17)."""
+        warn_renamed("Checkpoint.trial_id", "Checkpoint.training.trial_id")
+        return self._row.trial_id
+
+    @property
+    def experiment_config(self) -> dict[str, Any]:
+        """The configuration of its experiment (the name of 0.12 to 0.17)."""
+        warn_renamed("Checkpoint.experiment_config", "Checkpoint.training.experiment_config")
+        return self._experiment.config
+
+    @property
+    def batch_number(self) -> int:
+        """The number of batches that were trained before it was saved (the name of 0.12 to 0.17)."""
+        warn_renamed("Checkpoint.batch_number", 'Checkpoint.metadata["steps_completed"]')
+        return self._steps_completed
+
+    @property
+    def validation(self) -> dict[str, Any]:
+        """The validation metrics at its step, also as `["metrics"]["validationMetrics"]` (the name of 0.12 to 0.17)."""
+        warn_renamed("Checkpoint.validation", "Checkpoint.training.validation_metrics")
+        return _OldValidation(self._validation)
+
     def reload(self) -> None:
-        """Read everything anew."""
+        """Read the record from the store again."""
         self._row = self._session.ask(lambda store: store.upkeep.checkpoint(self.uuid))
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:

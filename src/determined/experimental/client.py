@@ -16,6 +16,7 @@ from typing import Any
 
 from determined.errors import CheckpointStateException
 from determined.experimental.checkpoint import Checkpoint, CheckpointTrainingMetadata
+from determined.experimental.cluster_types import Project, User, Workspace
 from determined.experimental.determined import Determined
 from determined.experimental.enums import (
     CheckpointSortBy,
@@ -216,8 +217,11 @@ __all__ = [
     "ModelSortBy",
     "ModelVersion",
     "OrderBy",
+    "Project",
     "Trial",
     "TrialMetrics",
     "TrialSortBy",
     "TrialState",
+    "User",
+    "Workspace",
 ]

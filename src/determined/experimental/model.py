@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from determined.errors import NotFoundException
 from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
-from determined.experimental.enums import OrderBy
+from determined.experimental.enums import DownloadMode, OrderBy
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
@@ -109,8 +111,36 @@ class ModelVersion(_Registered):
         """Give the version a name."""
         self._edit(Edit(name=name))
 
+    def reload(self) -> None:
+        """Read the record from the store again."""
+        versions = self._session.ask(lambda store: store.registry.versions(self.model_id))
+        found = [row for row in versions if row.number == self.model_version]
+        if not found:
+            raise NotFoundException(f"version {self.model_version} of model {self.model_id} was deleted")
+        self._row = found[0]
+
+    def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:
+        """Copy the files of its checkpoint to a directory: `Checkpoint.download`."""
+        return self.checkpoint.download(path, mode)
+
+    def load(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        trial_class: Any = None,
+        trial_kwargs: dict[str, Any] | None = None,
+        torch_load_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Download its checkpoint and make the trial again, with its weights: `Checkpoint.load`."""
+        return self.checkpoint.load(path, trial_class, trial_kwargs, torch_load_kwargs, **kwargs)
+
+    def get_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
+        """Old name of `iter_metrics`."""
+        warn_renamed("ModelVersion.get_metrics", "ModelVersion.iter_metrics")
+        return self.iter_metrics(group)
+
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
-        """What runs reported that said they make use of this version; run by run, each by step."""
+        """Yield the reports of runs that use this version, run by run and by step."""
         users = self._session.ask(lambda store: store.lineage.users_of_version(self.model_id, self.model_version))
         return metrics.iter_metrics(self._session, users, group)
 

@@ -1,4 +1,4 @@
-"""Old names that still work, with a word about the new ones."""
+"""Old names that still work, with a warning that names the new ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from determined.experimental.unserved import refuse
 _CLASSES = {
     "ExperimentReference": ("determined.experimental.experiment", "Experiment"),
     "TrialReference": ("determined.experimental.trial", "Trial"),
+    "TrainingMetrics": ("determined.experimental.metrics", "TrialMetrics"),
+    "ValidationMetrics": ("determined.experimental.metrics", "TrialMetrics"),
     "ExperimentOrderBy": ("determined.experimental.enums", "OrderBy"),
     "TrialOrderBy": ("determined.experimental.enums", "OrderBy"),
     "CheckpointOrderBy": ("determined.experimental.enums", "OrderBy"),
@@ -23,7 +25,7 @@ def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
 
 
 def old_name(module: str, name: str) -> Any:
-    """What a class is called today, for the `__getattr__` of a module."""
+    """Return the class that an old name stands for, with a warning; for the `__getattr__` of a module."""
     if name not in _CLASSES:
         refuse(module, name)
     place, new = _CLASSES[name]

@@ -12,6 +12,7 @@ from determined.pytorch.device import data_length, to_device
 from determined.pytorch.experimental_context import PyTorchExperimentalContext
 from determined.pytorch.initialize import init
 from determined.pytorch.internals import _log_tb_metrics as _log_tb_metrics
+from determined.pytorch.internals import _PyTorchTrialController as _PyTorchTrialController
 from determined.pytorch.internals import _TrainBoundary as _TrainBoundary
 from determined.pytorch.internals import reset_parameters
 from determined.pytorch.load import load_trial_from_checkpoint_path
@@ -33,7 +34,6 @@ from determined.pytorch.units import Batch, Epoch, TrainUnit
 # Names that programs written against the internals of earlier releases use, and the modules they import them from.
 for _name in ("_pytorch_trial", "_pytorch_context", "_data", "_callback", "_lr_scheduler", "_reducer"):
     sys.modules[f"{__name__}.{_name}"] = sys.modules[__name__]
-_PyTorchTrialController = PyTorchTrialController
 _PyTorchReducerContext = ReducerContext
 _ShouldExit = ShouldExit
 _SimpleReducer = SimpleReducer
@@ -41,7 +41,7 @@ _TrainBoundaryType = BoundaryType
 _TrialState = TrialState
 _simple_reduce_metrics = simple_reduce
 
-PyTorchTrial.trial_controller_class = PyTorchTrialController
+PyTorchTrial.trial_controller_class = _PyTorchTrialController
 
 __all__ = [
     "PyTorchTrial",

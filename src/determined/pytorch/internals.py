@@ -7,11 +7,64 @@ from typing import Any
 
 import torch
 
-from determined.pytorch.plan import BoundaryType
-from determined.pytorch.units import TrainUnit
+from determined.pytorch import trainer
+from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.controller import PyTorchTrialController
+from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, BoundaryType
+from determined.pytorch.trial import PyTorchTrial
+from determined.pytorch.units import Batch, TrainUnit
 from determined.tensorboard.metric_writers.base import training_rows, validation_rows
 
 logger = logging.getLogger("determined.pytorch")
+
+
+class _PyTorchTrialController(PyTorchTrialController):
+    """The controller with the constructor of releases 0.21 to 0.38, for programs that build one themselves."""
+
+    def __init__(
+        self,
+        trial_inst: PyTorchTrial,
+        context: PyTorchTrialContext,
+        checkpoint_period: TrainUnit | None = None,
+        validation_period: TrainUnit | None = None,
+        reporting_period: TrainUnit | None = None,
+        smaller_is_better: bool = True,
+        steps_completed: int = 0,
+        latest_checkpoint: str | None = None,
+        local_training: bool = True,
+        test_mode: bool = False,
+        searcher_metric_name: str | None = None,
+        checkpoint_policy: str = "best",
+        step_zero_validation: bool = False,
+        max_length: TrainUnit | None = None,
+        global_batch_size: int | None = None,
+        profiling_enabled: bool | None = False,
+    ) -> None:
+        """The counters of a checkpoint and the batch size of the context count: two of the arguments have no effect."""
+        exp_conf = context._exp_conf or {}
+        super().__init__(
+            trial_inst,
+            context,
+            context._core_context(),
+            max_length=trainer._checked_length(Batch(1) if test_mode else max_length, exp_conf, context),
+            checkpoint_period=trainer._checked_period("checkpoint_period", checkpoint_period),
+            validation_period=trainer._checked_period("validation_period", validation_period),
+            reporting_period=reporting_period or DEFAULT_REPORTING_PERIOD,
+            checkpoint_policy=trainer._checked_policy(
+                checkpoint_policy, searcher_metric_name, smaller_is_better, exp_conf
+            ),
+            latest_checkpoint=latest_checkpoint,
+            step_zero_validation=step_zero_validation,
+            test_mode=test_mode,
+            profiling_enabled=bool(profiling_enabled),
+            load_data=trainer._load_data(trial_inst, context),
+            code_dir=context._code_dir,
+        )
+
+    @property
+    def trial_id(self) -> int:
+        """The number of the trial."""
+        return self.state.trial_id
 
 
 class _TrainBoundary:
