@@ -131,6 +131,10 @@ COMMANDS: dict[str, Case] = {
     "queue remove": Case("{idle}", store="writes", exit_code=1, words="is not in the queue"),
     "queue serve": Case("--idle 0", form="lines"),
     "preview-search": Case("{config} --slots 2", store="none", tables=(PREVIEW, BRACKETS)),
+    "user login": Case("somebody -p secret", store="none"),
+    "user logout": Case("--all", store="none"),
+    "user whoami": Case(store="none"),
+    "auth": Case("login --provider saml", store="none"),
     "completion": Case("bash", store="none", form="none"),
     "version": Case(store="none"),
 }

@@ -74,6 +74,39 @@ def test_master_and_user_are_accepted_and_explained() -> None:
     assert user.startswith("-u/--user is accepted and not used")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["user", "login"],
+        ["user", "login", "admin", "-p", "secret"],
+        ["user", "logout", "-a"],
+        ["user", "whoami"],
+        ["user"],
+        ["auth"],
+        ["auth", "login", "--provider", "saml"],
+    ],
+)
+def test_scripts_that_log_in_go_on(words: list[str]) -> None:
+    said = det_ok(*words)
+    assert "there are no accounts" in said
+    assert "secret" not in said
+    assert det_json(*words)["accounts"] is False
+
+
+def test_calls_of_the_old_interface_get_advice() -> None:
+    result = det("dev", "curl", "/api/v1/experiments")
+    assert result.exit_code == 2
+    assert "No such command 'dev': there is no REST interface to call: use `--json`" in result.stderr
+
+
+def test_options_of_a_cluster_are_accepted(store: object, search: int) -> None:
+    del store
+    assert det_ok("e", "list-checkpoints", str(search), "--include-resources") == det_ok("e", "lc", str(search))
+    result = det("model", "list", "-w", "mine")
+    assert result.exit_code == 0
+    assert "-w/--workspace-names is accepted and not used: there are no workspaces" in result.stderr
+
+
 @pytest.mark.parametrize("words", [["nonsense"], ["e", "nonsense"], ["e", "describe"], ["e", "describe", "1,x"]])
 def test_usage_errors_have_exit_code_2(words: list[str]) -> None:
     result = det(*words)

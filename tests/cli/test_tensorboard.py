@@ -24,7 +24,8 @@ from tests.cli.searched import Searched
 @contextmanager
 def started(*words: str, end: signal.Signals, code: int) -> Iterator[tuple[dict[str, Any], list[psutil.Process]]]:
     """What it printed, and its processes; a signal ends it with that exit code."""
-    command = [*DET, "tensorboard", "start", *words, "--no-browser", "--json"]
+    old_options = ["--config-file", "tensorboard.yaml", "--config", "idle_timeout=5m"]  # accepted, and not used
+    command = [*DET, "tensorboard", "start", *words, "--no-browser", "--json", *old_options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

@@ -199,9 +199,7 @@ class TestDeletingCheckpoints:
 
 class TestOldNames:
     def test_of_checkpoints(self, by_hand: Checkpoint) -> None:
-        with pytest.warns(
-            FutureWarning, match=r"trial_id is deprecated: use Checkpoint\.training\.trial_id"
-        ):
+        with pytest.warns(FutureWarning, match=r"trial_id is deprecated: use Checkpoint\.training\.trial_id"):
             assert by_hand.trial_id == by_hand.training.trial_id
         with pytest.warns(FutureWarning, match="experiment_config"):
             assert by_hand.experiment_config is by_hand.training.experiment_config

@@ -19,7 +19,13 @@ _REASONS: dict[tuple[str, ...], str] = {
         [("resources",), ("resource-pool",), ("agent",), ("slot",)], "`det doctor` shows the slots of this machine"
     ),
     **dict.fromkeys([("master",), ("config-policies",)], _ADMINISTRATION),
-    **dict.fromkeys([(name,) for name in ("user", "user-group", "rbac", "token", "oauth", "sso")], _ACCOUNTS),
+    **dict.fromkeys([(name,) for name in ("user-group", "rbac", "token", "oauth", "sso")], _ACCOUNTS),
+    **dict.fromkeys(
+        [("user", name) for name in ("list", "create", "edit", "rename", "activate", "deactivate", "change-password")],
+        _ACCOUNTS,
+    ),
+    ("user", "link-with-agent-user"): _ACCOUNTS,
+    ("dev",): "there is no REST interface to call: use `--json` of any command, or determined.experimental.client",
     **dict.fromkeys([("workspace",), ("project",), ("experiment", "move"), ("model", "move")], _PROJECTS),
     ("experiment", "set", "weight"): "the queue goes by priority: `det experiment set priority ID N`",
     ("experiment", "set", "log-retention"): "logs stay as long as their experiment: `det experiment delete ID`",

@@ -21,6 +21,8 @@ _COMMANDS = {
     "queue": ("determined.cli.queue", "Experiments that wait for the slots of this machine."),
     "doctor": ("determined.cli.doctor.command", "Say what works here, what is missing and how to get it."),
     "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
+    "user": ("determined.cli.user", "Log in and out: there are no accounts."),
+    "auth": ("determined.cli.user.commands", "Log in by other services: there are no accounts."),
     "completion": ("determined.cli.completion", "Print what makes a shell complete commands of det."),
     "version": ("determined.cli.version", "Show the version."),
 }

@@ -26,8 +26,9 @@ _COLUMNS = [
 @click.command("list-checkpoints", cls=Command)
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.option("--best", type=Count(min=1), metavar="N", help="Only the N best ones that exist, best first.")
+@click.option("--include-resources", is_flag=True, help="Accepted for old command lines: they are always shown.")
 @with_csv
-def list_checkpoints(experiment_id: int, best: int | None, form: Form) -> None:
+def list_checkpoints(experiment_id: int, best: int | None, include_resources: bool, form: Form) -> None:
     """List the checkpoints of an experiment.
 
     \b

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.groups import Command, explain_unused
 from determined.cli.model.rows import MODEL, model_plain, model_row
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
@@ -28,15 +28,17 @@ _ORDERS: dict[str, Callable[[Model], Any]] = {
 @click.command("list", cls=Command)
 @click.option("--sort-by", type=click.Choice([*_ORDERS]), default="last_updated_time", show_default=True)
 @click.option("--order-by", type=click.Choice(["asc", "desc"]), default="asc", show_default=True)
+@click.option("-w", "--workspace-names", metavar="NAMES", help="Accepted for old command lines: no workspaces.")
 @with_paging
 @with_utc
 @with_csv
-def list(sort_by: str, order_by: str, page: Page, form: Form) -> None:
+def list(sort_by: str, order_by: str, workspace_names: str | None, page: Page, form: Form) -> None:
     """List models.
 
     \b
     Example: det model list --sort-by name
     """
+    explain_unused("-w/--workspace-names", workspace_names, "there are no workspaces; every model is listed")
     with opened_store() as store:
         models = store.registry.models()
     found = page.of(sorted(models, key=_ORDERS[sort_by], reverse=order_by == "desc"))

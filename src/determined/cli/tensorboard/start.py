@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.groups import Command, explain_unused
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json_line, with_json
 from determined.cli.tensorboard.directories import MOST_TRIALS, chosen_trials, directories_of, link_all
@@ -42,8 +42,20 @@ class _Start(Command):
 @click.option(*_TRIALS, "trial_ids", type=ID, multiple=True, metavar="TRIAL_ID...", help="Trials to show.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Without it a free one.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--config-file", metavar="FILE", help="Accepted for old command lines: there is no container.")
+@click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, help="Accepted for old command lines.")
+@click.option("-c", "--context", metavar="DIRECTORY", help="Accepted for old command lines.")
 @with_json
-def start(experiment_ids: tuple[int, ...], trial_ids: tuple[int, ...], port: int, no_browser: bool, form: Form) -> None:
+def start(
+    experiment_ids: tuple[int, ...],
+    trial_ids: tuple[int, ...],
+    port: int,
+    no_browser: bool,
+    config_file: str | None,
+    configs: tuple[str, ...],
+    context: str | None,
+    form: Form,
+) -> None:
     """Start TensorBoard for experiments and trials.
 
     It can be reached from this machine alone, and runs until Ctrl-C. Of more than 100 trials the best ones are shown.
@@ -53,6 +65,8 @@ def start(experiment_ids: tuple[int, ...], trial_ids: tuple[int, ...], port: int
     """
     if not experiment_ids and not trial_ids:
         raise click.UsageError("name experiments, or trials with -t")
+    for option, given in (("--config-file", config_file), ("--config", configs), ("-c/--context", context)):
+        explain_unused(option, given, "TensorBoard runs on this machine, without a container")
     with opened_store() as store:
         trials = chosen_trials(store, experiment_ids, trial_ids)
         directories = directories_of(store, trials[:MOST_TRIALS])

@@ -1,0 +1,23 @@
+"""`det user`: there are no accounts, and scripts that log in first succeed."""
+
+from __future__ import annotations
+
+import click
+
+from determined.cli.groups import LazyGroup
+
+_HERE = "determined.cli.user"
+_COMMANDS = {
+    "login": (f"{_HERE}.commands", "Log in: there are no accounts."),
+    "logout": (f"{_HERE}.commands", "Log out: there are no accounts."),
+    "whoami": (f"{_HERE}.commands", "Show the user of this machine."),
+}
+
+
+@click.group(cls=LazyGroup, commands_in=_COMMANDS, aliases={}, default="whoami")
+def user() -> None:
+    """Log in and out: there are no accounts.
+
+    \b
+    Example: det user whoami
+    """

@@ -1,0 +1,73 @@
+"""`det user login`, `det user logout`, `det user whoami` and `det auth`: they say that there are no accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.output import Form, print_json, with_json
+from determined.store.process import this_user
+
+# What a script gives beside the name, a password for example, is accepted and not used.
+_ANYTHING: dict[str, Any] = {"ignore_unknown_options": True}
+
+
+def _ignoring_the_rest(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("ignored", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)(command)
+
+
+@click.command(cls=Command, context_settings=_ANYTHING)
+@_ignoring_the_rest
+@with_json
+def login(ignored: tuple[str, ...], form: Form) -> None:
+    """Log in: there are no accounts.
+
+    \b
+    Example: det user login somebody
+    """
+    _tell(form, "Nothing to log in to")
+
+
+@click.command(cls=Command, context_settings=_ANYTHING)
+@_ignoring_the_rest
+@with_json
+def logout(ignored: tuple[str, ...], form: Form) -> None:
+    """Log out: there are no accounts.
+
+    \b
+    Example: det user logout
+    """
+    _tell(form, "Nothing to log out of")
+
+
+@click.command(cls=Command)
+@with_json
+def whoami(form: Form) -> None:
+    """Show the user of this machine.
+
+    \b
+    Example: det user whoami
+    """
+    _tell(form, f"You are {this_user()!r}")
+
+
+@click.command(cls=Command, context_settings=_ANYTHING)
+@_ignoring_the_rest
+@with_json
+def auth(ignored: tuple[str, ...], form: Form) -> None:
+    """Log in by other services: there are no accounts.
+
+    \b
+    Example: det auth login
+    """
+    _tell(form, "Nothing to log in to")
+
+
+def _tell(form: Form, beginning: str) -> None:
+    if form == "json":
+        print_json({"user": this_user(), "accounts": False})
+    else:
+        click.echo(f"{beginning}: there are no accounts, experiments belong to the user of this machine")
