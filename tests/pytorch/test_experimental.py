@@ -31,7 +31,7 @@ class Collecting(TorchBatchProcessor):
 
     def process_batch(self, batch: Any, batch_idx: int) -> None:
         assert not self.model.training
-        assert not torch.is_grad_enabled()
+        assert torch.is_grad_enabled(), "whether gradients are recorded is the processor's own choice"
         records = [round(value * 12) for value in self.context.to_device(batch)[0].flatten().tolist()]
         SEEN.append([batch_idx, records])
         self.total.update(sum(records))
@@ -60,7 +60,7 @@ def test_every_batch_once_and_progress_saved_on_the_way(data_home: Path) -> None
     assert [entry[0] for entry in rest[:2]] == [4, 5]
     assert rest[2:] == ["checkpoint", "finish"]
     assert records_seen() == [*range(1, 13)]
-    assert metrics(data_home, "inference") == [{"steps_completed": 6, "total": 78}]
+    assert metrics(data_home, "validation") == [{"steps_completed": 6, "total": 78}]
     assert len(checkpoints(data_home)) == 2
 
 
@@ -92,7 +92,10 @@ def test_max_batches_and_default_size() -> None:
         {"checkpoint_interval": 0},
         {"max_batches": 0},
         {"dataloader_kwargs": {"shuffle": True}},
-        {"dataloader_kwargs": {"batch_size": 3}},
+        {"dataloader_kwargs": {"sampler": [1, 2]}},
+        {"dataloader_kwargs": {"batch_sampler": [[1, 2]]}},
+        {"dataloader_kwargs": {"batch_size": 3}, "batch_size": 3},
+        {"batch_size": 0},
     ],
 )
 def test_arguments_that_are_refused(arguments: dict[str, Any]) -> None:
@@ -127,6 +130,6 @@ def test_two_ranks_share_the_batches(data_home: Path) -> None:
     assert batches == [[0, 1, 2], [0, 1]]  # five batches: the second rank has one less, and still meets the first
     assert first[-1] == second[-1] == "finish"
     done = [json.loads((one / "batch_process.json").read_text()) for one in checkpoints(data_home)]
-    assert done[-1] == {"batches_per_rank": 3, "ranks": 2}
-    (row,) = metrics(data_home, "inference")
+    assert done[-1] == {"batches_per_rank": 3, "records": 10, "ranks": 2}
+    (row,) = metrics(data_home, "validation")
     assert row["steps_completed"] == 3

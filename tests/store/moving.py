@@ -11,7 +11,7 @@ from determined.store.moving.format import moved_tables
 from determined.store.open import opened_database
 from determined.store.records import EndRow, LogRow
 from tests.store.experiments import begin_managed, new_trial, with_trials
-from tests.store.rows import begin, checkpoint, metric
+from tests.store.rows import begin, checkpoint, metric, upload
 
 ODD = "../two\nlines 'quoted' \"; DROP TABLE trials; -- 😀 \x1b[31m"
 
@@ -47,6 +47,10 @@ def fill(store: Store) -> None:
     first = begin(store)
     own = checkpoint(first, 2)
     store.write([metric(first, "training", 2, {"loss": 1.0}), own, EndRow(first.trial_id, 1, "failed", 7000.0, 1.0)])
+    for rank in range(2):
+        sent = upload(first, rank=rank, batches=2, files={"part.json": 10, "deep/er.json": rank})
+        store.outputs.begin_upload(sent)
+        store.outputs.finish_upload(sent.key)
     begin(store, checkpoint=saved[1].uuid, steps=4)
     held, _ = with_trials(store, 1, parent_id=lease.experiment_id, key=str(uuid.uuid4()))
     store.experiments.commit(held, Change(new_trials=(new_trial(1, source=saved[0].uuid),)))

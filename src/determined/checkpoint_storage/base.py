@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from determined.checkpoint_storage.outputs import OutputStorage, is_output_id
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from determined.names import NAME_RULE, is_name, shown
 
@@ -22,6 +23,8 @@ Resources = dict[str, int]
 
 def checkpoint_id(name: object) -> str:
     """Check that a name can be a checkpoint's id: it is joined to paths, so nothing else may pass."""
+    if is_output_id(name):
+        raise CheckpointNotFound(f"{name} is the output of a trial, not a checkpoint")
     if not is_name(name):
         raise CheckpointNotFound(f"{shown(name)} cannot be the id of a checkpoint: expected {NAME_RULE}")
     return name
@@ -44,6 +47,11 @@ class CheckpointStorage(Protocol):
     @property
     def name(self) -> str:
         """Where the checkpoints lie, as people would look for them; without secrets."""
+        ...
+
+    @property
+    def outputs(self) -> OutputStorage:
+        """The outputs of trials, which lie beside the checkpoints."""
         ...
 
     def local_roots(self) -> list[Path]:

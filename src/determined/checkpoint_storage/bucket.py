@@ -22,6 +22,7 @@ PART_BYTES = 8 << 20
 _BLOCK_BYTES = 1 << 20
 _PARTS_AT_ONCE = 4
 _MOST_PARTS = 9_000  # S3 takes 10,000
+_LARGEST_COPY = 5 << 30  # what S3 copies in one request
 
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _EXPLANATION = re.compile(r"<Message>([^<]{1,300})</Message>")
@@ -81,6 +82,14 @@ class Bucket:
     def get(self, key: str) -> bytes | None:
         """The whole object, or None when there is none."""
         return self._call_or_none(lambda: bytes(self._store.get(key).bytes()))
+
+    def copy(self, source: str, target: str) -> bool:
+        """Let the server copy an object; False if it is too large for that, and nothing has happened."""
+        entry = self.head(source)
+        if entry is not None and entry.size > _LARGEST_COPY:
+            return False
+        self._call(lambda: self._store.copy(source, target))
+        return True
 
     def copy_to(self, key: str, file: BinaryIO) -> None:
         """Stream the whole object into a file."""

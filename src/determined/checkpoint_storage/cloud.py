@@ -17,6 +17,7 @@ from determined import paths
 from determined.checkpoint_storage import files, object_names, transfer
 from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
 from determined.checkpoint_storage.bucket import Bucket, Entry
+from determined.checkpoint_storage.cloud_outputs import CloudOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 
@@ -43,6 +44,10 @@ class CloudStorage:
     @property
     def name(self) -> str:
         return self._bucket.shown
+
+    @property
+    def outputs(self) -> CloudOutputs:
+        return CloudOutputs(self._bucket, self._staging, self._open_root)
 
     def local_roots(self) -> list[Path]:
         return [self._root]

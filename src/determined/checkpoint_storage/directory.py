@@ -15,6 +15,7 @@ from typing import Any
 from determined import paths
 from determined.checkpoint_storage import files
 from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
+from determined.checkpoint_storage.directory_outputs import DirectoryOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
 from determined.names import named_entry
@@ -35,6 +36,10 @@ class DirectoryStorage:
     @property
     def name(self) -> str:
         return str(self.root)
+
+    @property
+    def outputs(self) -> DirectoryOutputs:
+        return DirectoryOutputs(self.root, self._staging, self._open_root)
 
     def local_roots(self) -> list[Path]:
         return [self.root]

@@ -8,6 +8,7 @@ from determined.cli.output import iso_time
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
+    from determined.store.outputs import Output
     from determined.store.records import Checkpoint, Log, Metric
 
 
@@ -77,6 +78,35 @@ def checkpoint_plain(row: Checkpoint, metric: str | None) -> dict[str, Any]:
         "resources": row.resources,
         "size": sum(row.resources.values()),
         "metadata": row.metadata,
+        "type": checkpoint_type(row),
+    }
+
+
+def output_plain(row: Output) -> dict[str, Any]:
+    """The keys of a checkpoint, and the uploads."""
+    return {
+        "uuid": row.uuid,
+        "trial_id": row.trial_id,
+        "batches": row.batches,
+        "state": "COMPLETED",
+        "reported": iso_time(row.reported),
+        "validation_metric": None,
+        "validation_metrics": None,
+        "storage": row.storage,
+        "resources": row.resources,
+        "size": sum(row.resources.values()),
+        "metadata": {},
+        "type": "output",
+        "uploads": [
+            {
+                "rank": upload.rank,
+                "batches": upload.batches,
+                "attempt": upload.attempt,
+                "files": upload.files,
+                "reported": iso_time(upload.reported),
+            }
+            for upload in row.uploads
+        ],
     }
 
 
@@ -110,6 +140,13 @@ def resource_pool(row: Experiment) -> str:
 def checkpoint_state(row: Checkpoint) -> str:
     """In the store a checkpoint that can be loaded is ACTIVE; for people it is COMPLETED."""
     return "COMPLETED" if row.state == "ACTIVE" else row.state
+
+
+def checkpoint_type(row: Checkpoint) -> str:
+    """Return what a checkpoint holds: the state of a training, or the progress of batch inference."""
+    from determined.store.outputs import PROGRESS_METADATA
+
+    return "progress" if PROGRESS_METADATA in row.metadata else "training"
 
 
 def validation_metric(row: Checkpoint, metric: str | None) -> Any:

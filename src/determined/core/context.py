@@ -31,6 +31,7 @@ from determined.core.detached import Detached, DetachedRun
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.core.experimental import ExperimentalContext
 from determined.core.managed import managed_trial
+from determined.core.outputs import OutputContext
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.searcher import SearcherContext
@@ -73,9 +74,11 @@ class Context:
         info: ClusterInfo,
         supervisor: Supervisor,
         tensorboard: TensorboardFiles,
+        outputs: OutputContext,
     ) -> None:
         self.distributed = distributed
         self.checkpoint = checkpoint
+        self.outputs = outputs
         self.preempt = preempt
         self.train = train
         self.searcher = searcher
@@ -132,6 +135,7 @@ class Context:
             self.preempt.close,
             self.profiler.off,
             self._tensorboard.close,
+            self.outputs.close,
             lambda: self._report_end(exc_val),
             lambda: self._supervisor.close(hurry=exc_val is not None),
             self.distributed.close,
@@ -247,6 +251,7 @@ def init(
         info=info,
         supervisor=supervisor,
         tensorboard=tensorboard,
+        outputs=OutputContext(distributed, storages[0], supervisor),
     )
 
 

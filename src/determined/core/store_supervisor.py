@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined.config.masking import mask_arguments, mask_secrets
 from determined.config.measures import time_of
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from determined.sinks.base import Sink
 
 logger = logging.getLogger("determined.core")
+
+T = TypeVar("T")
 
 
 class StoreSupervisor:
@@ -131,6 +133,13 @@ class StoreSupervisor:
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
         with self._beginning:
             self._begin(checkpoint, steps_completed)
+
+    def attempt(self) -> BegunAttempt:
+        return self._begun()
+
+    def ask(self, question: Callable[[Store], T]) -> T:
+        assert self._writer is not None, "only the chief asks its supervisor's store"
+        return self._writer.ask(question)
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None:
         if self._writer is None:

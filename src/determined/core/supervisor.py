@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
-from determined.store.records import Checkpoint
+from determined.store.base import Store
+from determined.store.records import BegunAttempt, Checkpoint
+
+T = TypeVar("T")
 
 Metrics = dict[str, Any]
 
@@ -79,6 +82,14 @@ class Supervisor(Protocol):
 
         What is reported from now on replaces what an earlier attempt reported for the same steps.
         """
+        ...
+
+    def attempt(self) -> BegunAttempt:
+        """The attempt that reports belong to; it begins now if it has not. For the chief."""
+        ...
+
+    def ask(self, question: Callable[[Store], T]) -> T:
+        """What the store answers when everything reported before is written. For the chief."""
         ...
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None: ...

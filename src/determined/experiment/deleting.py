@@ -38,10 +38,11 @@ class Deleted:
     checkpoints: tuple[str, ...]
     directories: tuple[Path, ...]
     left: tuple[str, ...]  # checkpoints and directories that are not ours to remove, or not on this machine
+    outputs: tuple[str, ...]
 
 
 def delete_experiment(store: Store, experiment_id: int) -> Deleted:
-    """Remove an experiment that has ended: checkpoints, code, directories and TensorBoard files of its trials, rows.
+    """Remove an experiment that has ended: checkpoints, outputs, code, directories, TensorBoard files, rows.
 
     `CheckpointInUse` if one of its checkpoints is registered or something begins with it: then nothing is removed.
     `ExperimentHeld` if somebody runs it. Of one that was imported, the files that came with it belong to another store:
@@ -156,7 +157,11 @@ def _found(store: Store, row: Checkpoint) -> _Found:
 
 
 def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:
+    outputs = store.outputs.of_experiment(experiment.id)
+    kept_elsewhere = [output for output in outputs if output.borrowed]
+    own_outputs = [output for output in outputs if not output.borrowed]
     places = {row.storage for row in store.experiments.checkpoints(experiment.id) if not row.borrowed}
+    places |= {output.storage for output in own_outputs}
     storages = {place: storage_of(experiment, place) for place in places}  # or it fails before anything is marked
     condemned = store.upkeep.condemn_experiment(experiment.id)
     checkpoints = [row for row in condemned if not row.borrowed]
@@ -164,11 +169,16 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
         _delete_files(storages[row.storage], row)
         if lease is not None:
             store.experiments.heartbeat(lease)
+    for output in own_outputs:
+        storages[output.storage].outputs.delete(output.uuid)
+        if lease is not None:
+            store.experiments.heartbeat(lease)
     run_directories, left = _run_directories(store, experiment.id)
     own = None if experiment.by_hand else experiment_dir(experiment.key)
     # The experiment's own directory goes last: the keys of its checkpoint storage are in it.
     directories = [*run_directories, *([] if own is None else [own])]
     left += [f"{row.storage}/{row.uuid}" for row in condemned if row.borrowed and row.resources]
+    left += [f"{output.storage}/{output.uuid}" for output in kept_elsewhere if output.uploads]
     if experiment.borrowed:
         left += [str(path) for path in directories if path.exists()]
         directories = []
@@ -176,7 +186,12 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     store.upkeep.delete_experiment(experiment.id, lease)
     for path in left:
         logger.info("experiment %d is deleted, but %s stays: it is not ours, or not here", experiment.id, path)
-    return Deleted(tuple(row.uuid for row in checkpoints), tuple(removed), tuple(left))
+    return Deleted(
+        tuple(row.uuid for row in checkpoints),
+        tuple(removed),
+        tuple(left),
+        tuple(output.uuid for output in own_outputs),
+    )
 
 
 def _delete_files(storage: CheckpointStorage, row: Checkpoint) -> None:

@@ -33,6 +33,7 @@ from determined.experimental.enums import (
 from determined.experimental.experiment import Experiment
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.model import Model, ModelVersion
+from determined.experimental.output import Output
 from determined.experimental.renamed import old_name
 from determined.experimental.trial import Trial
 
@@ -117,6 +118,11 @@ def get_checkpoint(uuid: str) -> Checkpoint:
     return _determined().get_checkpoint(uuid)
 
 
+def get_output(uuid: str) -> Output:
+    """Return the output with this id."""
+    return _determined().get_output(uuid)
+
+
 def iter_trials_metrics(trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
     """See `Determined.iter_trials_metrics`."""
     return _determined().iter_trials_metrics(trial_ids, group)
@@ -192,6 +198,7 @@ __all__ = [
     "list_experiments",
     "get_trial",
     "get_checkpoint",
+    "get_output",
     "iter_trials_metrics",
     "stream_trials_metrics",
     "stream_trials_training_metrics",
@@ -217,6 +224,7 @@ __all__ = [
     "ModelSortBy",
     "ModelVersion",
     "OrderBy",
+    "Output",
     "Project",
     "Trial",
     "TrialMetrics",

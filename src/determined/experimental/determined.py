@@ -16,6 +16,7 @@ from determined.experimental.enums import ExperimentSortBy, ExperimentState, Mod
 from determined.experimental.experiment import Experiment
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.model import Model, read_checkpoint
+from determined.experimental.output import Output, output_with_id
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session
 from determined.experimental.sorting import in_order
@@ -170,6 +171,10 @@ class Determined:
     def get_checkpoint(self, uuid: str) -> Checkpoint:
         """The checkpoint with this id."""
         return read_checkpoint(self._session, uuid)
+
+    def get_output(self, uuid: str) -> Output:
+        """Return the output with this id."""
+        return output_with_id(self._session, uuid)
 
     def iter_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
         """What several trials reported for a group, trial by trial, each by step."""

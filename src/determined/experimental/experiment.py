@@ -13,6 +13,7 @@ from determined.errors import DeterminedError
 from determined.experimental import checkpoint_lists, frames, metrics, trial_lists
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentState, OrderBy, TrialSortBy
+from determined.experimental.output import Output, outputs_of_experiment
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
 from determined.experimental.sorting import first
@@ -298,6 +299,10 @@ class Experiment:
             metric=self._row.metric,
             smaller_is_better=self._row.smaller_is_better,
         )
+
+    def list_outputs(self) -> list[Output]:
+        """Return the outputs that batch inference uploaded, one for each trial that uploaded something."""
+        return outputs_of_experiment(self._session, self.id)
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
         """The best one by the searcher's metric, or by another one and its direction."""

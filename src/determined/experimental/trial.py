@@ -11,6 +11,7 @@ from determined.experimental import checkpoint_lists, frames, metrics, trial_log
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
 from determined.experimental.metrics import TrialMetrics
+from determined.experimental.output import Output, outputs_of_trial
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
 
@@ -192,6 +193,10 @@ class Trial:
             metric=experiment.metric,
             smaller_is_better=experiment.smaller_is_better,
         )
+
+    def list_outputs(self) -> list[Output]:
+        """Return the output that batch inference uploaded, in a list; it is empty if nothing was uploaded."""
+        return outputs_of_trial(self._session, self.id)
 
     def get_checkpoints(
         self, sort_by: checkpoint_lists.SortBy | None = None, order_by: OrderBy | None = None

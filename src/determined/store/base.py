@@ -21,6 +21,7 @@ from determined.store.records import (
 if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opened, not by every training at its import
     from determined.store.experiments import Experiments
     from determined.store.lineage import Lineage
+    from determined.store.outputs import Outputs
     from determined.store.queueing import Queue
     from determined.store.registry import Registry
     from determined.store.upkeep import Upkeep
@@ -50,6 +51,11 @@ class Store(Protocol):
     @property
     def lineage(self) -> Lineage:
         """Which runs made use of which checkpoints."""
+        ...
+
+    @property
+    def outputs(self) -> Outputs:
+        """Files that trials upload as results, beside their checkpoints."""
         ...
 
     @property

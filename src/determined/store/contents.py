@@ -21,6 +21,7 @@ JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("samples", "body"): "map",
     ("checkpoints", "metadata"): "map",
     ("checkpoints", "resources"): "sizes",
+    ("uploads", "files"): "sizes",
     ("journal", "event"): "map",
     ("journal", "actions"): "list",
     ("snapshots", "body"): "map",

@@ -260,6 +260,26 @@ ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 # Reports from every rank, outputs of batch inference, and the hyperparameters that a trial really trained with.
 _FIFTH = """
 ALTER TABLE trials ADD COLUMN passed_hparams TEXT;
+
+CREATE TABLE outputs (
+    trial_id BIGINT PRIMARY KEY REFERENCES trials (id),
+    uuid TEXT NOT NULL UNIQUE,
+    storage TEXT NOT NULL,
+    borrowed SMALLINT NOT NULL DEFAULT 0
+);
+
+CREATE TABLE uploads (
+    id {identity},
+    key TEXT NOT NULL UNIQUE,
+    trial_id BIGINT NOT NULL REFERENCES trials (id),
+    attempt INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    batches BIGINT NOT NULL,
+    files TEXT NOT NULL,
+    finished SMALLINT NOT NULL DEFAULT 0,
+    reported DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX uploads_by_trial ON uploads (trial_id, id);
 """
 
 MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH]

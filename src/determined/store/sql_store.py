@@ -14,6 +14,7 @@ from determined.store.database import Database
 from determined.store.experiments import Experiments
 from determined.store.lineage import Lineage
 from determined.store.migrate import migrate
+from determined.store.outputs import Outputs
 from determined.store.queueing import Queue
 from determined.store.records import (
     Attempt,
@@ -38,6 +39,7 @@ from determined.store.reports import archive_after, write_reports
 from determined.store.sql_by_hand import add_trial, find_named_trial, newest_saved_step
 from determined.store.sql_experiments import SqlExperiments
 from determined.store.sql_lineage import SqlLineage
+from determined.store.sql_outputs import SqlOutputs
 from determined.store.sql_queue import SqlQueue
 from determined.store.sql_registry import SqlRegistry
 from determined.store.sql_upkeep import SqlUpkeep
@@ -59,6 +61,7 @@ class SqlStore:
         self._queue = SqlQueue(database)
         self._registry = SqlRegistry(database)
         self._lineage = SqlLineage(database)
+        self._outputs = SqlOutputs(database)
         self._upkeep = SqlUpkeep(database)
         try:
             migrate(database)
@@ -81,6 +84,10 @@ class SqlStore:
     @property
     def lineage(self) -> Lineage:
         return self._lineage
+
+    @property
+    def outputs(self) -> Outputs:
+        return self._outputs
 
     @property
     def queue(self) -> Queue:

@@ -18,7 +18,17 @@ from determined.store.in_use import needed, refuse_in_use
 from determined.store.records import Checkpoint, CheckpointState
 from determined.store.upkeep import RunDirectory
 
-_OF_TRIALS = ("checkpoint_uses", "requests", "logs", "samples", "metrics", "checkpoints", "attempts")
+_OF_TRIALS = (
+    "checkpoint_uses",
+    "requests",
+    "logs",
+    "samples",
+    "metrics",
+    "checkpoints",
+    "uploads",
+    "outputs",
+    "attempts",
+)
 _OF_EXPERIMENTS = ("experiment_requests", "journal", "snapshots", "leases", "queue")
 
 
@@ -78,6 +88,10 @@ class SqlUpkeep:
             [text(uuid)],
         )
         if not found:
+            if self._database.execute("SELECT 1 FROM outputs WHERE uuid = ?", [text(uuid)]):
+                raise NotFoundException(
+                    f"{uuid} is the output of a trial, not a checkpoint; it goes with its experiment"
+                )
             raise NotFoundException(f"the store {self._database.place} has no checkpoint {uuid!r}")
         return columns.checkpoint(found[0])
 

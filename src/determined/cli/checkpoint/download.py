@@ -6,10 +6,13 @@ from pathlib import Path
 
 import click
 
+from determined.checkpoint_storage.outputs import is_output_id
 from determined.cli.downloads import fetch_one, with_quiet
 from determined.cli.groups import Command, explain_unused
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_json
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import output_plain
+from determined.cli.text import visible
 from determined.cli.zone import with_utc
 
 
@@ -25,13 +28,31 @@ from determined.cli.zone import with_utc
 def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: Form) -> None:
     """Download a checkpoint.
 
-    It comes whole or not at all. A directory that holds anything else is left alone.
+    It comes whole or not at all. A directory that holds anything else is left alone. The id may also be that of an
+    output of batch inference: it comes to outputs/<id>, and a directory with an earlier copy is brought up to date.
 
     \b
     Example: det checkpoint download 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c -o model
     """
     explain_unused("--mode master", mode == "master", "there is no master; the storage is read directly")
+    if is_output_id(uuid):
+        _download_output(uuid, output_dir, quiet=quiet, form=form)
+        return
     with opened_store() as store:
         row = store.upkeep.checkpoint(uuid)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     fetch_one(experiment, row, output_dir, quiet=quiet, form=form)
+
+
+def _download_output(uuid: str, directory: Path | None, *, quiet: bool, form: Form) -> None:
+    from determined.experiment.output_download import download_output
+
+    with opened_store() as store:
+        row = store.outputs.get(uuid)
+        experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
+    path = Path("outputs", row.uuid) if directory is None else directory
+    download_output(experiment, row, path)
+    if form == "json":
+        print_json({**output_plain(row), "experiment_id": experiment.id, "path": str(path)})
+    else:
+        click.echo(visible(str(path) if quiet else f"Local output path: {path} ({len(row.resources)} files)"))

@@ -18,9 +18,9 @@ from determined.cli.text import visible
 def delete(experiment_id: int, yes: bool, form: Form) -> None:
     """Delete an experiment with all that it left.
 
-    Checkpoints, code, TensorBoard files, logs and records; it must have ended. If one of its checkpoints is registered
-    as a version of a model, or something begins with one, nothing is deleted. Files that an imported experiment came
-    with are left, as they belong to another store.
+    Checkpoints, outputs, code, TensorBoard files, logs and records; it must have ended. If one of its checkpoints is
+    registered as a version of a model, or something begins with one, nothing is deleted. Files that an imported
+    experiment came with are left, as they belong to another store.
 
     \b
     Example: det experiment delete 3
@@ -30,7 +30,10 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
     with opened_store() as store:
         row = store.experiments.get(experiment_id)
         saved = sum(checkpoint.state != "DELETED" for checkpoint in store.experiments.checkpoints(experiment_id))
+        uploaded = sum(len(output.resources) for output in store.outputs.of_experiment(experiment_id))
         holding = f"{row.trial_count} trials and {saved} checkpoints"
+        if uploaded:
+            holding = f"{row.trial_count} trials, {saved} checkpoints and {uploaded} files of outputs"
         confirm(f"Delete experiment {row.id} ({row.name}, {row.state}) with {holding}?", yes=yes)
         done = delete_experiment(store, experiment_id)
     if form == "json":
@@ -38,6 +41,7 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
             {
                 "id": experiment_id,
                 "checkpoints": done.checkpoints,
+                "outputs": done.outputs,
                 "directories": [str(path) for path in done.directories],
                 "left": done.left,
             }

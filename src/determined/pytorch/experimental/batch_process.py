@@ -1,26 +1,20 @@
-"""torch_batch_process: run a processor over a data set, remembering how far it came."""
+"""torch_batch_process: run a processor over a data set, and go on after an interruption."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-from torch.utils.data import BatchSampler, SequentialSampler
-
 from determined import core
+from determined.core.agreement import in_step
+from determined.pytorch.experimental.batches import Batches, Progress
 from determined.pytorch.experimental.inference_context import initialize_default_inference_context
 from determined.pytorch.experimental.processor import TorchBatchProcessor, TorchBatchProcessorContext
-from determined.pytorch.samplers import adapt_batch_sampler
+from determined.pytorch.experimental.progress_checkpoint import restore_progress, save_progress
 
 logger = logging.getLogger("determined.pytorch")
-
-_PROGRESS_FILE = "batch_process.json"
-_OWN_OPTIONS = {"dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"}
-_DEFAULT_BATCH_SIZE = 1
 
 
 def torch_batch_process(
@@ -39,82 +33,116 @@ def torch_batch_process(
     Args:
         batch_processor_cls: the processor; each rank makes one.
         dataset: a map-style data set.
-        batch_size: records in a batch (1 if not given).
-        max_batches: at most so many batches of each rank.
-        checkpoint_interval: how many batches of a rank lie between two moments at which progress is saved.
-        dataloader_kwargs: further options of the torch loader.
+        batch_size: records in a batch; 1 if neither this nor `dataloader_kwargs` says it.
+        max_batches: each rank processes at most this number of batches.
+        checkpoint_interval: each rank processes this number of batches between two moments at which progress is saved.
+        dataloader_kwargs: further options of `torch.utils.data.DataLoader`; `shuffle=True`, `sampler`,
+            `batch_sampler` and a second `batch_size` are a ValueError.
         distributed_context: the ranks; those of the launcher if not given.
-        latest_checkpoint: go on from this checkpoint; the experiment's own if there is one.
+        latest_checkpoint: go on after the progress in this checkpoint; if not given, after that of the experiment's
+            own newest checkpoint, if there is one.
     """
-    _check(dataset, max_batches, checkpoint_interval, dataloader_kwargs or {})
-    with initialize_default_inference_context(distributed_context) as core_context:
-        checkpoint = latest_checkpoint or core_context.info.latest_checkpoint
-        ranks = core_context.distributed
-        done = _batches_done(core_context, checkpoint)
-        sampler = BatchSampler(SequentialSampler(dataset), batch_size or _DEFAULT_BATCH_SIZE, drop_last=False)
-        mine = adapt_batch_sampler(sampler, skip=done, num_replicas=ranks.size, rank=ranks.rank)
-        loader = torch.utils.data.DataLoader(dataset, batch_sampler=mine, **(dataloader_kwargs or {}))
-        total = max(ranks.allgather(-(-(len(sampler) - ranks.rank) // ranks.size)))
-        if max_batches is not None:
-            total = min(total, max_batches)
-        context = TorchBatchProcessorContext(core_context)
-        _process(batch_processor_cls(context), context, core_context, iter(loader), done, total, checkpoint_interval)
-
-
-def _process(
-    processor: TorchBatchProcessor,
-    context: TorchBatchProcessorContext,
-    core_context: core.Context,
-    batches: Iterator[Any],
-    done: int,
-    total: int,
-    interval: int,
-) -> None:
-    chief = core_context.distributed.rank == 0
-    with torch.no_grad():
-        while done < total:
-            stop = min(total, (done // interval + 1) * interval)
-            # A rank with fewer batches than the others runs out early, and meets them all the same.
-            for batch_idx, batch in zip(range(done, stop), itertools.islice(batches, stop - done), strict=False):
-                processor.process_batch(batch=batch, batch_idx=batch_idx)
-            done = stop
-            processor.on_checkpoint_start()
-            _save(core_context, done)
-            if chief:
-                core_context.train.report_progress(done / total)
-            if done < total and core_context.preempt.should_preempt():
-                return
-        processor.on_finish()
-    metrics = context._reducers.reduce_metrics(for_training=False)
-    if metrics and chief:
-        core_context.train.report_metrics("inference", done, metrics)
-
-
-def _save(core_context: core.Context, done: int) -> None:
-    ranks = core_context.distributed
-    ranks.allgather(None)  # every rank's results are safe before progress says so
-    if ranks.rank == 0:
-        with core_context.checkpoint.store_path({"steps_completed": done}) as (directory, _):
-            progress = {"batches_per_rank": done, "ranks": ranks.size}
-            (directory / _PROGRESS_FILE).write_text(json.dumps(progress))
-
-
-def _batches_done(core_context: core.Context, checkpoint: str | None) -> int:
-    if checkpoint is None:
-        return 0
-    with core_context.checkpoint.restore_path(checkpoint) as directory:
-        progress = json.loads((directory / _PROGRESS_FILE).read_text())
-    # With another number of ranks, what is surely done is what all of the old ones had done together.
-    return int(progress["batches_per_rank"]) * int(progress["ranks"]) // core_context.distributed.size
-
-
-def _check(dataset: Any, max_batches: int | None, interval: int, options: dict[str, Any]) -> None:
-    if isinstance(dataset, torch.utils.data.IterableDataset):
-        raise ValueError(f"torch_batch_process takes a map-style data set, got {type(dataset).__name__}")
-    if interval < 1:
-        raise ValueError(f"checkpoint_interval is 1 or more, got {interval!r}")
+    if checkpoint_interval < 1:
+        raise ValueError(f"checkpoint_interval is 1 or more, got {checkpoint_interval!r}")
     if max_batches is not None and max_batches < 1:
         raise ValueError(f"max_batches is 1 or more, got {max_batches!r}")
-    taken = sorted(_OWN_OPTIONS & options.keys())
-    if taken:
-        raise ValueError(f"dataloader_kwargs cannot hold {', '.join(taken)}: torch_batch_process decides about that")
+    batches = Batches(dataset, batch_size, dataloader_kwargs)
+    with initialize_default_inference_context(distributed_context) as core_context:
+        start = _begin(core_context, latest_checkpoint or core_context.info.latest_checkpoint, batches)
+        context = TorchBatchProcessorContext(core_context, start.batches)
+        processor = batch_processor_cls(context)
+        run = _Run(processor, context, core_context, batches, start, checkpoint_interval, max_batches)
+        if run.process_all():
+            processor.on_finish()
+            run.report()
+        run.settle()
+
+
+def _begin(core_context: core.Context, checkpoint: str | None, batches: Batches) -> Progress:
+    """Restore progress, open the record of the run, and remove the uploads that the progress does not cover."""
+    ranks = core_context.distributed
+    start = restore_progress(core_context, checkpoint, batches)
+    in_step(
+        ranks.allgather,
+        ranks.rank,
+        lambda: core_context.begin_attempt(checkpoint=checkpoint, steps_completed=start.batches),
+        doing="opening the run's record",
+    )
+    core_context.outputs.begin(start.batches, checkpoint)
+    return start
+
+
+class _Run:
+    """The batches of one rank from the restored progress on, interval by interval."""
+
+    def __init__(
+        self,
+        processor: TorchBatchProcessor,
+        context: TorchBatchProcessorContext,
+        core_context: core.Context,
+        batches: Batches,
+        start: Progress,
+        interval: int,
+        max_batches: int | None,
+    ) -> None:
+        self._processor = processor
+        self._context = context
+        self._core = core_context
+        self._batches = batches
+        self._interval = interval
+        self._start = start
+        self._ranks = core_context.distributed
+        self._done = self._saved = start.batches
+        total = start.batches + batches.per_rank(start, self._ranks.size)
+        self._total = total if max_batches is None else min(total, max_batches)
+
+    def process_all(self) -> bool:
+        """Process the batches that are left; returns whether all are done, or False when asked to stop before."""
+        loader = iter(self._batches.loader(self._start, self._ranks.size, self._ranks.rank))
+        while self._done < self._total:
+            self._process_interval(loader)
+            self._processor.on_checkpoint_start()
+            self._save()
+            if self._done < self._total and self._core.preempt.should_preempt():
+                return False
+        return True
+
+    def report(self) -> None:
+        """Report the metrics of the reducers over all ranks; the chief does so."""
+        metrics = self._context.reduce_metrics(for_training=False)
+        if not metrics or self._ranks.rank != 0:
+            return
+        if self._start.batches:
+            logger.warning(
+                "the reducers' metrics are those of the batches from %d on: earlier ones were processed before the "
+                "restart, and reducers are not saved",
+                self._start.batches,
+            )
+        # Without a batch of its own this attempt has nothing to say, and must not replace what the last one reported.
+        if self._done > self._start.batches:
+            self._core.train.report_validation_metrics(self._done, metrics)
+
+    def settle(self) -> None:
+        """Forget the files that uploads have replaced, once the last progress is known to be saved."""
+        self._ranks.allgather(None)
+        self._core.outputs.covered(self._done)
+
+    def _process_interval(self, loader: Iterator[Any]) -> None:
+        stop = min(self._total, (self._done // self._interval + 1) * self._interval)
+        # A rank with fewer batches than the others runs out early, and meets them at the end of the interval.
+        own = zip(range(self._done, stop), itertools.islice(loader, stop - self._done), strict=False)
+        for batch_idx, batch in own:
+            self._context._batches_begun = batch_idx + 1
+            self._processor.process_batch(batch=batch, batch_idx=batch_idx)
+        self._done = self._context._batches_begun = stop
+
+    def _save(self) -> None:
+        before = self._saved
+        self._ranks.allgather(None)  # every rank's results are safe before progress says so
+        # The chief has come here, so the progress before this one is saved.
+        self._core.outputs.covered(before)
+        self._saved = self._done
+        if self._ranks.rank == 0:
+            progress = self._batches.progress(self._start, self._done, self._ranks.size)
+            save_progress(self._core, progress, self._ranks.size)
+            self._core.train.report_progress(self._done / self._total)

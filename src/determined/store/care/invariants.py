@@ -74,6 +74,17 @@ _RULES = [
         "their checkpoints are deleted",
         "SELECT v.id FROM model_versions v JOIN checkpoints c ON c.uuid = v.checkpoint WHERE c.state <> 'ACTIVE'",
     ),
+    (
+        "uploads",
+        "their trial has no output that they could belong to",
+        "SELECT u.id FROM uploads u WHERE NOT EXISTS (SELECT 1 FROM outputs o WHERE o.trial_id = u.trial_id)",
+    ),
+    (
+        "uploads",
+        "their attempt, rank or number of batches is not possible",
+        "SELECT u.id FROM uploads u JOIN trials t ON t.id = u.trial_id "
+        "WHERE u.attempt > t.attempt OR u.attempt < 1 OR u.rank < 0 OR u.batches < 0",
+    ),
 ]
 
 

@@ -18,6 +18,7 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TIMES = ("created", "ended", "started", "reported", "written", "updated", "since")
 _END_OF_TIME = 253_402_300_800.0  # the year 10000: no calendar of Python goes further
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UPLOAD_KEY = re.compile("[0-9a-f]{32}")
 
 
 def checked_row(table: Table, row: dict[str, Any], place: str) -> dict[str, Any]:
@@ -87,13 +88,17 @@ def _check_paths(table: str, name: str, value: str) -> None:
         raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
     if (table, name) == ("trials", "source") and not is_name(value):
         raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
-    if (table, name) == ("checkpoints", "resources"):
+    if (table, name) in (("checkpoints", "resources"), ("uploads", "files")):
         for file in json.loads(value):
             if not is_file_name(file):
-                raise _Mistake(f"names {_shown(file)}, which is no name for a file of a checkpoint")
+                raise _Mistake(f"names {_shown(file)}, which is no name for a file of a checkpoint or an output")
+    if (table, name) == ("outputs", "uuid") and not _UUID.fullmatch(value.removeprefix("output-")):
+        raise _Mistake(f"is {_shown(value)}, which cannot be the id of an output")
+    if (table, name) == ("uploads", "key") and not _UPLOAD_KEY.fullmatch(value):
+        raise _Mistake(f"is {_shown(value)}, which cannot be the key of an upload")
     if (table, name) == ("attempts", "run_dir") and not is_plain_directory(value):
         raise _Mistake(f"is {_shown(value)}, which is no absolute path without '..'")
-    if (table, name) == ("checkpoints", "storage") and "://" not in value and not is_plain_directory(value):
+    if name == "storage" and "://" not in value and not is_plain_directory(value):
         raise _Mistake(f"is {_shown(value)}, which is no absolute path without '..', and no URL")
 
 

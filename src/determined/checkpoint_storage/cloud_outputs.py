@@ -1,0 +1,109 @@
+"""Outputs in an object store: the objects `<output>/rank_<n>/<file>`."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+from determined.checkpoint_storage import transfer
+from determined.checkpoint_storage.bucket import Bucket
+from determined.checkpoint_storage.outputs import file_name, not_whole, output_id, upload_key
+from determined.checkpoint_storage.staging import Staging
+
+# No id begins with a dot.
+_REPLACED = ".replaced"
+_ARRIVING = ".arriving"
+
+
+class CloudOutputs:
+    """See `outputs.py` for what the methods promise.
+
+    An object appears whole or not at all. Several objects are first stored out of sight and then copied by the server,
+    which takes a moment only, so that a kill during the transfer shows none of them.
+    """
+
+    def __init__(self, bucket: Bucket, staging: Staging, open_root: Callable[[], None]) -> None:
+        self._bucket = bucket
+        self._staging = staging
+        self._open_root = open_root
+
+    @contextlib.contextmanager
+    def staged(self) -> Iterator[Path]:
+        self._open_root()
+        name = f"upload.{secrets.token_hex(8)}"
+        try:
+            yield self._staging.create(name)
+        finally:
+            self._staging.remove(name)
+
+    def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
+        targets = {name: f"{output_id(output)}/{below}/{file_name(name)}" for name in names}
+        replaced = [name for name, target in targets.items() if self._bucket.head(target) is not None]
+        for name in replaced:
+            self._copy(targets[name], f"{self._replaced(output, key)}/{below}/{name}")
+        if len(targets) == 1:
+            for name, target in targets.items():
+                self._bucket.put_file(target, staged / name)
+            return bool(replaced)
+        arriving = {name: f"{self._arriving(output, key)}/{below}/{name}" for name in names}
+        transfer.upload(self._bucket, {arriving[name]: staged / name for name in names})
+        for name, target in targets.items():
+            self._copy(arriving[name], target)
+        transfer.delete(self._bucket, arriving.values())
+        return bool(replaced)
+
+    def take_back(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
+        staying = []
+        for name in map(file_name, names):
+            target, aside = f"{output_id(output)}/{name}", f"{self._replaced(output, key)}/{name}"
+            if self._bucket.head(aside) is not None:
+                self._copy(aside, target)
+            elif name in earlier:
+                staying.append(name)
+            else:
+                self._bucket.delete(target)
+        self._delete_below(self._arriving(output, key))
+        self.forget_replaced(output, key)
+        return staying
+
+    def forget_replaced(self, output: str, key: str) -> None:
+        self._delete_below(self._replaced(output, key))
+
+    def forget_all_replaced(self, output: str) -> None:
+        self._delete_below(f"{_REPLACED}/{output_id(output)}")
+
+    def fetch(self, output: str, resources: Mapping[str, int], directory: Path) -> None:
+        prefix = f"{output_id(output)}/"
+        present = {entry.key.removeprefix(prefix): entry.size for entry in self._bucket.entries(output)}
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        downloads = []
+        for name, size in resources.items():
+            found = present.get(file_name(name))
+            if found != size:
+                raise not_whole(output, name, found, size)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            downloads.append(transfer.Download(prefix + name, size, directory / name))
+        transfer.download(self._bucket, downloads)
+
+    def delete(self, output: str) -> None:
+        for prefix in (output_id(output), f"{_REPLACED}/{output}", f"{_ARRIVING}/{output}"):
+            self._delete_below(prefix)
+
+    def _copy(self, source: str, target: str) -> None:
+        if self._bucket.copy(source, target):
+            return
+        with self.staged() as directory:
+            with open(directory / "object", "xb") as file:
+                self._bucket.copy_to(source, file)
+            self._bucket.put_file(target, directory / "object")
+
+    def _delete_below(self, prefix: str) -> None:
+        transfer.delete(self._bucket, [entry.key for entry in self._bucket.entries(prefix)])
+
+    def _replaced(self, output: str, key: str) -> str:
+        return f"{_REPLACED}/{output_id(output)}/{upload_key(key)}"
+
+    def _arriving(self, output: str, key: str) -> str:
+        return f"{_ARRIVING}/{output_id(output)}/{upload_key(key)}"

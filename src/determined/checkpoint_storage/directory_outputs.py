@@ -1,0 +1,175 @@
+"""Outputs in a directory storage: `<root>/<output>/rank_<n>/<file>`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+from determined.checkpoint_storage import files
+from determined.checkpoint_storage.outputs import file_name, not_whole, output_id, sync_directories, upload_key
+from determined.checkpoint_storage.staging import Staging
+
+_REPLACED = ".replaced-"
+_TRIES = 10
+
+
+class DirectoryOutputs:
+    """See `outputs.py` for what the methods promise. A file becomes visible by one rename."""
+
+    def __init__(self, root: Path, staging: Staging, open_root: Callable[[], None]) -> None:
+        self._root = root
+        self._staging = staging
+        self._open_root = open_root
+
+    @contextlib.contextmanager
+    def staged(self) -> Iterator[Path]:
+        self._open_root()
+        name = f"upload.{secrets.token_hex(8)}"
+        try:
+            yield self._staging.create(name)
+        finally:
+            self._staging.remove(name)
+
+    def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
+        target, aside = self._directory(output) / below, self._replaced(output, key) / below
+        _refuse_conflicts(target, names)
+        files.sync_tree(staged)
+        kept: set[Path] = set()
+        for name in names:
+            if os.path.lexists(target / name):
+                kept |= _make_directories(aside / name, self._root)
+                _keep(target / name, aside / name)
+        sync_directories(kept)  # before anything is replaced
+        touched: set[Path] = set()
+        for name in names:
+            touched |= _move(staged / name, target / name, self._root)
+        sync_directories(touched)
+        return bool(kept)
+
+    def take_back(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
+        directory, aside = self._directory(output), self._replaced(output, key)
+        staying = []
+        for name in map(file_name, names):
+            if os.path.lexists(aside / name):
+                _move(aside / name, directory / name, self._root)
+            elif name in earlier:
+                staying.append(name)
+            else:
+                (directory / name).unlink(missing_ok=True)
+                _remove_empty(directory / name, directory)
+        if directory.is_dir():
+            sync_directories([parent for parent in {(directory / name).parent for name in names} if parent.is_dir()])
+        self.forget_replaced(output, key)
+        return staying
+
+    def forget_replaced(self, output: str, key: str) -> None:
+        aside = self._replaced(output, key)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(aside)
+        with contextlib.suppress(OSError):  # other uploads still need it, or it is not there
+            aside.parent.rmdir()
+
+    def forget_all_replaced(self, output: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._root / f"{_REPLACED}{output_id(output)}")
+
+    def fetch(self, output: str, resources: Mapping[str, int], directory: Path) -> None:
+        source = self._directory(output)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        real = Path(os.path.realpath(source))
+        for name, size in resources.items():
+            path = source / file_name(name)
+            if not Path(os.path.realpath(path)).is_relative_to(real):
+                raise ValueError(f"output {output}: {name} is a link to the outside")
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                shutil.copyfile(path, directory / name)
+            except FileNotFoundError as error:
+                raise not_whole(output, name, None, size) from error
+            found = (directory / name).stat().st_size
+            if found != size:
+                raise not_whole(output, name, found, size)
+
+    def delete(self, output: str) -> None:
+        # One rename takes each out of sight: a deletion that is cut short leaves nothing that looks whole.
+        for path in (self._directory(output), self._root / f"{_REPLACED}{output_id(output)}"):
+            hidden = self._root / f".deleted-{output}-{secrets.token_hex(4)}"
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path, hidden)
+                files.sync(self._root)
+                shutil.rmtree(hidden)
+
+    def _directory(self, output: str) -> Path:
+        path = self._root / output_id(output)
+        if path.is_symlink():
+            raise ValueError(f"output {output} in {self._root} is a link: links are not followed")
+        return path
+
+    def _replaced(self, output: str, key: str) -> Path:
+        return self._root / f"{_REPLACED}{output_id(output)}" / upload_key(key)
+
+
+def _refuse_conflicts(target: Path, names: Collection[str]) -> None:
+    """Before anything is moved: a file cannot take the place of a directory, nor the other way round."""
+    for name in names:
+        path = target / name
+        parents = [parent for parent in path.parents if parent.is_relative_to(target)]
+        for parent in parents:
+            if os.path.lexists(parent) and not (parent.is_dir() and not parent.is_symlink()):
+                raise FileExistsError(
+                    f"{name!r} cannot be uploaded: {parent.relative_to(target.parent)} is a file that was uploaded "
+                    "before; choose another name"
+                )
+        if path.is_dir() and not path.is_symlink():
+            raise FileExistsError(
+                f"{name!r} cannot be uploaded: a directory of that name was uploaded before; choose another name"
+            )
+
+
+def _keep(present: Path, aside: Path) -> None:
+    """Keep a file under a second name; where the file system has no links, under the second name alone."""
+    try:
+        os.link(present, aside, follow_symlinks=False)
+    except FileExistsError:
+        pass  # by an earlier try of the same upload
+    except OSError:
+        os.rename(present, aside)
+
+
+def _move(source: Path, target: Path, root: Path) -> set[Path]:
+    """Move a file into place; returns the directories whose entries have changed."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            changed = _make_directories(target, root)
+            os.replace(source, target)
+            return changed
+        except FileNotFoundError:
+            # Another rank whose upload failed has removed the directory of the output, which was empty.
+            if tries_left == 0 or not os.path.lexists(source):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _make_directories(file: Path, root: Path) -> set[Path]:
+    """Make the directories above a file; returns those whose entries have changed or will change."""
+    changed = {file.parent}
+    missing = [parent for parent in file.parents if parent.is_relative_to(root) and not parent.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+        changed.add(parent.parent)
+    return changed
+
+
+def _remove_empty(file: Path, stop: Path) -> None:
+    """Remove the directories above a file that are empty now, at last the output itself."""
+    for parent in file.parents:
+        try:
+            parent.rmdir()
+        except OSError:
+            return
+        if parent == stop:
+            return

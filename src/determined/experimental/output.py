@@ -1,0 +1,111 @@
+"""The output of a trial as an object: which files its ranks uploaded, and a way to fetch them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from determined.experimental.session import Session, moment
+
+if TYPE_CHECKING:
+    from determined.store import experiment_records, outputs
+    from determined.store.base import Store
+
+
+@dataclass(frozen=True)
+class Upload:
+    """One upload of a rank; `batches` is how many batches of the rank had begun then, over all attempts."""
+
+    rank: int
+    batches: int
+    files: dict[str, int]  # name below the rank's directory to size in bytes
+    report_time: datetime | None
+
+
+class Output:
+    """Files that batch inference uploaded. Attributes are as they were when it was read; `reload()` reads them anew."""
+
+    def __init__(self, session: Session, row: outputs.Output, experiment: experiment_records.Experiment) -> None:
+        self._session = session
+        self._row = row
+        self._experiment = experiment
+
+    def __repr__(self) -> str:
+        return f"Output(uuid={self.uuid!r}, trial_id={self.trial_id}, files={len(self.resources)})"
+
+    @property
+    def uuid(self) -> str:
+        """Its id, which is also the name of its directory in the checkpoint storage."""
+        return self._row.uuid
+
+    @property
+    def trial_id(self) -> int:
+        """The trial that it belongs to; a trial has at most one."""
+        return self._row.trial_id
+
+    @property
+    def experiment_id(self) -> int:
+        """The experiment of that trial."""
+        return self._experiment.id
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Path, as `rank_0/<file>`, to size in bytes."""
+        return self._row.resources
+
+    @property
+    def uploads(self) -> list[Upload]:
+        """The uploads, the oldest first; a file of a later one replaces that of an earlier one of the same rank."""
+        return [Upload(each.rank, each.batches, each.files, moment(each.reported)) for each in self._row.uploads]
+
+    def reload(self) -> None:
+        """Read everything anew."""
+        self._row = self._session.ask(lambda store: store.outputs.get(self.uuid))
+
+    def download(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Copy the files to a directory, `outputs/<uuid>` without a name, and return its path.
+
+        A directory with an earlier copy is brought up to date; one that holds anything else is refused.
+        """
+        from determined.experiment.output_download import download_output
+
+        self.reload()
+        target = Path("outputs", self.uuid) if path is None else Path(path)
+        download_output(self._experiment, self._row, target)
+        return str(target)
+
+
+def outputs_of_trial(session: Session, trial_id: int) -> list[Output]:
+    """Return the output of a trial in a list, which is empty if it has uploaded nothing."""
+
+    def read(store: Store) -> list[Output]:
+        experiment = store.experiments.get(store.experiments.trial(trial_id).experiment_id)
+        found = store.outputs.find(trial_id)
+        return [Output(session, found, experiment)] if found is not None and found.uploads else []
+
+    return session.ask(read)
+
+
+def outputs_of_experiment(session: Session, experiment_id: int) -> list[Output]:
+    """Return the outputs of all trials of an experiment, in the order of the trials."""
+
+    def read(store: Store) -> list[Output]:
+        experiment = store.experiments.get(experiment_id)
+        found = store.outputs.of_experiment(experiment_id)
+        return [Output(session, row, experiment) for row in found if row.uploads]
+
+    return session.ask(read)
+
+
+def output_with_id(session: Session, uuid: str) -> Output:
+    """Return the output with that id."""
+
+    def read(store: Store) -> Output:
+        found = store.outputs.get(uuid)
+        experiment = store.experiments.get(store.experiments.trial(found.trial_id).experiment_id)
+        return Output(session, found, experiment)
+
+    return session.ask(read)
