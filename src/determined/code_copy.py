@@ -1,4 +1,4 @@
-"""Copy a program's directory into a checkpoint: its code, not its data, secrets or accidents."""
+"""Copy a model directory into a checkpoint: code, without hidden files, keys and links."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ logger = logging.getLogger("determined")
 MAX_BYTES = 64 * 2**20
 MAX_FILES = 10_000
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_ALWAYS_LEFT_OUT = [
+ALWAYS_LEFT_OUT = [
     ".*",
     "__pycache__/",
     "*.py[co]",
@@ -43,10 +43,10 @@ _ALWAYS_LEFT_OUT = [
 
 
 def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
-    """Copy regular files below `source` that the ignore rules leave, and say in the log what was too much.
+    """Copy the regular files below `source` that the ignore rules leave, and log what exceeds the limits.
 
     Hidden files, keys, links and special files are never taken, nor what `.detignore` and `.gitignore` at the top
-    name, nor the files and directories `leave_out` (checkpoint storage, the store, the run's own files).
+    exclude, nor the files and directories `leave_out` (checkpoint storage, the store, the run's own files).
     """
     target.mkdir(parents=True, exist_ok=True)
     target.chmod(0o755)
@@ -61,17 +61,16 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
             destination.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / relative, destination, follow_symlinks=False)
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in NO_SPACE:
                 raise
             # A file that vanished or cannot be read must not cost a checkpoint.
-            logger.warning("the copy of the code leaves out %s: %s", relative, error)
+            logger.warning("code copy: skipped %s: %s", relative, error)
             continue
         copied += size
         files += 1
     if skipped:
         logger.warning(
-            "a copy of the code takes up to %d MiB and %d files; left out: %s%s. "
-            "Name data in .detignore to keep it out",
+            "code copy limit (%d MiB, %d files) reached; skipped %s%s. List data files in .detignore",
             MAX_BYTES // 2**20,
             MAX_FILES,
             ", ".join(skipped[:5]),
@@ -79,16 +78,20 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
         )
 
 
+def read_ignore_file(path: Path) -> list[str]:
+    """Return the lines of an ignore file; none if there is no such file."""
+    try:
+        # Only of a file: to open a pipe of that name would wait for ever.
+        return path.read_text(errors="replace").splitlines() if path.is_file() else []
+    except OSError:
+        return []
+
+
 def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, int]]:
     from pathspec import GitIgnoreSpec
 
-    lines = list(_ALWAYS_LEFT_OUT)
-    for name in (".gitignore", ".detignore"):
-        try:
-            lines += (source / name).read_text(errors="replace").splitlines()
-        except OSError:
-            continue
-    ignored = GitIgnoreSpec.from_lines(lines + _ALWAYS_LEFT_OUT)
+    own = [line for name in (".gitignore", ".detignore") for line in read_ignore_file(source / name)]
+    ignored = GitIgnoreSpec.from_lines([*ALWAYS_LEFT_OUT, *own, *ALWAYS_LEFT_OUT])
     forbidden = {os.path.realpath(path) for path in leave_out}
 
     for directory, subdirectories, names in os.walk(source, onerror=_log_unreadable):
@@ -114,4 +117,4 @@ def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, i
 
 
 def _log_unreadable(error: OSError) -> None:
-    logger.warning("the copy of the code leaves out %s: %s", error.filename, error.strerror)
+    logger.warning("code copy: skipped %s: %s", error.filename, error.strerror)

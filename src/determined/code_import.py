@@ -7,11 +7,43 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from determined.errors import InvalidExperimentException
+from determined.errors import InvalidExperimentException, TrainingOnImportError
+
+# The checkpoint whose code is being imported. A context variable, because another thread may be training meanwhile.
+_checkpoint_being_imported: ContextVar[str | None] = ContextVar("checkpoint_being_imported", default=None)
+
+
+@contextlib.contextmanager
+def importing_checkpoint(name: str) -> Iterator[None]:
+    """Mark the block as importing the code of this checkpoint: calls that start a run are refused inside it."""
+    token = _checkpoint_being_imported.set(name)
+    try:
+        yield
+    finally:
+        _checkpoint_being_imported.reset(token)
+
+
+def refuse_while_importing_checkpoint(call: str) -> None:
+    """Raise `TrainingOnImportError` if code of a checkpoint is being imported: loading must never train."""
+    name = _checkpoint_being_imported.get()
+    if name is not None:
+        raise TrainingOnImportError(
+            f"the code of checkpoint {name} calls {call} when it is imported: loading the checkpoint would train "
+            f"again. {how_to_load()}"
+        )
+
+
+def how_to_load() -> str:
+    """Return the advice for a checkpoint whose class cannot be imported from its code."""
+    return (
+        "Pass the class: trial_class=MyTrial. For later checkpoints, put the lines that train under "
+        '`if __name__ == "__main__":` in the script, which makes it safe to import'
+    )
 
 
 @contextlib.contextmanager

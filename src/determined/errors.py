@@ -70,6 +70,10 @@ class InvalidCheckpointException(DeterminedError):
     """A checkpoint that cannot be read: the message names the checkpoint and the reason."""
 
 
+class TrainingOnImportError(DeterminedError, RuntimeError):
+    """Code of a checkpoint that starts a run when it is imported; the message says how to load the checkpoint."""
+
+
 class CheckpointNotFound(DeterminedError):
     """No checkpoint is stored under that name."""
 

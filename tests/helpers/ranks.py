@@ -211,20 +211,13 @@ def _command(target: Target, args: Sequence[Any]) -> list[str]:
         return [sys.executable, str(target), *map(str, args)]
     if isinstance(target, str):
         return [sys.executable, "-c", target, *map(str, args)]
-    return [
-        sys.executable,
-        "-m",
-        "tests.helpers.ranks",
-        f"{target.__module__}:{target.__qualname__}",
-        json.dumps(list(args)),
-    ]
+    # Not by `-m`: the program would be this repository, and each run would take a snapshot of it.
+    call = "import sys; from tests.helpers.ranks import call; call(*sys.argv[1:])"
+    return [sys.executable, "-c", call, f"{target.__module__}:{target.__qualname__}", json.dumps(list(args))]
 
 
-def _call(spec: str, args: str) -> None:
+def call(spec: str, args: str) -> None:
+    """Call `module:function` with arguments in JSON, and hand its result back."""
     module, _, name = spec.partition(":")
     function = getattr(importlib.import_module(module), name)
     put_result(function(*json.loads(args)))
-
-
-if __name__ == "__main__":
-    _call(*sys.argv[1:3])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import torch
 from torch.optim import lr_scheduler
 
 import determined
-from determined import code_copy, pytorch
+from determined import pytorch
+from determined.program import Program
 from tests.helpers.trials import LineTrial, checkpoints, fit, with_callbacks
 
 
@@ -36,7 +36,7 @@ class TestFiles:
             max_length=pytorch.Batch(7),
             checkpoint_period=pytorch.Batch(3),
             hparams={"nested": {"a": None, "b": float("inf")}},
-            options={"exp_conf": {"name": "n"}},
+            options={"exp_conf": {"name": "n"}, "_program": Program("script", work_dir / "model.py")},
         )
         first, *_, last = checkpoints(data_home)
         assert sorted(os.listdir(last)) == sorted(os.listdir(first))
@@ -60,7 +60,8 @@ class TestFiles:
         assert expected.items() <= state.items()
 
         assert (last / "code" / "model.py").read_text() == "x = 1\n"
-        assert (last / "code").stat().st_mode & 0o777 == 0o755
+        assert (last / "code").stat().st_mode & 0o777 == 0o700
+        assert (last / "code" / "model.py").stat().st_mode & 0o777 == 0o400
         assert (first / "code" / "model.py").read_text() == "x = 1\n"
 
     def test_hparams_and_configuration_are_stored_independently(self, data_home: Path) -> None:
@@ -238,132 +239,3 @@ def test_saving_draws_nothing_from_the_global_generators() -> None:
     watching = Watching()
     fit(with_callbacks(watching), max_length=pytorch.Batch(1), checkpoint_policy="all")
     assert watching.before == "compared"
-
-
-class TestCodeCopy:
-    """The working directory goes into `code/`: programs, not data, secrets or accidents."""
-
-    def copied(self, data_home: Path, **options: Any) -> set[str]:
-        fit(LineTrial, max_length=pytorch.Batch(1), options=options)
-        code = checkpoints(data_home or Path(options["checkpoint_storage"]))[-1] / "code"
-        return {file.relative_to(code).as_posix() for file in code.rglob("*") if not file.is_dir()}
-
-    def test_the_store_is_never_taken(self, data_home: Path, work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (work_dir / "train.py").touch()
-        (work_dir / "data").mkdir()
-        monkeypatch.setenv("DET_STORE", "data/records.db")
-        fit(LineTrial, max_length=pytorch.Batch(1))
-        assert (work_dir / "data" / "records.db").stat().st_size > 0
-        (checkpoint,) = [path.parent for path in data_home.rglob("state_dict.pth")]
-        assert [file.name for file in (checkpoint / "code").rglob("*") if file.is_file()] == ["train.py"]
-
-    def test_rules(self, data_home: Path, work_dir: Path) -> None:
-        for name in (
-            "train.py",
-            "package/__init__.py",
-            "package/data.json",
-            ".env",
-            ".git/config",
-            ".hidden/file.py",
-            "package/__pycache__/x.pyc",
-            "old.pyc",
-            "server.pem",
-            "deploy.key",
-            "id_rsa",
-            "terraform.tfstate",
-            "runs/events.out",
-            "shared_fs/x",
-            "datasets/big.bin",
-            "notes.tmp",
-            "keep.tmp",
-            "sub/shared_fs/x.py",
-        ):
-            file = work_dir / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(name)
-        (work_dir / ".detignore").write_text("datasets/\n!.env\n")
-        (work_dir / ".gitignore").write_text("*.tmp\n!keep.tmp\n")
-        assert self.copied(data_home) == {
-            "train.py",
-            "package/__init__.py",
-            "package/data.json",
-            "keep.tmp",
-            "sub/shared_fs/x.py",
-        }
-
-    def test_accidents(self, data_home: Path, work_dir: Path, tmp_path: Path) -> None:
-        (work_dir / "train.py").write_text("x")
-        (work_dir / "dangling").symlink_to(work_dir / "nowhere")
-        (work_dir / "loop").symlink_to(work_dir)
-        secret = tmp_path / "secret.txt"
-        secret.write_text("secret")
-        (work_dir / "outside.txt").symlink_to(secret)
-        (work_dir / "outside").symlink_to(tmp_path)
-        os.mkfifo(work_dir / "fifo")
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(os.path.relpath(work_dir / "socket"))
-            open(os.fsencode(work_dir) + b"/\xff\xfe.py", "wb").close()
-            deep = work_dir
-            for _ in range(12):
-                deep = deep / ("d" * 200)
-            deep_parts = deep.relative_to(work_dir).parts
-            here = os.open(work_dir, os.O_RDONLY)
-            for part in deep_parts:  # deeper than a path can be long
-                os.mkdir(part, dir_fd=here)
-                inner = os.open(part, os.O_RDONLY, dir_fd=here)
-                os.close(here)
-                here = inner
-            os.close(here)
-            copied = self.copied(data_home)
-        assert "train.py" in copied
-        assert not {"dangling", "loop", "outside.txt", "outside", "fifo", "socket"} & copied
-        assert not any("secret" in name for name in copied)
-
-    def test_too_much_is_left_out_and_named(
-        self, data_home: Path, work_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr(code_copy, "MAX_BYTES", 1000)
-        (work_dir / "a.py").write_text("x")
-        (work_dir / "big.bin").write_bytes(b"x" * 2000)
-        (work_dir / "z.py").write_text("x")
-        assert self.copied(data_home) == {"a.py", "z.py"}
-        assert "big.bin" in caplog.text
-
-    def test_storage_inside_the_working_directory_is_not_copied(self, data_home: Path, work_dir: Path) -> None:
-        (work_dir / "train.py").write_text("x")
-        storage = work_dir / "checkpoints"
-        fit(
-            LineTrial,
-            max_length=pytorch.Batch(3),
-            checkpoint_period=pytorch.Batch(1),
-            options={"checkpoint_storage": str(storage)},
-        )
-        saved = [one for one in storage.iterdir() if (one / "state_dict.pth").exists()]
-        assert len(saved) == 3
-        for one in saved:
-            assert [file.name for file in (one / "code").rglob("*")] == ["train.py"]
-
-    def test_data_home_inside_the_working_directory(self, work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        home = work_dir / "home"
-        monkeypatch.setenv("XDG_DATA_HOME", str(home))
-        (work_dir / "train.py").write_text("x")
-        fit(LineTrial, max_length=pytorch.Batch(1))
-        fit(LineTrial, max_length=pytorch.Batch(1))
-        _, second = checkpoints(home)
-        assert [file.name for file in (second / "code").rglob("*") if file.is_file()] == ["train.py"]
-
-    def test_the_directory_is_that_of_init(
-        self, data_home: Path, work_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (work_dir / "train.py").write_text("x")
-        elsewhere = tmp_path / "elsewhere"
-        elsewhere.mkdir()
-        (elsewhere / "wrong.py").write_text("x")
-
-        class Moving(LineTrial):
-            def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
-                super().__init__(context)
-                monkeypatch.chdir(elsewhere)
-
-        fit(Moving, max_length=pytorch.Batch(1))
-        assert [file.name for file in (only(data_home) / "code").iterdir()] == ["train.py"]

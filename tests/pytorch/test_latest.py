@@ -85,8 +85,9 @@ def on_two_ranks(length: int) -> Any:
 
 
 def test_all_ranks_take_the_same_one() -> None:
-    assert [result.value for result in run_ranks(on_two_ranks, args=[2])] == [[0, 1]] * 2
-    assert [result.value for result in run_ranks(on_two_ranks, args=[3])] == [[2]] * 2
+    named = {"DET_RUN_NAME": "on-two-ranks"}
+    assert [result.value for result in run_ranks(on_two_ranks, args=[2], env=named)] == [[0, 1]] * 2
+    assert [result.value for result in run_ranks(on_two_ranks, args=[3], env=named)] == [[2]] * 2
 
 
 def test_a_run_that_is_at_work_is_left_alone(data_home: Path, work_dir: Path) -> None:

@@ -14,6 +14,7 @@ import torch
 
 from determined import core, errors, pytorch
 from determined.checkpoint_storage import manifest
+from determined.program import Program
 from determined.pytorch import checkpoint_format, checkpoint_legacy
 from tests.helpers import records
 from tests.helpers.ranks import run_ranks
@@ -149,11 +150,13 @@ class ChangesTheCode(pytorch.PyTorchCallback):
 
 def test_one_checkpoint_cannot_change_another_ones_code(data_home: Path, work_dir: Path) -> None:
     (work_dir / "conf.yaml").write_text("a: 1\n")
+    (work_dir / "train.py").touch()
 
     class Trial(LineTrial):
         callbacks = {"changes": ChangesTheCode()}
 
-    fit(Trial, max_length=pytorch.Batch(3), checkpoint_period=pytorch.Batch(1), checkpoint_policy="none")
+    program = Program("script", work_dir / "train.py")
+    fit(Trial, max_length=pytorch.Batch(3), checkpoint_period=pytorch.Batch(1), options={"_program": program})
     assert len(checkpoints(data_home)) == 3
     for checkpoint in checkpoints(data_home):
         manifest.verify(checkpoint, checkpoint.name)

@@ -236,7 +236,7 @@ class TestCheckpoints:
         store.write([checkpoint(other, 1, "other")])
 
         def latest(program: str | None) -> list[str]:
-            return [found.uuid for found in store.latest_checkpoints(program)]
+            return [found.uuid for found in store.latest_checkpoints(program=program)]
 
         assert latest("/home/me/train.py") == ["new-2", "new-1", "old-7"]
         assert latest(None) == ["other", "new-2", "new-1", "old-7"]
@@ -246,6 +246,27 @@ class TestCheckpoints:
         assert latest("/home/me/train.py") == ["old-7", "new-1"]
         assert [found.uuid for found in store.latest_checkpoints(limit=1)] == ["old-7"]
         assert [found.state for found in store.checkpoints(new.trial_id)] == ["DELETED", "ACTIVE"]
+
+    def test_the_latest_of_an_identity_are_those_that_its_own_attempts_saved(self, store: Store) -> None:
+        def latest(identity: str, program: str | None = None) -> list[str]:
+            return [found.uuid for found in store.latest_checkpoints(identity, program)]
+
+        earlier = begin(store)  # recorded by an earlier version, which knew no identities
+        store.write([checkpoint(earlier, 1, "earlier")])
+        mine, other = begin(store, identity="file:me@here:/home/me/train.py"), begin(store, identity="name:me:other")
+        store.write([checkpoint(mine, 2, "mine"), checkpoint(other, 3, "other")])
+        assert latest("file:me@here:/home/me/train.py") == ["mine"]
+        assert latest("file:me@here:/home/me/train.py", "/home/me/train.py") == ["mine", "earlier"]
+        assert latest("name:me:other") == ["other"]
+        assert latest("name:you:other") == []
+        # Another program that continues the trial from a checkpoint given by its id has checkpoints of its own.
+        borrowed = begin(store, checkpoint="mine", steps=2, identity="name:me:other")
+        assert borrowed.trial_id == mine.trial_id
+        store.write([checkpoint(borrowed, 4, "continued")])
+        assert latest("file:me@here:/home/me/train.py") == ["mine"]
+        assert latest("name:me:other") == ["continued", "other"]
+        assert store.identities("/home/me/train.py") == ["file:me@here:/home/me/train.py", "name:me:other"]
+        assert store.identities("/home/me/else.py") == []
 
 
 class TestLogsAndRequests:

@@ -107,11 +107,12 @@ TRAIN = """
 import os, signal, sys
 from determined import core
 from determined.store.open import open_store
-from determined.store.process import this_program
+from determined.core.run_identity import run_identity
+from determined.program import this_program
 
 LENGTH, KILLED_AT = 40, int(sys.argv[1])
 store = open_store()
-found = store.latest_checkpoints(this_program())
+found = store.latest_checkpoints(run_identity(this_program(), None))
 store.close()
 with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
     checkpoint, done, total = None, 0, 0.0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def walk(root: Path) -> Iterator[tuple[str, bool]]:
@@ -58,6 +61,40 @@ def make_private(root: Path) -> None:
             is_linked = stat.S_ISLNK(status.st_mode) or (status.st_nlink > 1 and stat.S_ISREG(status.st_mode))
             if status.st_mode & 0o077 and not is_linked:
                 os.chmod(path, stat.S_IMODE(status.st_mode) & 0o700)
+
+
+def copy_tree(source: Path, target: Path, *, link: bool) -> None:
+    """Recreate a tree of read-only files: with `link` by hard links on the same file system, else by copies.
+
+    Copies can be written by their owner.
+    """
+    target.mkdir()
+    for name, is_directory in walk(source):
+        if is_directory:
+            (target / name).mkdir()
+        elif not (link and _linked(source / name, target / name)):
+            shutil.copy2(source / name, target / name)
+            os.chmod(target / name, os.stat(target / name).st_mode | 0o200)
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """Whether a hard link could be made: not across file systems, nor where links are unknown or used up."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise
+        return False
+    return True
+
+
+def make_read_only(root: Path, *, private: bool) -> None:
+    """Take the permission to write from every file of a tree; with `private`, all permissions of other users."""
+    for directory, _, names in os.walk(root):
+        if private:
+            os.chmod(directory, 0o700)
+        for path in (os.path.join(directory, name) for name in names):
+            os.chmod(path, os.stat(path).st_mode & (0o500 if private else 0o555))
 
 
 def sync_tree(root: Path) -> None:

@@ -22,6 +22,7 @@ from determined import info as cluster_info
 from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.code_import import refuse_while_importing_checkpoint
 from determined.config.length import Length, parse_length
 from determined.core import detached
 from determined.core.agreement import in_step
@@ -34,6 +35,7 @@ from determined.core.managed import managed_trial
 from determined.core.outputs import OutputContext
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
+from determined.core.run_identity import run_name
 from determined.core.searcher import SearcherContext
 from determined.core.store_supervisor import StoreSupervisor, supervise
 from determined.core.supervisor import StatusChange, Supervisor
@@ -187,6 +189,7 @@ def init(
     checkpoint_storage: str | dict[str, Any] | None = None,
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    name: str | None = None,
     _hparams: dict[str, Any] | None = None,
     _exp_conf: dict[str, Any] | None = None,
     _trial_seed: int | None = None,
@@ -196,12 +199,15 @@ def init(
 
     With several ranks every rank calls it, in step, each with its `distributed`. `checkpoint_storage` is a
     directory, a URI or a configuration block; without it checkpoints go where the experiment says, or to the
-    user's data directory.
+    user's data directory. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user
+    with the same name continue each other.
     """
+    refuse_while_importing_checkpoint("core.init()")
     if not isinstance(preempt_mode, PreemptMode):
         raise TypeError(f"preempt_mode must be a PreemptMode, got {preempt_mode!r}")
     if not isinstance(tensorboard_mode, TensorboardMode):
         raise TypeError(f"tensorboard_mode must be a TensorboardMode, got {tensorboard_mode!r}")
+    checked_name = run_name(name, os.environ)
     described = cluster_info.from_env(os.environ)
     distributed = _checked_distributed(distributed, described)
     _print_stack_on_sigusr1()
@@ -234,6 +240,7 @@ def init(
         sinks=sinks,
         seed=info.trial.trial_seed,
         detached=_detached,
+        name=checked_name if described is None else None,
     )
     if _detached is not None and described is None:
         info = detached.describe(info, _begin_now(distributed, supervisor), _hparams)

@@ -21,10 +21,12 @@ from determined.config.masking import mask_arguments, mask_secrets
 from determined.config.measures import time_of
 from determined.core.detached import Detached, DetachedRun
 from determined.core.managed import Managed
+from determined.core.run_identity import NAME_VARIABLE, run_identity, shown_identity
 from determined.core.supervisor import CheckpointRecord, Metrics, RunStatus, StatusChange, StopReason, StopRequest
+from determined.program import this_program
 from determined.store.base import Store
 from determined.store.open import checked_place, open_store, patience
-from determined.store.process import is_running, this_process, this_program
+from determined.store.process import is_running, this_process
 from determined.store.records import (
     AttemptStart,
     AttemptState,
@@ -64,8 +66,10 @@ class StoreSupervisor:
         storage: str,
         managed: Managed | None = None,
         sinking: Sinking | None = None,
+        named: bool = False,
     ) -> None:
         self._run_dir = run_dir
+        self._named = named
         self._sinking = sinking
         self._managed = managed
         self._run = run
@@ -180,16 +184,33 @@ class StoreSupervisor:
         if self._managed is not None:
             return [checkpoint.uuid for checkpoint in self.checkpoints()]
 
-        def ask(store: Store) -> list[str]:
-            known = store.latest_checkpoints(self._run.program)
+        identity, program = self._run.identity, self._run.program
+        if identity is None:
+            raise ValueError(
+                "latest_checkpoint='latest' cannot tell which checkpoints belong to this program: it has no file of "
+                f"its own ({program}). Give the run a name, for example name='my-run' in init() or "
+                f"{NAME_VARIABLE}=my-run in the environment, or pass the id of a checkpoint"
+            )
+
+        def ask(store: Store) -> tuple[list[str], list[str]]:
+            # Earlier versions recorded the path of the program alone; a name was not known then.
+            known = store.latest_checkpoints(identity, None if self._named else program)
             for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
                 newest = store.attempts(trial_id)[-1]
                 at_work = newest.state == "running" and is_running(newest.process)
                 if not at_work or newest.process == this_process():
-                    return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == trial_id]
-            return []
+                    return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == trial_id], []
+            return [], [] if known or self._named else store.identities(program)
 
-        return self._writer.ask(ask)
+        uuids, others = self._writer.ask(ask)
+        if others:
+            logger.warning(
+                "latest_checkpoint='latest': the checkpoints of this program were saved under another user or host "
+                "(%s) and are not used. To share them, set %s to the same name in every run",
+                ", ".join(shown_identity(other) for other in others[:3]),
+                NAME_VARIABLE,
+            )
+        return uuids
 
     def begin_detached(self) -> DetachedRun:
         """Begin now, and say as which trial, and from where it goes on."""
@@ -381,10 +402,14 @@ def supervise(
     seed: int = 0,
     detached: Detached | None = None,
     sinks: Sequence[Sink] = (),
+    name: str | None = None,
 ) -> StoreSupervisor:
-    """Open the line to the store that the environment names; secrets are hidden in all that is written."""
+    """Connect the run to the store that the environment names; secrets are masked in everything that is written."""
+    program = this_program()
+    if name is not None:
+        config = {"name": name, **(config or {})}
     run = NewRun(
-        program=this_program(),
+        program=program.label,
         run_dir=str(run_dir),
         hparams=mask_secrets(hparams or {}),
         config=mask_secrets(config or {}),
@@ -393,6 +418,7 @@ def supervise(
         passed_hparams=None if passed_hparams is None else mask_secrets(passed_hparams),
         external_experiment=None if detached is None else detached.external_experiment,
         external_trial=None if detached is None else detached.external_trial,
+        identity=run_identity(program, name) if managed is None else None,
     )
     if not chief:
         return StoreSupervisor(run_dir, run, None, storage=storage)
@@ -401,7 +427,15 @@ def supervise(
     sinking = _sinking(sinks, run)
     written = None if sinking is None else sinking.written
     writer = Writer(lambda: open_store(place), patience=patience(), written=written)
-    return StoreSupervisor(run_dir, run, writer, storage=mask_secrets(storage), managed=managed, sinking=sinking)
+    return StoreSupervisor(
+        run_dir,
+        run,
+        writer,
+        storage=mask_secrets(storage),
+        managed=managed,
+        sinking=sinking,
+        named=name is not None,
+    )
 
 
 def _sinking(sinks: Sequence[Sink], run: NewRun) -> Sinking | None:

@@ -44,7 +44,8 @@ STATE_FILE = "trial_state.json"
 SMALL = 2**20
 
 # Called on the training thread before the next batch, when weights and counters are still those that were saved.
-_HOOKS_WHEN_WRITTEN = ("on_checkpoint_end", "on_checkpoint_write_end", "on_checkpoint_upload_end")
+_HOOKS_WITH_DIRECTORY = ("on_checkpoint_end", "on_checkpoint_write_end")
+_HOOKS_WHEN_WRITTEN = (*_HOOKS_WITH_DIRECTORY, "on_checkpoint_upload_end")
 
 
 class Checkpointer:
@@ -56,7 +57,7 @@ class Checkpointer:
         context: PyTorchTrialContext,
         callbacks: Callbacks,
         load_data: dict[str, Any],
-        code_dir: Path,
+        code_dir: Path | None,
         data: TrainingData,
     ) -> None:
         self._core = core_context
@@ -197,15 +198,20 @@ class Checkpointer:
         return {"state_dict.pth": digest}
 
     def _copy_code(self, target: Path) -> None:
-        """Taken once in a run, as it was at the first checkpoint."""
+        """Put the run's code into a checkpoint. A standalone run took it when it started, others do so now, once."""
         taken = self._core.run_dir / "code"
         if not taken.exists():
             taking = self._core.run_dir / ".code"
-            shutil.rmtree(taking, ignore_errors=True)  # of one that was cut short
-            not_code = [self._core.run_dir, *self._core.checkpoint.local_roots(), *paths.store_files()]
-            copy_code(self._code_dir, taking, not_code)
+            shutil.rmtree(taking, ignore_errors=True)  # of one that was interrupted
+            taking.mkdir()
+            if self._code_dir is not None:
+                not_code = [self._core.run_dir, *self._core.checkpoint.local_roots(), *paths.store_files()]
+                copy_code(self._code_dir, taking, not_code)
+            files.make_read_only(taking, private=self._core.checkpoint.is_private())  # checkpoints share these files
             taking.rename(taken)
-        _copy_tree(taken, target)
+        # A callback that gets the directory may change its files, which must not change those of other checkpoints.
+        shared = not any(map(self._callbacks.overrides, _HOOKS_WITH_DIRECTORY))
+        files.copy_tree(taken, target, link=shared)
 
     def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
         """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
@@ -311,16 +317,6 @@ def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) 
             "it was saved by another trial"
         )
     yield from zip(objects, stored, strict=True)
-
-
-def _copy_tree(source: Path, target: Path) -> None:
-    """The first error as it is: `shutil.copytree` collects them, and what the system said of a full disk is lost."""
-    target.mkdir()
-    for name, is_directory in files.walk(source):
-        if is_directory:
-            (target / name).mkdir()
-        else:
-            shutil.copy2(source / name, target / name)
 
 
 def _write_json(file: Path, value: Any) -> None:

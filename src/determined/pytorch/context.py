@@ -79,7 +79,7 @@ class PyTorchTrialContext(TrialContext):
         if aggregation_frequency < 1:
             raise ValueError(f"aggregation_frequency is 1 or more, got {aggregation_frequency!r}")
         self._core = core_context
-        self._code_dir = code_dir if code_dir is not None else Path.cwd()
+        self._code_dir = code_dir  # where the code in checkpoints comes from; None: they contain none
         self.device = choose_device(distributed.size, distributed.local_rank) if managed else torch.device("cpu")
         self._precision = Precision(self.device)
         self._optimization = Optimization(aggregation_frequency, self._precision, managed)

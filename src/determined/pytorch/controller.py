@@ -64,7 +64,7 @@ class PyTorchTrialController:
         time_limit: float | None = None,
         on_nan: OnNan = "warn",
         load_data: dict[str, Any],
-        code_dir: Path,
+        code_dir: Path | None,
     ) -> None:
         self.trial = trial_inst
         self.context = context

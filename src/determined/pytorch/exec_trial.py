@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
+from pathlib import Path
 from typing import Any
 
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
 from determined.info import get_cluster_info
+from determined.program import Program
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.initialize import init
 from determined.pytorch.trainer import Trainer
@@ -28,6 +31,7 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
         exp_conf=config,
         aggregation_frequency=optimizations.get("aggregation_frequency", 1),
         seed=None if info is not None else (config.get("reproducibility") or {}).get("experiment_seed"),
+        _program=_program_of(trial_class),
     ) as context:
         if context.distributed.rank != 0:
             logging.getLogger().setLevel(max(logging.getLogger().level, logging.WARNING))
@@ -48,6 +52,12 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
             searcher_metric=searcher.get("metric"),
             smaller_is_better=searcher.get("smaller_is_better", True),
         )
+
+
+def _program_of(trial_class: type[PyTorchTrial]) -> Program | None:
+    """Return the module of the class as the program: the main module is the harness, which belongs to no program."""
+    file = getattr(sys.modules.get(trial_class.__module__), "__file__", None)
+    return Program("module", Path(file).resolve(), trial_class.__module__) if file else None
 
 
 def test_one_batch(trial_class: type[PyTorchTrial], config: dict[str, Any] | None = None) -> PyTorchTrial:

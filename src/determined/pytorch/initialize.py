@@ -8,9 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from determined import core
+from determined import core, paths
+from determined.code_import import refuse_while_importing_checkpoint
+from determined.code_root import code_root
+from determined.code_snapshot import take_snapshot
+from determined.core.agreement import in_step
 from determined.core.jsonable import to_jsonable
 from determined.info import ClusterInfo, from_env
+from determined.program import Program, this_program
 from determined.pytorch import process_group, rng
 from determined.pytorch.context import PyTorchTrialContext
 from determined.tensorboard import directory as tensorboard_directory
@@ -27,6 +32,8 @@ def init(
     checkpoint_storage: str | dict[str, Any] | None = None,
     seed: int | None = None,
     seed_per_rank: bool = False,
+    name: str | None = None,
+    _program: Program | None = None,
 ) -> Iterator[PyTorchTrialContext]:
     """Open a run: `with pytorch.init(hparams=...) as context:`. All training happens inside the block.
 
@@ -37,7 +44,12 @@ def init(
     `seed` seeds Python, numpy and torch. Without it nothing is reseeded, and the order of shuffled data follows from
     torch's generator as it is: after the same `torch.manual_seed` it is the same. `seed_per_rank` lets ranks differ in
     everything random but that order.
+
+    `name`, or the environment variable DET_RUN_NAME, names a standalone run. It is shown in lists, and
+    `latest_checkpoint="latest"` then finds the checkpoints of this user's runs with the same name, instead of those of
+    the same script on the same host.
     """
+    refuse_while_importing_checkpoint("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
     described = from_env(os.environ)
     with process_group.joined(distributed) as ranks:
@@ -55,12 +67,14 @@ def init(
             distributed=ranks,
             checkpoint_storage=checkpoint_storage,
             tensorboard_mode=core.TensorboardMode.MANUAL,
+            name=name,
             _hparams=passed,
             _exp_conf=exp_conf,
             _trial_seed=trial_seed,
         ) as core_context:
+            code_dir = Path.cwd() if described is not None else _snapshot_code(core_context, _program or this_program())
             context = _make_context(
-                core_context, hparams, exp_conf, trial_seed, aggregation_frequency, enable_tensorboard_logging
+                core_context, hparams, exp_conf, trial_seed, aggregation_frequency, enable_tensorboard_logging, code_dir
             )
             with tensorboard_directory.in_use(context.get_tensorboard_path()):
                 try:
@@ -70,6 +84,19 @@ def init(
                         context._summary_writer.close()
 
 
+def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:
+    """Copy the code of a standalone run, for its checkpoints, and return the directory it comes from."""
+    root, ranks, checkpoint = code_root(program), core_context.distributed, core_context.checkpoint
+
+    def copy() -> None:
+        if ranks.rank == 0:
+            not_code = [*checkpoint.local_roots(), *paths.store_files(), paths.data_dir()]
+            take_snapshot(root, core_context.run_dir / "code", not_code, private=checkpoint.is_private())
+
+    in_step(ranks.allgather, ranks.rank, copy, doing="copying the code of the program")
+    return None if root is None else root.directory
+
+
 def _make_context(
     core_context: core.Context,
     hparams: dict[str, Any] | None,
@@ -77,6 +104,7 @@ def _make_context(
     trial_seed: int,
     aggregation_frequency: int,
     enable_tensorboard_logging: bool,
+    code_dir: Path | None,
 ) -> PyTorchTrialContext:
     info: ClusterInfo = core_context.info
     return PyTorchTrialContext(
@@ -94,7 +122,7 @@ def _make_context(
         info=info,
         aggregation_frequency=aggregation_frequency,
         enable_tensorboard_logging=enable_tensorboard_logging,
-        code_dir=Path.cwd(),
+        code_dir=code_dir,
     )
 
 

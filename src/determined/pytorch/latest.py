@@ -15,7 +15,7 @@ LATEST = "latest"
 
 
 def resolved(core_context: core.Context, name: Any) -> Any:
-    """`name`, or for "latest" the id that it stands for; None where there is no checkpoint yet. In step."""
+    """Return `name`, or for "latest" the id of that checkpoint, None when there is none yet. All ranks call it."""
     if name != LATEST:
         return name
     distributed = core_context.distributed

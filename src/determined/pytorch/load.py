@@ -6,16 +6,16 @@ import importlib
 import json
 import logging
 import os
-import re
 import warnings
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from determined.code_import import import_from_path
-from determined.errors import InvalidCheckpointException
+from determined.code_import import how_to_load, import_from_path, importing_checkpoint
+from determined.errors import InvalidCheckpointException, TrainingOnImportError
 from determined.pytorch import checkpoint_format, checkpoint_legacy
 from determined.pytorch.binding import overridden
 from determined.pytorch.checkpoint import check_files
@@ -33,14 +33,14 @@ def load_trial_from_checkpoint_path(
     torch_load_kwargs: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> PyTorchTrial | torch.nn.Module:
-    """Make the trial of a checkpoint directory again and load its weights.
+    """Create the trial of a checkpoint directory and load its weights.
 
     Only weights are loaded: optimizers, schedulers and counters start anew. Checkpoints of a first-generation trial
-    (0.12) give the bare model.
+    (0.12) give the bare model. Nothing is trained: code that starts a run when it is imported is refused.
 
     Args:
         path: the checkpoint's directory.
-        trial_class: the class to make; without it the class is imported from the code in the checkpoint.
+        trial_class: the class to create; without it the class is imported from the code in the checkpoint.
         trial_kwargs: further arguments of its constructor, after the context.
         torch_load_kwargs: options for `torch.load`. Files are read without running code that they may hold; for a file
             whose author you trust, `{"weights_only": False}` lifts that.
@@ -60,7 +60,7 @@ def load_trial_from_checkpoint_path(
     state = checkpoint_format.read(directory, str(directory), **(torch_load_kwargs or {}))
 
     if trial_class is None:
-        trial_class = _import_class(directory, about["trial_cls_spec"], about["main_script"])
+        trial_class = _import_class(directory, about)
     context = CheckpointLoadContext(about["hparams"], about["experiment_config"])
     trial = trial_class(context, **(trial_kwargs or {}))
 
@@ -83,8 +83,10 @@ def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory
 
 
 def _describe(directory: Path) -> dict[str, Any]:
-    """Which class, hyperparameters and configuration the checkpoint was made with."""
-    about: dict[str, Any] = {"trial_cls_spec": None, "hparams": None, "experiment_config": None, "main_script": None}
+    """Return which class, hyperparameters and configuration the checkpoint was saved with."""
+    about: dict[str, Any] = dict.fromkeys(
+        ("trial_cls_spec", "hparams", "experiment_config", "main_script", "main_module", "import_paths")
+    )
     for name in ("load_data.json", "metadata.json"):
         if not (directory / name).is_file():
             continue
@@ -104,9 +106,9 @@ def _describe(directory: Path) -> dict[str, Any]:
     return about
 
 
-def _import_class(directory: Path, spec: Any, main_script: str | None) -> type[PyTorchTrial]:
-    """The class `module:Name.Nested` out of the checkpoint's own code."""
-    code = directory / "code"
+def _import_class(directory: Path, about: dict[str, Any]) -> type[PyTorchTrial]:
+    """Import the class `module:Name.Nested` from the checkpoint's own code, and never start a run with it."""
+    spec, code = about["trial_cls_spec"], directory / "code"
     if not isinstance(spec, str) or ":" not in spec:
         raise AssertionError(
             f"checkpoint {directory} does not say which trial class it belongs to: pass trial_class (old ones say it "
@@ -115,42 +117,58 @@ def _import_class(directory: Path, spec: Any, main_script: str | None) -> type[P
     if not code.is_dir():
         raise ValueError(f"checkpoint {directory} holds no code: pass trial_class")
     module, _, name = spec.partition(":")
-    # Modules are found from the program's directory, and first from that of its main script, as Python does.
-    script = code / main_script if isinstance(main_script, str) else None
-    if script is not None and not (script.is_file() and script.resolve().is_relative_to(code.resolve())):
-        script = None
+    script = _inside(code, about["main_script"])
     if module == "__main__":
-        module = script.stem if script is not None else _module_that_defines(code, name)
+        module = _main_module(directory, name, about["main_module"], script)
     try:
-        with import_from_path(code), import_from_path(script.parent) if script is not None else nullcontext():
+        with importing_checkpoint(str(directory)), _importable(code, script, about["import_paths"]):
             found: Any = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise ValueError(
-            f"the trial class {spec!r} of checkpoint {directory} cannot be imported: {error}; pass trial_class"
-        ) from error
+    except TrainingOnImportError:
+        raise
     except SystemExit as error:
         raise ValueError(
-            f"the code of checkpoint {directory} ends the program when it is imported; pass trial_class"
+            f"the code of checkpoint {directory} ends the program when it is imported. {how_to_load()}"
+        ) from error
+    except Exception as error:
+        raise ValueError(
+            f"the trial class {spec!r} of checkpoint {directory} cannot be imported: {type(error).__name__}: {error}. "
+            f"{how_to_load()}"
         ) from error
     assert isinstance(found, type), f"{spec!r} of checkpoint {directory} is no class"
     assert issubclass(found, PyTorchTrial), f"{spec!r} of checkpoint {directory} does not derive from PyTorchTrial"
     return found
 
 
-def _module_that_defines(code: Path, name: str) -> str:
-    """A class of the program's main script: looked for by its name, since `__main__` is another program now."""
-    definition = re.compile(rf"^class\s+{re.escape(name.split('.')[0])}\b", re.MULTILINE)
-    found = [
-        file
-        for file in sorted(code.rglob("*.py"))
-        if definition.search(file.read_text(encoding="utf-8", errors="replace"))
-    ]
-    if len(found) != 1:
-        places = ", ".join(str(file.relative_to(code)) for file in found) or "none"
-        raise ValueError(
-            f"the trial class {name!r} was defined in the main script, and the files in the checkpoint that define it "
-            f"are: {places}; pass trial_class"
-        )
-    return ".".join(found[0].relative_to(code).with_suffix("").parts)
+def _main_module(directory: Path, name: str, main_module: Any, script: Path | None) -> str:
+    """Return the name under which the program's main script can be imported; here `__main__` is another program."""
+    if isinstance(main_module, str):
+        return main_module
+    if script is not None and script.suffix == ".py":
+        return script.stem
+    raise ValueError(
+        f"the trial class {name!r} of checkpoint {directory} was defined in a notebook, in an interactive session, "
+        f"or in a script that is not in the checkpoint, so it cannot be imported. {how_to_load()}"
+    )
+
+
+@contextmanager
+def _importable(code: Path, script: Path | None, import_paths: Any) -> Iterator[None]:
+    """Inside the block modules are found as by the program: in its import paths, then in the directory itself."""
+    found = [_inside(code, path) for path in import_paths] if isinstance(import_paths, list) else []
+    places = [path for path in found if path is not None and path.is_dir()]
+    if script is not None and script.parent not in places:
+        places.insert(0, script.parent)
+    with ExitStack() as stack:
+        for place in dict.fromkeys([code, *reversed(places)]):  # the last one is searched first
+            stack.enter_context(import_from_path(place))
+        yield
+
+
+def _inside(code: Path, relative: Any) -> Path | None:
+    """Return the path below `code`; None for what does not exist or lies elsewhere, as a hostile file may claim."""
+    if not isinstance(relative, str) or "\0" in relative:
+        return None
+    path = code / relative
+    return path if path.exists() and path.resolve().is_relative_to(code.resolve()) else None

@@ -11,9 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from determined.code_import import refuse_while_importing_checkpoint
 from determined.config.masking import mask_secrets
 from determined.core.jsonable import to_jsonable
 from determined.info import from_env
+from determined.program import this_program
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.controller import PyTorchTrialController
 from determined.pytorch.nonfinite import OnNan, checked_policy
@@ -84,6 +86,7 @@ class Trainer:
             on_nan: when `train_batch` returns NaN or infinity: `"warn"` once; `"stop"` with an error; `"rollback"` to
                 the last checkpoint and go on without the batches that led to it.
         """
+        refuse_while_importing_checkpoint("Trainer.fit()")
         described = from_env(os.environ)
         config = described.trial._config if described is not None else {}
         if test_mode:
@@ -192,22 +195,31 @@ def _checked_policy(name: Any, metric: str | None, smaller_is_better: bool, conf
 
 
 def _load_data(trial: PyTorchTrial, context: PyTorchTrialContext) -> dict[str, Any]:
-    """What `load_trial_from_checkpoint_path` needs to make the trial again."""
-    kind = type(trial)
+    """Return what `load_trial_from_checkpoint_path` needs to create the trial again."""
+    kind, program, code = type(trial), this_program(), context._code_dir
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # in a spawned process
     return {
         "trial_type": "PyTorchTrial",
         "experiment_config": mask_secrets(to_jsonable(context._exp_conf, "exp_conf")),
         "hparams": to_jsonable(context._hparams, "hparams"),
-        "trial_cls_spec": f"{kind.__module__}:{kind.__qualname__}",
-        "main_script": _main_script(context._code_dir),
+        "trial_cls_spec": f"{module}:{kind.__qualname__}",
+        "main_script": _below(code, program.file) if program.kind == "script" else None,
+        "main_module": program.module,
+        "import_paths": _import_paths(code),
         "is_trainer": True,
     }
 
 
-def _main_script(code_dir: Path) -> str | None:
-    """Where below the program's directory its main script is: modules beside it are imported from there."""
-    script = getattr(sys.modules.get("__main__"), "__file__", None)
-    try:
-        return Path(script).resolve().relative_to(code_dir.resolve()).as_posix() if script else None
-    except ValueError:
+def _import_paths(code: Path | None) -> list[str]:
+    """Return where below the program's directory its modules are found, in the order of the search."""
+    installed = Path(sys.prefix).resolve()
+    places = [Path(place).resolve() for place in sys.path]
+    found = [_below(code, place) for place in places if place.is_dir() and not place.is_relative_to(installed)]
+    return [place for place in dict.fromkeys(found) if place is not None]
+
+
+def _below(directory: Path | None, path: Path | None) -> str | None:
+    """Return the path relative to the directory, with slashes; None when it lies elsewhere."""
+    if directory is None or path is None or not path.is_relative_to(directory.resolve()):
         return None
+    return path.relative_to(directory.resolve()).as_posix()

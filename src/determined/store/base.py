@@ -112,8 +112,18 @@ class Store(Protocol):
         """The newest first."""
         ...
 
-    def latest_checkpoints(self, program: str | None = None, limit: int = 100) -> list[Checkpoint]:
-        """Those of runs by hand that are not deleted: the newest run first, and of each run the newest first."""
+    def latest_checkpoints(
+        self, identity: str | None = None, program: str | None = None, limit: int = 100
+    ) -> list[Checkpoint]:
+        """Return checkpoints of standalone runs that are not deleted: newest run first, and newest first in each run.
+
+        With `identity`, those that an attempt with this identity saved. Attempts of earlier versions have none: with
+        `program`, those of this program are included.
+        """
+        ...
+
+    def identities(self, program: str) -> list[str]:
+        """Return the identities of the attempts of this program that saved checkpoints, sorted."""
         ...
 
     def set_checkpoint_deleted(self, uuid: str) -> None:

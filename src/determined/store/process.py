@@ -1,4 +1,4 @@
-"""Which process wrote a row, whether it still lives, and which program it ran."""
+"""Which process wrote a row, whose it is, and whether it still runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-
 
 @dataclass(frozen=True)
 class Process:
-    """A process, not to be mistaken for a later one with the same number."""
+    """A process, distinguished from later ones with the same number by the time it started."""
 
     host: str
     pid: int
@@ -22,11 +20,12 @@ class Process:
 
 
 def this_process() -> Process:
+    """Return this process."""
     return Process(socket.gethostname(), os.getpid(), _started(os.getpid()) or "")
 
 
 def is_running(process: Process) -> bool:
-    """Whether it lives on this machine now; of other machines nothing is known, so the answer is no."""
+    """Whether it runs on this machine now; nothing is known about other machines, so the answer there is no."""
     return on_this_machine(process) and _started(process.pid) == process.started
 
 
@@ -35,25 +34,15 @@ def on_this_machine(process: Process) -> bool:
 
 
 def this_user() -> str:
-    """Who runs this process; the number of one whom the system does not know by name, as in many containers."""
+    """Return the name of the user who runs this process, or the number of one without a name, as in containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
 
 
-def this_program() -> str:
-    """What tells two programs apart: the file that was started, or the directory for those without one."""
-    script = sys.argv[0] if sys.argv else ""
-    path = Path(script).resolve()
-    if path.is_file() and not path.is_relative_to(_PACKAGE):
-        return str(path)
-    # Programs run by a launcher of ours, by `python -c` or in a notebook are told apart by where they run.
-    return f"{Path.cwd()}{os.sep}[{path.name}]"
-
-
 def _started(pid: int) -> str | None:
-    """When the process began, in a form that is good for comparing; None when there is no such process."""
+    """Return a text that identifies when the process started, or None when there is no such process."""
     if not sys.platform.startswith("linux"):
         return _started_elsewhere(pid)
     try:

@@ -32,6 +32,7 @@ class NewRun:
     passed_hparams: dict[str, Any] | None = None  # what the program itself passed to `init()`, not what it was given
     external_experiment: str | None = None
     external_trial: str | None = None
+    identity: str | None = None  # the same for all runs of one program; None when nothing identifies it
 
 
 @dataclass(frozen=True)

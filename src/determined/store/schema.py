@@ -257,7 +257,8 @@ ALTER TABLE experiments ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 """
 
-# Reports from every rank, outputs of batch inference, and the hyperparameters that a trial really trained with.
+# Reports from every rank, outputs of batch inference, the hyperparameters that a trial really trained with, and which
+# attempts belong to one program.
 _FIFTH = """
 ALTER TABLE trials ADD COLUMN passed_hparams TEXT;
 
@@ -280,6 +281,9 @@ CREATE TABLE uploads (
     reported DOUBLE PRECISION NOT NULL
 );
 CREATE INDEX uploads_by_trial ON uploads (trial_id, id);
+
+ALTER TABLE attempts ADD COLUMN identity TEXT;
+CREATE INDEX attempts_by_identity ON attempts (identity);
 """
 
 MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH]

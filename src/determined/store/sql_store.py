@@ -116,7 +116,7 @@ class SqlStore:
             ((number,),) = execute("SELECT attempt FROM trials WHERE id = ?", [trial_id])
             execute(
                 "INSERT INTO attempts (key, trial_id, number, start_step, host, pid, process_started, run_dir, state, "
-                "started) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)",
+                "started, identity) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)",
                 [
                     start.key,
                     trial_id,
@@ -127,6 +127,7 @@ class SqlStore:
                     start.process.started,
                     text(start.run.run_dir),
                     start.started,
+                    None if start.run.identity is None else text(start.run.identity),
                 ],
             )
             archive_after(self._database, trial_id, start_step)
@@ -211,17 +212,36 @@ class SqlStore:
         )
         return [columns.checkpoint(row) for row in found]
 
-    def latest_checkpoints(self, program: str | None = None, limit: int = 100) -> list[Checkpoint]:
+    def latest_checkpoints(
+        self, identity: str | None = None, program: str | None = None, limit: int = 100
+    ) -> list[Checkpoint]:
+        chosen: list[tuple[str, str]] = []
+        if identity is not None:
+            chosen.append(("saver.identity = ?", identity))
+        if program is not None:
+            chosen.append(("(saver.identity IS NULL AND e.program = ?)", program))
         found = self._database.execute(
             f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
             "JOIN trials t ON t.id = c.trial_id "
             "JOIN experiments e ON e.id = t.experiment_id "
             "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
-            f"WHERE e.by_hand = 1 AND c.state = 'ACTIVE' {'AND e.program = ?' if program is not None else ''} "
+            "JOIN attempts saver ON saver.trial_id = t.id AND saver.number = c.attempt "
+            "WHERE e.by_hand = 1 AND c.state = 'ACTIVE' "
+            f"{'AND (' + ' OR '.join(condition for condition, _ in chosen) + ')' if chosen else ''} "
             "ORDER BY a.id DESC, c.id DESC LIMIT ?",
-            [limit] if program is None else [text(program), limit],
+            [*(text(value) for _, value in chosen), limit],
         )
         return [columns.checkpoint(row) for row in found]
+
+    def identities(self, program: str) -> list[str]:
+        found = self._database.execute(
+            "SELECT DISTINCT a.identity FROM attempts a JOIN trials t ON t.id = a.trial_id "
+            "JOIN experiments e ON e.id = t.experiment_id "
+            "JOIN checkpoints c ON c.trial_id = a.trial_id AND c.attempt = a.number AND c.state = 'ACTIVE' "
+            "WHERE e.by_hand = 1 AND e.program = ? AND a.identity IS NOT NULL ORDER BY a.identity",
+            [text(program)],
+        )
+        return [str(identity) for (identity,) in found]
 
     def set_checkpoint_deleted(self, uuid: str) -> None:
         with self._database.transaction():

@@ -1,0 +1,264 @@
+"""Copy the code of a program that runs standalone, when its run starts: text files, in a few seconds."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from determined.code_copy import ALWAYS_LEFT_OUT, NO_SPACE, read_ignore_file
+from determined.code_root import CodeRoot
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+logger = logging.getLogger("determined")
+
+MAX_SECONDS = 5.0
+MAX_FILE_BYTES = 2**20
+MAX_BYTES = 16 * 2**20  # of text
+MAX_REQUESTED_BYTES = 64 * 2**20  # with what .detignore includes explicitly
+MAX_FILES = 10_000
+
+_CHUNK = 2**20
+_NEVER = [*ALWAYS_LEFT_OUT, "credentials", "*.env", "node_modules/", "site-packages/"]
+
+# A file may be exchanged for a link or a pipe after it was looked at: do not follow the one nor wait for the other.
+_READ_WITHOUT_WAITING = os.O_RDONLY | sum(getattr(os, f"O_{name}", 0) for name in ("CLOEXEC", "NOFOLLOW", "NONBLOCK"))
+
+
+def take_snapshot(root: CodeRoot | None, target: Path, leave_out: list[Path], *, private: bool = True) -> None:
+    """Copy the program's code to `target`, a directory that exists afterwards, and log once what was skipped.
+
+    Regular files on one file system are taken, if they are text of up to 1 MiB or `.detignore` includes them by a line
+    `!pattern`. Hidden files, keys and links are never taken, nor what `.gitignore` and `.detignore` at the top exclude,
+    nor the files and directories in `leave_out`. Later changes of the source do not reach the copies. They are
+    read-only, and with `private` for their owner alone.
+    """
+    draft = target.with_name(f".{target.name}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(0o700 if private else 0o755)
+    try:
+        if root is None:
+            logger.info("no code snapshot: this program has no file of its own")
+        else:
+            _Snapshot(root, draft, leave_out, private).take()
+        draft.rename(target)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+class _OutOfTime(Exception):
+    """The snapshot has taken as long as it may."""
+
+
+@dataclass
+class _Skipped:
+    """What a snapshot does not contain, by reason."""
+
+    by_reason: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: str, name: str) -> None:
+        self.by_reason.setdefault(reason, []).append(name)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{reason}: {_some(names)}" for reason, names in self.by_reason.items())
+
+
+class _Snapshot:
+    def __init__(self, root: CodeRoot, target: Path, leave_out: list[Path], private: bool) -> None:
+        self._root = root
+        self._file_mode, self._directory_mode = (0o500, 0o700) if private else (0o555, 0o755)
+        self._source = root.directory
+        self._target = target
+        self._forbidden = {os.path.realpath(path) for path in [*leave_out, target]}
+        self._ignored, self._requested = _rules(root.directory)
+        self._deadline = time.monotonic() + MAX_SECONDS
+        self._device = os.stat(root.directory).st_dev
+        self._taken: set[str] = set()
+        self._text_bytes = self._bytes = 0
+        self._reached_limit = False
+        self._skipped = _Skipped()
+
+    def take(self) -> None:
+        try:
+            # What is known to be in use comes first, so that a limit costs other files.
+            for path in self._root.in_use:
+                if path.is_relative_to(self._source):
+                    self._take_if_wanted(path.relative_to(self._source))
+            if self._root.complete:
+                for relative in self._files():
+                    self._take(relative)
+        except _OutOfTime:
+            logger.warning(
+                "the code snapshot of %s was ended after %g s: files copied: %d, others are missing. List data in %s, "
+                "one pattern a line",
+                self._source,
+                MAX_SECONDS,
+                len(self._taken),
+                self._source / ".detignore",
+            )
+        if self._skipped.by_reason:
+            logger.log(
+                logging.WARNING if self._reached_limit else logging.INFO,
+                "code snapshot of %s (files: %d, kB: %d): skipped %s. To include a file, write a line !PATTERN to %s",
+                self._source,
+                len(self._taken),
+                self._bytes // 1000,
+                self._skipped,
+                self._source / ".detignore",
+            )
+
+    def _files(self) -> Iterator[Path]:
+        waiting = [Path()]
+        while waiting:
+            below = waiting.pop()
+            directories = []
+            for name, is_directory in self._entries(below):
+                self._check_time()
+                relative = below / name
+                if not is_directory:
+                    if self._is_wanted(relative):
+                        yield relative
+                elif self._is_wanted_directory(relative):
+                    directories.append(relative)
+            waiting.extend(reversed(directories))
+
+    def _entries(self, below: Path) -> list[tuple[str, bool]]:
+        try:
+            with os.scandir(self._source / below) as entries:
+                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in self._in_time(entries)]
+        except OSError as error:
+            self._skipped.add(error.strerror or str(error), f"{below}/")
+            return []
+        return sorted(found)
+
+    def _in_time(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        for entry in entries:
+            self._check_time()
+            yield entry
+
+    def _is_wanted(self, relative: PurePath) -> bool:
+        return not self._ignored.match_file(relative.as_posix()) and not self._is_forbidden(relative)
+
+    def _is_wanted_directory(self, relative: PurePath) -> bool:
+        path = self._source / relative
+        if self._ignored.match_file(f"{relative.as_posix()}/") or self._is_forbidden(relative):
+            return False
+        try:
+            if os.lstat(path).st_dev != self._device:
+                self._skipped.add("on another file system", f"{relative}/")
+                return False
+        except OSError as error:
+            self._skipped.add(error.strerror or str(error), f"{relative}/")
+            return False
+        return not any(os.path.lexists(path / mark) for mark in ("pyvenv.cfg", "conda-meta"))
+
+    def _is_forbidden(self, relative: PurePath) -> bool:
+        return os.path.realpath(self._source / relative) in self._forbidden
+
+    def _take_if_wanted(self, relative: Path) -> None:
+        around = [parent for parent in reversed(relative.parents) if parent != Path()]
+        if all(map(self._is_wanted_directory, around)) and self._is_wanted(relative):
+            self._take(relative)
+
+    def _take(self, relative: Path) -> None:
+        """Copy one file, or note why it is skipped. Links, devices and pipes are not files and are not mentioned."""
+        self._check_time()
+        name = os.fsdecode(relative)
+        if name in self._taken:
+            return
+        try:
+            if not self._is_regular(os.lstat(self._source / relative)):
+                return
+            descriptor = os.open(self._source / relative, _READ_WITHOUT_WAITING)
+        except FileNotFoundError:
+            return  # it was deleted meanwhile
+        except OSError as error:
+            self._skipped.add(error.strerror or str(error), name)
+            return
+        try:
+            status = os.fstat(descriptor)
+            if self._is_regular(status):
+                self._copy(descriptor, status, relative, name)
+        finally:
+            os.close(descriptor)
+
+    def _is_regular(self, status: os.stat_result) -> bool:
+        return stat.S_ISREG(status.st_mode) and status.st_dev == self._device
+
+    def _copy(self, descriptor: int, status: os.stat_result, relative: Path, name: str) -> None:
+        requested = self._requested.check_file(relative.as_posix()).include is False
+        content = None if requested else os.read(descriptor, MAX_FILE_BYTES + 1)
+        size = status.st_size if content is None else len(content)
+        reason = self._reason_to_skip(size, content)
+        if reason is not None:
+            self._skipped.add(reason, name)
+            return
+        destination = self._target / relative
+        try:
+            for directory in reversed(destination.relative_to(self._target).parents):
+                (self._target / directory).mkdir(self._directory_mode, exist_ok=True)
+            written = self._write(descriptor, content, destination)
+            # Checkpoints share the copy by hard links: nobody should write to it.
+            destination.chmod(status.st_mode & self._file_mode | 0o400)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise OSError(
+                    error.errno, f"the code snapshot of this run was not saved: {error.strerror}", error.filename
+                ) from error
+            self._skipped.add(error.strerror or str(error), name)
+            return
+        self._taken.add(name)
+        self._bytes += written
+        self._text_bytes += 0 if requested else written
+
+    def _reason_to_skip(self, size: int, content: bytes | None) -> str | None:
+        """Return why a file is skipped; `content` is None for one that was asked for by `.detignore`."""
+        if content is not None and size > MAX_FILE_BYTES:
+            return "above 1 MiB"
+        if content is not None and b"\0" in content:
+            return "not text"
+        used, limit = (self._bytes, MAX_REQUESTED_BYTES) if content is None else (self._text_bytes, MAX_BYTES)
+        if used + size > limit or len(self._taken) >= MAX_FILES:
+            self._reached_limit = True
+            return f"above the limits of {limit // 2**20} MiB and {MAX_FILES} files in all"
+        return None
+
+    def _write(self, descriptor: int, content: bytes | None, destination: Path) -> int:
+        with open(destination, "wb") as file:
+            if content is not None:
+                return file.write(content)
+            try:
+                while chunk := os.read(descriptor, _CHUNK):
+                    self._check_time()
+                    file.write(chunk)
+            except _OutOfTime:
+                destination.unlink()
+                raise
+            return file.tell()
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise _OutOfTime
+
+
+def _rules(source: Path) -> tuple[GitIgnoreSpec, GitIgnoreSpec]:
+    """Return what is excluded, and the rules of `.detignore` alone, whose `!pattern` includes more than text."""
+    from pathspec import GitIgnoreSpec
+
+    own = read_ignore_file(source / ".detignore")
+    lines = [*_NEVER, *read_ignore_file(source / ".gitignore"), *own, *_NEVER]
+    return GitIgnoreSpec.from_lines(lines), GitIgnoreSpec.from_lines(own)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

@@ -1,0 +1,44 @@
+"""Which runs belong together for `latest_checkpoint="latest"`: those of one program, or those with one name."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from determined.program import Program
+from determined.store.process import this_user
+
+NAME_VARIABLE = "DET_RUN_NAME"
+_LONGEST_NAME = 200
+
+
+def run_name(given: str | None, env: Mapping[str, str]) -> str | None:
+    """Return the name of the run, from the argument or the environment; an unusable one raises `ValueError`."""
+    source, name = ("name", given) if given is not None else (NAME_VARIABLE, env.get(NAME_VARIABLE) or None)
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise TypeError(f"init: {source} must be a text, got {type(name).__name__}: {name!r:.80}")
+    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise ValueError(
+            f"init: {source} must be 1 to {_LONGEST_NAME} printable characters, got {name!r:.80}; "
+            "for example: resnet-baseline"
+        )
+    return name
+
+
+def run_identity(program: Program, name: str | None) -> str | None:
+    """Return a text that only runs of the same program have; None for code that has neither a file nor a name.
+
+    A name replaces host and path, so that it survives a moved directory and a new container.
+    """
+    if name is not None:
+        return f"name:{this_user()}:{name}"
+    if program.file is None:
+        return None
+    return f"file:{this_user()}@{socket.gethostname()}:{program.file}"
+
+
+def shown_identity(identity: str) -> str:
+    """Return an identity for messages: `user@host:path`, or `user:name`."""
+    return identity.partition(":")[2]

@@ -1,0 +1,154 @@
+"""Which program this process runs: a script, a module, a notebook, a test, or code without a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+Kind = Literal["script", "module", "notebook", "test", "interactive"]
+
+_PACKAGE = Path(__file__).resolve().parent
+
+# Processes of these packages run functions of many programs: the file they were started from identifies none of them.
+_SHARED_WORKERS = {"celery", "distributed", "execnet", "gunicorn", "ipykernel", "joblib", "ray", "uvicorn"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """What this process runs; `file` is its real path, and None for code that was typed in or piped."""
+
+    kind: Kind
+    file: Path | None
+    module: str | None = None  # the dotted name after `python -m`
+
+    @property
+    def label(self) -> str:
+        """The path, or for code without a file the working directory and how it was started."""
+        if self.file is not None:
+            return str(self.file)
+        try:
+            directory = os.getcwd()
+        except OSError:  # it was deleted
+            directory = ""
+        return f"{directory}{os.sep}[{os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else 'interactive'}]"
+
+
+def this_program() -> Program:
+    """Return what this process runs.
+
+    Worker processes of `multiprocessing` count as the program that started them.
+    """
+    main = sys.modules.get("__main__")
+    if _is_kernel() and getattr(main, "__file__", None) is None:
+        return Program("notebook", _notebook_file(main))
+    file, module = _main_file(main)
+    if file is None or _is_pytest(file, module):
+        tested = _test_file()
+        if tested is not None:
+            return Program("test", tested)
+    if file is None or file.is_relative_to(_PACKAGE) or _is_shared_worker(file, module):
+        return Program("interactive", None)
+    return Program("script" if module is None else "module", file, module)
+
+
+def _main_file(main: ModuleType | None) -> tuple[Path | None, str | None]:
+    """Return the file of the main program, and its dotted name if `python -m` was given one."""
+    file = _user_file(getattr(main, "__file__", None))
+    if file is not None:
+        name = getattr(getattr(main, "__spec__", None), "name", None)
+        # `python directory` and `python archive.zip` have a name as well, `__main__`.
+        return file, name if isinstance(name, str) and name != "__main__" else None
+    if _ipython() is not None:
+        return None, None  # its arguments name IPython itself
+    # A profiler or tracer of the standard library runs the script that it found in sys.argv.
+    return _user_file(sys.argv[0] if sys.argv else None), None
+
+
+def _user_file(name: Any) -> Path | None:
+    if not isinstance(name, str) or not name:
+        return None
+    try:
+        file = Path(name).resolve()
+    except OSError:  # a relative name, and the working directory was deleted
+        return None
+    return file if file.is_file() and not _is_standard_library(file) else None
+
+
+def _is_standard_library(file: Path) -> bool:
+    library = Path(sysconfig.get_path("stdlib")).resolve()
+    return file.is_relative_to(library) and not {"site-packages", "dist-packages"} & set(file.parts)
+
+
+def _is_shared_worker(file: Path, module: str | None) -> bool:
+    if module is not None:
+        return module.partition(".")[0] in _SHARED_WORKERS
+    installed = file.is_relative_to(Path(sys.prefix).resolve())
+    return installed and not _SHARED_WORKERS.isdisjoint({file.stem, *file.parts})
+
+
+# Notebooks
+
+
+def _ipython() -> Any:
+    """The shell of IPython that this process runs, if any."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
+
+
+def _is_kernel() -> bool:
+    shell = _ipython()
+    if shell is not None:
+        return getattr(shell, "kernel", None) is not None
+    # A spawned worker of a kernel has the kernel's arguments and no shell.
+    started_as = os.path.basename(sys.argv[0]) if sys.argv else ""
+    return _is_worker_process() and started_as == "ipykernel_launcher.py"
+
+
+def _notebook_file(main: ModuleType | None) -> Path | None:
+    named = getattr(main, "__vsc_ipynb_file__", None)  # set by Visual Studio Code
+    if not isinstance(named, str):
+        named = os.environ.get("JPY_SESSION_NAME")  # set by Jupyter for the kernel of this notebook
+        if not named or (not _is_worker_process() and _parent_has("JPY_SESSION_NAME", named)):
+            # The kernel was started from inside another notebook, for example by nbconvert: the name is that one's.
+            return None
+    file = Path(named).resolve()
+    return file if file.is_file() else None  # a console has a name and no file
+
+
+def _is_worker_process() -> bool:
+    multiprocessing = sys.modules.get("multiprocessing.process")  # a worker has loaded it
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
+
+
+def _parent_has(variable: str, value: str) -> bool:
+    try:
+        environment = Path(f"/proc/{os.getppid()}/environ").read_bytes()
+    except OSError:
+        return False
+    return os.fsencode(f"{variable}={value}") in environment.split(b"\0")
+
+
+# Tests
+
+
+def _is_pytest(file: Path, module: str | None) -> bool:
+    return file.name in ("pytest", "py.test") or (module or "").partition(".")[0] == "pytest"
+
+
+def _test_file() -> Path | None:
+    """The file of the running test: all tests of an environment are started by the same script."""
+    current = os.environ.get("PYTEST_CURRENT_TEST")
+    if "_pytest" not in sys.modules or not current:
+        return None
+    ending = os.sep + current.partition("::")[0].replace("/", os.sep)
+    for module in list(sys.modules.values()):
+        # Not by getattr: modules that load their parts on demand may do so for any name that is asked.
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and file.endswith(ending):
+            return Path(file).resolve()
+    return None
