@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+STARTS_A_RUN = re.compile(r"\bpytorch\.init\(|\bTrainer\(|\.fit\(")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -38,6 +40,21 @@ def test_the_blocks_of_a_page_run_as_one_program(page: Path, tmp_path: Path) -> 
     program.write_text("\n".join(BLOCK.findall(page.read_text())))
     done = warm.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", [*PROGRAMS, DOCS / "tutorial.md", *EXAMPLES], ids=lambda file: str(file.name))
+def test_no_program_trains_when_it_is_imported(file: Path) -> None:
+    """People copy these, and loading a checkpoint imports the script."""
+    blocks = BLOCK.findall(file.read_text()) if file.suffix == ".md" else [file.read_text()]
+    for block in blocks:
+        for statement in ast.parse(block).body:
+            guarded = isinstance(statement, (ast.FunctionDef, ast.ClassDef)) or (
+                isinstance(statement, ast.If) and "__main__" in ast.unparse(statement.test)
+            )
+            assert guarded or not STARTS_A_RUN.search(ast.unparse(statement)), ast.unparse(statement)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
