@@ -72,7 +72,7 @@ def work(store: Store, lease: Lease, trial_id: int, steps: Steps) -> None:
     allocation = f"{lease.experiment_id}.{trial_id}.1"
     running = TrialChange(trial_id, state="RUNNING", allocation=allocation, runs=1)
     store.experiments.commit(lease, Change(trials=(running,)))
-    run = NewRun("train.py", f"runs/{trial_id}", {}, {}, 1_790_000_002.0, passed_hparams=steps.passed)
+    run = NewRun("train.py", f"/runs/{trial_id}", {}, {}, 1_790_000_002.0, passed_hparams=steps.passed)
     begun = store.begin_attempt(
         AttemptStart(allocation, run, this_process(), 1_790_000_002.0, allocation=(trial_id, allocation))
     )

@@ -84,8 +84,8 @@ def _run(request: dict[str, Any], streams: list[int], warmth: Warmth, directory:
 
 
 def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:
-    if argv[0] != sys.executable:
-        return Program(tuple(argv))
+    if argv[0] != sys.executable or (argv[1].startswith("-") and argv[1] not in ("-c", "-m")):
+        return Program(tuple(argv))  # another program, or an option of the interpreter
     if argv[1] == "-m":
         return Module(tuple(argv[2:]))
     if argv[1] == "-c":

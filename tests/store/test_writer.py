@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +21,6 @@ from determined.store.base import Store
 from determined.store.open import open_store
 from determined.store.records import StatusRow
 from determined.store.writer import Writer
-from tests.helpers import warm
 from tests.helpers.postgres import PostgresServer
 from tests.store.rows import begin, metric
 
@@ -329,7 +329,7 @@ if how == "is killed":
     ("how", "code", "count"), [("just ends", 0, 100), ("forks", 0, 101), ("is killed", -signal.SIGKILL, 100)]
 )
 def test_a_program_that(place: str, how: str, code: int, count: int) -> None:
-    done = warm.run(
+    done = subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", PROGRAM, place, how],
         env={**os.environ, "PYTHONPATH": os.getcwd()},
         capture_output=True,
