@@ -113,6 +113,14 @@ def check_info(shown: dict[str, Any], found: Outcome, slots: int) -> None:
     assert "DET_LATEST_CHECKPOINT" not in variables
 
 
+def test_a_metric_that_only_the_searcher_is_told(engine: LocalEngine, caplog: pytest.LogCaptureFixture) -> None:
+    searcher = {"name": "single", "metric": "validation_loss", "max_length": {"epochs": 2}}
+    found = run(engine, MODEL, config("python3 operations.py", searcher=searcher))
+    (trial,) = found.trials
+    assert (trial.state, trial.best) == ("COMPLETED", trial.hparams["lr"] / 2)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 def test_arguments_with_spaces_reach_the_script_whole(engine: LocalEngine) -> None:
     found = run(engine, MODEL, config(["python3", "train.py", "--x", "a b; exit 3"]))
     assert found.validations[0][-1]["x"] == "a b; exit 3"
@@ -129,12 +137,14 @@ def test_variables(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None
         assert (seen["COPIED"], seen["PYTHONHASHSEED"]) == ("from here", "7")
 
 
-def test_operations_up_to_each_rung(engine: LocalEngine) -> None:
+@pytest.mark.parametrize("unit", ["batches", "epochs"])
+def test_operations_up_to_each_rung(engine: LocalEngine, unit: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What a validation lacks, its length and its metric, comes with `report_completed`: nothing to warn of."""
     searcher = {
         "name": "adaptive_asha",
         "metric": "validation_loss",
         "max_trials": 6,
-        "max_length": {"batches": 16},
+        "max_length": {unit: 16},
         "mode": "aggressive",
     }
     found = run(engine, MODEL, config("python3 operations.py", searcher=searcher))
@@ -142,9 +152,10 @@ def test_operations_up_to_each_rung(engine: LocalEngine) -> None:
     rungs = found.trials[0].rungs
     assert rungs == [4, 16]
     for trial in found.trials:
-        lengths = [report["batches"] for report in found.validations[trial.number]]
+        lengths = [report[unit] for report in found.validations[trial.number] if unit in report]
         assert lengths == rungs[: len(lengths)]
         assert trial.state == ("COMPLETED" if len(lengths) == len(rungs) else "STOPPED_EARLY")
     best = min(found.trials, key=lambda trial: trial.hparams["lr"])
     assert (best.state, found.experiment.best) == ("COMPLETED", best.hparams["lr"] / 16)
     assert {trial.state for trial in found.trials} == {"COMPLETED", "STOPPED_EARLY"}
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []

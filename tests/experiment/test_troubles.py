@@ -18,13 +18,13 @@ from tests.helpers.searches import Search
 
 TROUBLES = {  # what becomes of a trial: its state, its reason, and how often it was started with one restart allowed
     "none": ("COMPLETED", "", 1),
-    "raise": ("ERROR", r"RuntimeError: the second step failed; tried 2 times", 2),
+    "raise": ("ERROR", r"RuntimeError: the second step failed \(train.py, line \d+\); tried 2 times", 2),
     "segfault": ("ERROR", r"ended by the signal SIGSEGV; tried 2 times", 2),
     "exit_3": ("ERROR", r"exit code 3; tried 2 times", 2),
     "exit_0": ("COMPLETED", "", 1),
     "hard_exit_0": ("COMPLETED", "", 1),
     "hang": ("ERROR", r"it hung: .* for 3 s \(hang_timeout\); its log has the stacks; tried 2 times", 2),
-    "memory": ("ERROR", r"MemoryError; tried 2 times", 2),
+    "memory": ("ERROR", r"MemoryError \(train.py, line \d+\); tried 2 times", 2),
     "fork": ("COMPLETED", "", 1),
     "nan": ("COMPLETED", "", 1),
     "inf": ("COMPLETED", "", 1),

@@ -70,8 +70,6 @@ def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
     if trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
         verb = "goes on" if before and (was == "PAUSED" or before.steps) else "started"
         said.append(f"trial {trial.id} {verb}: {hparams_text(trial.hparams)}")
-    if trial.restarts > (before.restarts if before else 0):
-        said.append(f"trial {trial.id} failed and is started again (restart {trial.restarts})")
     if trial.rung > (before.rung if before else 0) and trial.state in AT_WORK:
         said.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
     if trial.state not in (was, "QUEUED", *AT_WORK):

@@ -104,6 +104,8 @@ class SearcherContext:
         return None if unit is None else Unit[unit.upper()]
 
     def _operations(self, length: int, is_chief: bool) -> Iterator[SearcherOperation]:
+        if is_chief:
+            self._train._follow_operations()
         for until in [*(math.ceil(rung) for rung in self._rungs if rung < length), length]:
             operation = SearcherOperation(until, is_chief, self._train)
             yield operation

@@ -106,7 +106,7 @@ class StoreSupervisor:
         if steps_completed is None:
             return
         self._remember(group, steps_completed, metrics)
-        if group == "validation" and self._managed is not None:
+        if group == "validation" and self._managed is not None and not self._is_completed_later():
             self._managed.wait_if_due(
                 self._writer,
                 time_of(self._managed.time_metric, steps_completed, self._latest[group][1]),
@@ -114,11 +114,11 @@ class StoreSupervisor:
             )
 
     def complete_length(self, length: float, metric: float) -> None:
-        if self._managed is None or self._managed.time_metric is None or "validation" not in self._latest:
+        if self._managed is None or "validation" not in self._latest:
             return
         steps, known = self._latest["validation"]
-        missing = {self._managed.time_metric: length, str(self._managed.metric): metric}
-        added = {name: value for name, value in missing.items() if name not in known}
+        missing = {self._managed.time_metric: length, self._managed.metric: metric}
+        added = {name: value for name, value in missing.items() if name is not None and name not in known}
         if added:
             self.report_metrics("validation", steps, added)
 
@@ -265,7 +265,8 @@ class StoreSupervisor:
         if self._writer is None or (ended and self._writer.failed):
             return  # close() raises what failed
         ended_badly = change.state in ("stopped", "failed")
-        if change.progress is not None or change.early_exit is not None or ended_badly:
+        told = (change.progress, change.early_exit, change.follows_operations)
+        if ended_badly or any(value is not None for value in told):
             self._begun()
         self._write_status()
         if change.state not in (None, "running"):
@@ -356,6 +357,11 @@ class StoreSupervisor:
                 self.request_stop("cancel" if request.kind == "kill" else request.kind)
         return self._stop is not None
 
+    def _is_completed_later(self) -> bool:
+        """Return whether the newest validation lacks the metric of the searcher, which `report_completed` will add."""
+        metric = None if self._managed is None else self._managed.metric
+        return self._status.follows_operations and metric not in self._latest["validation"][1]
+
     def _remember(self, group: str, steps_completed: int, metrics: Metrics) -> None:
         latest = self._latest.get(group)
         if latest is None or steps_completed > latest[0]:
@@ -376,6 +382,7 @@ class StoreSupervisor:
                 status.metadata,
                 status.early_exit,
                 status.stop_acknowledged,
+                status.follows_operations,
             )
         )
 

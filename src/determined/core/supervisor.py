@@ -42,6 +42,7 @@ class StatusChange:
     progress: float | None = None
     metadata: dict[str, Any] | None = None
     early_exit: str | None = None
+    follows_operations: bool | None = None
     state: Literal["running", "completed", "stopped", "failed"] | None = None
 
 
@@ -53,6 +54,7 @@ class RunStatus:
     progress: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     early_exit: str | None = None
+    follows_operations: bool = False
     state: str = "running"
     stop_acknowledged: bool = False
 

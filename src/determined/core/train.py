@@ -95,6 +95,10 @@ class TrainContext:
         logger.info("report_early_exit(%s)", reason.name)
         self._supervisor.report_status(StatusChange(early_exit=reason.name))
 
+    def _follow_operations(self) -> None:
+        """Let the runner know that validations get their length, and perhaps their metric, by `report_completed`."""
+        self._supervisor.report_status(StatusChange(follows_operations=True))
+
     def _complete_length(self, length: float, metric: float) -> None:
         """An operation of the searcher ended: the last validation belongs to that length."""
         self._supervisor.complete_length(length, metric)

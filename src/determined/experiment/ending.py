@@ -13,6 +13,7 @@ from determined.experiment.running import Running
 from determined.experiment.trials import LiveTrial
 from determined.searchers.base import Validated
 from determined.store.experiment_records import TrialChange
+from determined.store.records import Attempt
 
 logger = logging.getLogger("determined.experiment")
 
@@ -25,6 +26,14 @@ def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
     look(run, trial)
     verdict = _judge(run, trial, event)
     logger.info("trial %d: %s%s", trial.id, verdict.state, f" ({verdict.reason})" if verdict.reason else "")
+    if verdict.restarts > trial.restarts:
+        logger.warning(
+            "trial %d failed and is started again (restart %d of %d): %s",
+            trial.id,
+            verdict.restarts,
+            run.settings.max_restarts,
+            verdict.reason,
+        )
     run.logs.done(trial)
     trial.seconds_before, trial.restarts, trial.owes_pause = trial.seconds, verdict.restarts, False
     trial.process = None
@@ -57,15 +66,26 @@ def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
     row = run.ask(lambda store: store.trial(trial.id))
     run.effects.note(trial, row.passed_hparams)
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if event.code else []
+    has_reported = _has_reported(run, trial, attempts)
     trial.lost += exits.is_lost(event)
-    return exits.judge(
+    verdict = exits.judge(
         event,
         trial,
         early_exit=row.early_exit,
         acknowledged=row.stop_acknowledged,
         stopped_politely=bool(attempts) and attempts[-1].state == "stopped",
+        has_reported=has_reported,
         max_restarts=run.settings.max_restarts,
     )
+    trial.failure_without_report = None if has_reported else verdict.reason
+    return verdict
+
+
+def _has_reported(run: Running, trial: LiveTrial, attempts: list[Attempt]) -> bool:
+    """Return whether the processes that have just ended reported metrics or saved a checkpoint."""
+    assert trial.process is not None
+    own = {attempt.number for attempt in attempts[trial.process.attempts_before :]}
+    return bool(own) and run.writer.ask(lambda store: store.has_reports(trial.id, own))
 
 
 def _wait_again(run: Running, trial: LiveTrial, reason: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ from determined.store.experiment_records import TrialState
 
 _MOST_LOSSES = 3  # of its processes, with the engine or by a signal: more may be the doing of the trial itself
 _TIME_LIMIT = "its time limit was reached"
+_IMPORT = re.compile(r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
 _POLITE_SIGNALS = (130, 143)  # a training that saved and left because of SIGINT or SIGTERM
 
 
@@ -32,9 +34,14 @@ def judge(
     early_exit: str | None,
     acknowledged: bool,
     stopped_politely: bool,
+    has_reported: bool,
     max_restarts: int,
 ) -> Verdict:
-    """`early_exit`, `acknowledged` and `stopped_politely` are what the trial said of itself before it ended."""
+    """Judge by the exit and by what the trial said before it: `has_reported` is whether this attempt reported anything.
+
+    An attempt that failed without a report, in an import or exactly like the one before, is not repeated: it would fail
+    again.
+    """
     process = trial.process
     assert process is not None
     if early_exit == "INVALID_HP":
@@ -62,7 +69,7 @@ def judge(
         return Verdict("COMPLETED", "completed", None, trial.restarts)
     if stopped_politely and exited.code in _POLITE_SIGNALS:  # somebody has sent it the signal that we did not send
         return Verdict("QUEUED", None, "it saved and left because of a signal", trial.restarts)
-    return _failure(exited, trial, max_restarts)
+    return _failure(exited, trial, max_restarts, has_reported=has_reported)
 
 
 def is_lost(exited: Exited) -> bool:
@@ -70,17 +77,27 @@ def is_lost(exited: Exited) -> bool:
     return exited.lost or exited.signal in ("SIGTERM", "SIGHUP", "SIGINT")
 
 
-def _failure(exited: Exited, trial: LiveTrial, max_restarts: int) -> Verdict:
+def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reported: bool) -> Verdict:
     process = trial.process
     assert process is not None
     reason = process.killed or cause(exited, process.last_error)
     if process.no_retries is not None:
         return Verdict("ERROR", "errored", f"{reason}; not tried again: {process.no_retries}", trial.restarts)
+    if trial.restarts < max_restarts and not has_reported:
+        again = _why_not_again(reason, trial.failure_without_report)
+        if again is not None:
+            return Verdict("ERROR", "errored", f"{reason}; not tried again: {again}", trial.restarts)
     if trial.restarts < max_restarts:
         later: Literal["PAUSED", "QUEUED"] = "PAUSED" if process.asked == "pause" else "QUEUED"
         return Verdict(later, None, reason, trial.restarts + 1)
     tried = f"; tried {trial.restarts + 1} times" if trial.restarts else ""
     return Verdict("ERROR", "errored", f"{reason}{tried}", trial.restarts)
+
+
+def _why_not_again(reason: str, before: str | None) -> str | None:
+    if _IMPORT.match(reason):
+        return "a failing import fails every time"
+    return "the attempt before failed in the same way, both before any report" if reason == before else None
 
 
 def cause(exited: Exited, last_error: str) -> str:

@@ -30,12 +30,13 @@ def finish(run: Running) -> ExperimentState:
         run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
     run.ask(lambda store: store.heartbeat(run.lease))  # whoever has lost the lease deletes nothing
     run.checkpoints.clean_up(run.settings)
+    run.least_progress = _progress(run, state)
     run.commit(
         snapshot=run.search.snapshot_if_due(now=True),
         experiment=ExperimentChange(
             state=state,
             reason=reason,
-            progress=_progress(run, state),
+            progress=run.least_progress,
             ended=time.time(),
         ),
     )
@@ -49,7 +50,7 @@ def _progress(run: Running, state: ExperimentState) -> float:
         return run.progress()
     # All trials are over, as the searcher counts; of what was planned only that is done which they did.
     done = sum(trial.progress or 0.0 for trial in run.trials.values())
-    return min(done / max(len(run.trials), run.planned or 0, 1), 1.0)
+    return max(run.progress(), min(done / max(len(run.trials), run.planned or 0, 1), 1.0))
 
 
 def _outcome(run: Running) -> tuple[ExperimentState, str | None]:

@@ -50,7 +50,11 @@ def look(run: Running, trial: LiveTrial) -> None:
             trial.process.sign_of_life = trial.process.reported = time.monotonic()
         metric = number(report.metrics.get(settings.metric))
         when = time_of(settings.time_metric, report.steps_completed, report.metrics)
-        _complain_once(trial, _trouble(settings, metric, when, compared=trial.goal is not None))
+        trouble = _trouble(settings, metric, when, compared=trial.goal is not None)
+        if trouble is None or not run.ask(partial(_row_of, trial.id)).follows_operations:
+            _complain_once(trial, trouble)
+        elif metric is None:
+            continue  # `report_completed` will add it, and then the report counts again
         trial.last_value = (metric, when)
         trial.best = _better(settings, trial.best, metric)
         if trial.goal is not None and when is not None and when >= trial.goal:
@@ -67,6 +71,7 @@ def _trouble(settings: Settings, metric: float | None, when: float | None, *, co
 
 
 def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
+    """Warn of a report that cannot be compared."""
     if trouble is not None and trouble not in trial.warned:
         trial.warned.add(trouble)
         logger.warning("trial %d: %s", trial.id, trouble)

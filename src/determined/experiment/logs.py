@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
 
 from determined.engines.base import Line
 from determined.experiment.settings import Settings
-from determined.experiment.trials import LiveTrial, Process
+from determined.experiment.trials import LiveTrial, Place, Process
 from determined.store.records import LogRow
 from determined.store.writer import Writer
 
@@ -23,6 +24,11 @@ _RANK = re.compile(r"\[rank(\d+)\]: ")
 # What `determined.launch.torch_distributed` says at the end.
 _FIRST_FAILURE = re.compile(r"the worker of rank (\d+) failed first, with exit code \d+$")
 _LONGEST_REASON = 500
+
+
+# The first line of a traceback, and the line that names a place in it.
+_TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\):$")
+_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
 
 
 class LogKeeper:
@@ -63,12 +69,33 @@ class LogKeeper:
         rank, text = line.rank, line.text
         if prefix := _RANK.match(text):
             rank, text = int(prefix[1]), text[prefix.end() :]
+        if _TRACEBACK.match(text):
+            process.places.pop(rank, None)
+        elif frame := _FRAME.match(text):
+            _note_place(process, rank, frame[1], int(frame[2]))
         refusal = _REFUSAL.search(text)
-        if refusal or _ERROR.match(text):
-            process.errors.pop(rank, None)  # the newest one stands last
-            process.errors[rank] = (f"InvalidHP: {refusal[1]}" if refusal else text)[:_LONGEST_REASON]
+        if refusal:
+            _note_error(process, rank, f"InvalidHP: {refusal[1]}"[:_LONGEST_REASON])
+        elif _ERROR.match(text):
+            place = process.places.get(rank)
+            where = "" if place is None else f" ({place.file}, line {place.line})"
+            _note_error(process, rank, text[:_LONGEST_REASON] + where)
         elif first := _FIRST_FAILURE.match(text):
             process.first_failure = int(first[1]), text
         for policy in self._settings.log_policies:
             if policy.pattern.search(line.text) and policy.cancel_retries:
                 process.no_retries = f"a line of its log matches the log policy {policy.name!r}"
+
+
+def _note_error(process: Process, rank: int, text: str) -> None:
+    process.errors.pop(rank, None)  # the newest one stands last
+    process.errors[rank] = text
+
+
+def _note_place(process: Process, rank: int, file: str, line: int) -> None:
+    """Remember the innermost line of the program itself; where there is none, that of a library."""
+    is_own = os.path.isabs(file) and os.path.realpath(file).startswith(os.path.realpath(process.directory) + os.sep)
+    known = process.places.get(rank)
+    if is_own or known is None or not known.is_own:
+        shown = os.path.relpath(os.path.realpath(file), os.path.realpath(process.directory)) if is_own else file
+        process.places[rank] = Place(shown, line, is_own)

@@ -203,5 +203,7 @@ def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[
             )
             for trial in touched
         ),
-        experiment=ExperimentChange(state="ACTIVE", reason="", archived=False, config=mask_secrets(change.config)),
+        experiment=ExperimentChange(
+            state="ACTIVE", reason="", archived=False, config=mask_secrets(change.config), progress=0.0
+        ),
     )

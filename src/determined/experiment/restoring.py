@@ -59,6 +59,7 @@ def _from_row(row: Trial) -> LiveTrial:
         source=row.source,
         runs=row.runs,
         restarts=row.restarts,
+        failure_without_report=row.reason if row.restarts and not row.steps_completed else None,
         best=row.best,
         passed_hparams=row.passed_hparams,
     )

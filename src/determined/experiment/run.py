@@ -107,6 +107,7 @@ def run_experiment(
             effects=Effects(settings.config.get("hyperparameters") or {}),
             planned=max_trials or experiment.config["searcher"].get("max_trials") or settings.max_trials,
             in_queue=in_queue,
+            least_progress=_progress_so_far(experiment, max_trials),
             most_slots=entry.slots if in_queue and entry is not None else None,
         )
         state = Runner(
@@ -119,6 +120,12 @@ def run_experiment(
         if in_queue and state != "ACTIVE":  # while we hold it, so that it can be put there again as soon as we do not
             writer.ask(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
+
+
+def _progress_so_far(experiment: Experiment, max_trials: int | None) -> float:
+    """Return what its progress does not fall below: a search that is extended has more to do, and begins anew."""
+    extended = max_trials is not None and max_trials != experiment.config["searcher"].get("max_trials")
+    return 0.0 if extended else experiment.progress or 0.0
 
 
 def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:

@@ -50,6 +50,7 @@ class Running:
     pause_reason: str = ""  # why it is paused although no user asked for it
     most_slots: int | None = None  # that it was put into the queue with
     failure: str | None = None  # why the search cannot go on
+    least_progress: float = 0.0  # what was shown already
     last_code: int | None = None  # of the processes that ended last
 
     @property
@@ -70,8 +71,13 @@ class Running:
         return [trial for trial in self.trials.values() if trial.state not in TRIAL_ENDED]
 
     def progress(self) -> float:
-        reported = {trial.number: trial.progress for trial in self.by_key.values() if trial.progress is not None}
-        return self.search.searcher.progress(reported)
+        """Return how much of the search is done, from 0 to 1. It never decreases, although estimates do."""
+        searcher = self.search.searcher
+        # With all trials over the searcher says 1; whether that is success is decided by `finishing`.
+        if not searcher.finished:
+            reported = {trial.number: trial.progress for trial in self.by_key.values() if trial.progress is not None}
+            self.least_progress = max(self.least_progress, searcher.progress(reported))
+        return self.least_progress
 
     def ask(self, question: Callable[[Experiments], T]) -> T:
         return self.writer.ask(lambda store: question(store.experiments))

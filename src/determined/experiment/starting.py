@@ -138,6 +138,7 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
     trial.state = "RUNNING"
     _log_hook(run, trial)
     directory = directory if hook is None else hook.inside(directory)
+    trial.process.directory = str(directory)
     return Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
 
 

@@ -11,11 +11,21 @@ from determined.store.experiment_records import TrialState
 Ask = Literal["stop", "pause", "cancel", "kill"]
 
 
+@dataclass(frozen=True)
+class Place:
+    """A line of a program."""
+
+    file: str
+    line: int
+    is_own: bool  # of the program itself, not of a library
+
+
 @dataclass
 class Process:
     """A trial's processes, from their start until all of them have ended."""
 
     key: str
+    directory: str = ""  # in which its program works
     started: float = field(default_factory=time.monotonic)
     asked: Ask | None = None  # what the runner wants of it
     asked_at: float = 0.0
@@ -27,7 +37,8 @@ class Process:
     cpu_seconds: float = 0.0  # what it had used
     cpu_looked: float = field(default_factory=time.monotonic)  # at this time
     stacks_shown: float | None = None
-    errors: dict[int, str] = field(default_factory=dict)  # by rank: the last line of a traceback in its log
+    errors: dict[int, str] = field(default_factory=dict)  # by rank: the last line of a traceback in its log, and where
+    places: dict[int, Place] = field(default_factory=dict)  # by rank: where the traceback in its log leads
     first_failure: tuple[int, str] | None = None  # the rank that failed first, and what its launcher said of it
     no_retries: str | None = None  # the log policy that forbids to start it again
     lines: dict[int, int] = field(default_factory=dict)  # by rank
@@ -74,6 +85,7 @@ class LiveTrial:
     progress: float | None = None
     seconds_before: float = 0.0  # of earlier starts
     warned: set[str] = field(default_factory=set)
+    failure_without_report: str | None = None  # why its last attempt failed, if that had reported nothing
 
     @property
     def may_start(self) -> bool:

@@ -130,6 +130,10 @@ class Store(Protocol):
         """Its files are gone: nothing is left of it. One that is marked and has files left is still to be removed."""
         ...
 
+    def has_reports(self, trial_id: int, attempts: set[int]) -> bool:
+        """Return whether one of these attempts reported a metric, saved a checkpoint or uploaded an output."""
+        ...
+
     def logs(
         self,
         trial_id: int,

@@ -34,6 +34,7 @@ _TRIAL = {
             *("id", "experiment_id", "number", "request_id", "hparams", "seed", "state", "goal", "rungs", "bracket"),
             *("source", "allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
             *("stop_acknowledged", "steps_completed", "created", "ended", "external_id", "passed_hparams"),
+            "follows_operations",
         )
     },
     "best": "t.best_metric",
@@ -98,7 +99,8 @@ def trial(row: Sequence[Any]) -> Trial:
     values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
     passed = values["passed_hparams"]
     values["passed_hparams"] = None if passed is None else json.loads(passed)
-    values["stop_acknowledged"] = bool(values["stop_acknowledged"])
+    for name in ("stop_acknowledged", "follows_operations"):
+        values[name] = bool(values[name])
     if values["state"] is None:  # a run by hand
         values["state"] = by_hand.trial_state(attempt_state, Process(*process))
         values["ended"] = attempt_ended

@@ -254,6 +254,7 @@ class Trial:
     # What the program of a managed trial passed to `init()`, secrets masked: empty if it passed nothing, and None until
     # the trial begins to train.
     passed_hparams: dict[str, Any] | None = None
+    follows_operations: bool = False  # its program iterates over `searcher.operations()`
 
     @property
     def effective_hparams(self) -> dict[str, Any]:

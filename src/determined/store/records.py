@@ -98,6 +98,7 @@ class StatusRow:
     metadata: dict[str, Any]
     early_exit: str | None
     stop_acknowledged: bool
+    follows_operations: bool = False  # its program iterates over `searcher.operations()`
 
 
 @dataclass(frozen=True)

@@ -261,6 +261,7 @@ ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 # attempts belong to one program.
 _FIFTH = """
 ALTER TABLE trials ADD COLUMN passed_hparams TEXT;
+ALTER TABLE trials ADD COLUMN follows_operations SMALLINT NOT NULL DEFAULT 0;
 
 CREATE TABLE outputs (
     trial_id BIGINT PRIMARY KEY REFERENCES trials (id),

@@ -191,6 +191,14 @@ class SqlStore:
         )
         return [columns.attempt(row) for row in found]
 
+    def has_reports(self, trial_id: int, attempts: set[int]) -> bool:
+        marks = ", ".join("?" * len(attempts))
+        for table in ("metrics", "samples", "checkpoints", "uploads"):
+            condition = f"trial_id = ? AND attempt IN ({marks})"
+            if self._database.execute(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", [trial_id, *attempts]):
+                return True
+        return False
+
     def metrics(self, trial_id: int, group: str | None = None, *, archived: bool = False) -> list[Metric]:
         return self._read_metrics("metrics", "step, archived", trial_id, group, "" if archived else "AND archived = 0")
 
@@ -352,14 +360,15 @@ class SqlStore:
     def _write_status(self, row: StatusRow) -> None:
         """An attempt that was overtaken by a newer one has no say any more."""
         self._database.execute(
-            "UPDATE trials SET phase = ?, progress = ?, metadata = ?, early_exit = ?, stop_acknowledged = ? "
-            "WHERE id = ? AND attempt = ?",
+            "UPDATE trials SET phase = ?, progress = ?, metadata = ?, early_exit = ?, stop_acknowledged = ?, "
+            "follows_operations = ? WHERE id = ? AND attempt = ?",
             [
                 text(row.phase),
                 row.progress,
                 json.dumps(row.metadata),
                 row.early_exit,
                 int(row.stop_acknowledged),
+                int(row.follows_operations),
                 row.trial_id,
                 row.attempt,
             ],
