@@ -90,6 +90,9 @@ def test_max_batches_and_default_size() -> None:
     "arguments",
     [
         {"checkpoint_interval": 0},
+        {"checkpoint_interval": "5"},
+        {"max_batches": 2.5},
+        {"dataset": iter([1, 2])},
         {"max_batches": 0},
         {"dataloader_kwargs": {"shuffle": True}},
         {"dataloader_kwargs": {"sampler": [1, 2]}},
@@ -100,7 +103,7 @@ def test_max_batches_and_default_size() -> None:
 )
 def test_arguments_that_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):
-        torch_batch_process(Collecting, line(), **arguments)
+        torch_batch_process(Collecting, **{"dataset": line(), **arguments})
     assert SEEN == []
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint storage offers for outputs: files of a trial that are added and replaced while it runs.
+"""The interface for outputs in a checkpoint storage: files of a trial that are added and replaced while it runs.
 
 An output is not a checkpoint. Its id begins with `output-`, it has no metadata file and no retention applies to it.
 The files of one upload are prepared out of sight and then moved into place. A file that is replaced is kept aside
@@ -30,7 +30,7 @@ class OutputStorage(Protocol):
     """Outputs in one storage. Names are those of `rank_<n>/<file>`, with slashes."""
 
     def staged(self) -> contextlib.AbstractContextManager[Path]:
-        """A new empty directory that nobody sees; it is removed at the end of the block, or after the process died."""
+        """Yield a new hidden directory; it is removed at the end of the block, or later if the process was killed."""
         ...
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
@@ -45,7 +45,7 @@ class OutputStorage(Protocol):
         """Remove the files of an upload and put those back that it replaced; returns the files that stay.
 
         `earlier` are the names that had a file before the upload. If such a file was not kept aside, either the
-        upload had not come so far, or the earlier file is gone for good: in both cases the present one stays.
+        upload was interrupted before it, or the earlier file was removed for good: in both cases the present one stays.
         """
         ...
 

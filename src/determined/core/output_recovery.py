@@ -32,7 +32,7 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
     covered = {upload.key for upload in uploads if upload.finished and upload.batches <= batches}
     uncovered = [upload for upload in uploads if upload.key not in covered]
     if uncovered:
-        # From here on nobody is shown these uploads, even if this process is killed before it has removed them.
+        # First of all, so that these uploads are not listed even if this process is killed while it removes them.
         ask(lambda store: store.outputs.withdraw([upload.key for upload in uncovered]))
     first: dict[str, int] = {}  # path to the place of the first covered upload that has it
     for place, upload in enumerate(uploads):
@@ -57,8 +57,8 @@ def _remove(storage: OutputStorage, ask: Ask, output: str, upload: Upload, earli
     if not staying or not upload.finished:
         ask(partial(_forget, upload.key))
         return
-    # Progress beyond this upload was saved once, so the files it replaced are gone. To remove these as well would lose
-    # the results of batches that are not processed again.
+    # Progress beyond this upload was saved once, and the files that it had replaced were removed then. To remove these
+    # as well would lose the results of batches that are not processed again.
     below = f"{rank_directory(upload.rank)}/"
     ask(partial(_keep, upload.key, [path.removeprefix(below) for path in staying]))
     logger.warning(

@@ -1,4 +1,4 @@
-"""`OutputContext`: files that each rank uploads by itself, beside the checkpoints of its trial."""
+"""`OutputContext`: files that each rank uploads independently, beside the checkpoints of its trial."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Begun:
-    """What the chief finds out for all ranks."""
+    """The output and the attempt, which the chief tells all ranks."""
 
     output: str
     trial_id: int

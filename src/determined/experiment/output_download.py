@@ -58,7 +58,7 @@ def _refuse_others(output: Output, target: Path) -> None:
 def _update(draft: Path, target: Path, output: Output) -> None:
     stale = [name for name in _mark(target).get("files", []) if name not in output.resources]
     for name in stale:
-        if is_file_name(name):  # the mark is a file that anybody could have changed
+        if is_file_name(name):  # the mark is a file in the user's directory
             with contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 (target / name).unlink()
             _remove_empty(target / name, target)

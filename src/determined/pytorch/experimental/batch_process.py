@@ -42,10 +42,9 @@ def torch_batch_process(
         latest_checkpoint: go on after the progress in this checkpoint; if not given, after that of the experiment's
             own newest checkpoint, if there is one.
     """
-    if checkpoint_interval < 1:
-        raise ValueError(f"checkpoint_interval is 1 or more, got {checkpoint_interval!r}")
-    if max_batches is not None and max_batches < 1:
-        raise ValueError(f"max_batches is 1 or more, got {max_batches!r}")
+    _check_positive("checkpoint_interval", checkpoint_interval)
+    if max_batches is not None:
+        _check_positive("max_batches", max_batches)
     batches = Batches(dataset, batch_size, dataloader_kwargs)
     with initialize_default_inference_context(distributed_context) as core_context:
         start = _begin(core_context, latest_checkpoint or core_context.info.latest_checkpoint, batches)
@@ -56,6 +55,11 @@ def torch_batch_process(
             processor.on_finish()
             run.report()
         run.settle()
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is a whole number from 1 on, got {value!r}")
 
 
 def _begin(core_context: core.Context, checkpoint: str | None, batches: Batches) -> Progress:

@@ -34,6 +34,8 @@ class Batches:
         options = dict(loader_options or {})
         if isinstance(dataset, torch.utils.data.IterableDataset):
             raise ValueError(f"torch_batch_process takes a map-style data set, got {type(dataset).__name__}")
+        if not hasattr(dataset, "__len__"):
+            raise ValueError(f"dataset has no length, which a map-style data set needs: got {type(dataset).__name__}")
         if options.pop("shuffle", None):
             raise ValueError("dataloader_kwargs: shuffle=True is not possible, because progress is a place in the data")
         for name in ("sampler", "batch_sampler", "dataset"):

@@ -16,7 +16,7 @@ from determined.pytorch.reducer import MetricReducer, ReducerContext
 
 
 class TorchBatchProcessorContext:
-    """What a processor may ask for."""
+    """The tools of a processor: device, uploads, reports, reducers, ranks."""
 
     def __init__(self, core_context: core.Context, batches_begun: int = 0) -> None:
         self._core = core_context
@@ -39,7 +39,7 @@ class TorchBatchProcessorContext:
         return self.distributed.size
 
     def to_device(self, data: Any) -> Any:
-        """Move data to this rank's device; batches are not moved by themselves."""
+        """Move data to this rank's device; the loader leaves batches on the CPU."""
         return to_device(data, self.device, self._warned_types)
 
     def prepare_model_for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
