@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,51 @@ def _publish_and_die(storage: DirectoryStorage, output: str, key: str, kill_at: 
             storage.outputs.publish(output, key, staged, "rank_0", "abc")
     finally:
         os._exit(0)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process between two requests to the server."""
+
+
+def test_a_bucket_is_found_as_it_was_whenever_the_process_was_killed(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted before each request that changes objects: nothing of the upload is left after `take_back`."""
+    left = 0
+    real = {name: getattr(buckets.Bucket, name) for name in ("copy", "put_file", "delete")}
+
+    def counting(name: str) -> Callable[..., object]:
+        def call(self: buckets.Bucket, *args: object) -> object:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return real[name](self, *args)
+
+        return call
+
+    storage = build_from_argument(server.config())
+    for requests in range(100):
+        output, key = new_output_id(), uuid.uuid4().hex
+        before = {"rank_0/a": "one", "rank_0/b": "two"}
+        upload(storage, output, {"a": "one", "b": "two"})
+        with monkeypatch.context() as patched:
+            for name in real:
+                patched.setattr(buckets.Bucket, name, counting(name))
+            left = requests
+            try:
+                with storage.outputs.staged() as staged:
+                    for each in "abc":
+                        (staged / each).write_text(f"new {each}")
+                    storage.outputs.publish(output, key, staged, "rank_0", "abc")
+                break
+            except Killed:
+                pass
+        storage.outputs.take_back(output, key, ["rank_0/a", "rank_0/b", "rank_0/c"], set(before))
+        assert content(storage, output, before, tmp_path) == before
+        kept = {path.relative_to(server.bucket).as_posix() for path in server.bucket.rglob("*") if path.is_file()}
+        assert {path for path in kept if output in path} == {f"{output}/{name}" for name in before}
+    assert requests >= 8, "two objects are kept aside, three arrive, three are moved and three removed"
 
 
 NAMES = st.sampled_from(["a", "b", "c/d"])

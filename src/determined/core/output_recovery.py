@@ -35,14 +35,18 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
         # First of all, so that these uploads are not listed even if this process is killed while it removes them.
         ask(lambda store: store.outputs.withdraw([upload.key for upload in uncovered]))
     first: dict[str, int] = {}  # path to the place of the first covered upload that has it
+    last: dict[str, int] = {}  # and of the last one
     for place, upload in enumerate(uploads):
         if upload.key in covered:
             for path in upload.paths:
                 first.setdefault(path, place)
+                last[path] = place
     for place, upload in reversed(list(enumerate(uploads))):
         if upload.key not in covered:
-            earlier = [path for path in upload.paths if first.get(path, place) < place]
-            _remove(storage, ask, output, upload, earlier)
+            # An upload that failed may have been followed by others: a file of theirs is not its own any more.
+            own = [path for path in upload.paths if last.get(path, place) <= place]
+            earlier = [path for path in own if first.get(path, place) < place]
+            _remove(storage, ask, output, upload, own, earlier)
     storage.forget_all_replaced(output)
     if uncovered:
         logger.info(
@@ -52,8 +56,8 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
         )
 
 
-def _remove(storage: OutputStorage, ask: Ask, output: str, upload: Upload, earlier: list[str]) -> None:
-    staying = storage.take_back(output, upload.key, upload.paths, earlier)
+def _remove(storage: OutputStorage, ask: Ask, output: str, upload: Upload, own: list[str], earlier: list[str]) -> None:
+    staying = storage.take_back(output, upload.key, own, earlier)
     if not staying or not upload.finished:
         ask(partial(_forget, upload.key))
         return
