@@ -24,14 +24,16 @@ from determined.core.agreement import in_step
 from determined.core.forked import CannotFork, can_fork
 from determined.core.storing import Storing, saying_not_saved
 from determined.errors import InvalidCheckpointException
-from determined.pytorch import checkpoint_format, checkpoint_legacy, rng
+from determined.pytorch import checkpoint_format, checkpoint_legacy, pickled_state, rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.loaders import TrainingData
 from determined.pytorch.optimization import clear_gradients
+from determined.pytorch.optimizer_state import load_optimizer_state
 from determined.pytorch.parallel import bare
 from determined.pytorch.snapshot import snapshot
 from determined.pytorch.state import TrialState
+from determined.pytorch.trial_states import EncodedState, TrialStates
 from determined.pytorch.window import Window
 
 logger = logging.getLogger("determined.pytorch")
@@ -59,6 +61,7 @@ class Checkpointer:
         load_data: dict[str, Any],
         code_dir: Path | None,
         data: TrainingData,
+        states: TrialStates,
     ) -> None:
         self._core = core_context
         self._context = context
@@ -66,23 +69,25 @@ class Checkpointer:
         self._load_data = load_data
         self._code_dir = code_dir
         self._data = data
+        self._states = states
         self._in_background = can_fork()
         self._storing: Storing | None = None
         self._stored: list[tuple[int, str]] = []
         self.latest: str | None = None  # the id of the last one that was saved here
 
-    def parts(self) -> dict[str, Any]:
-        """What a checkpoint holds, one line each: models and the rest are lists in the order of wrapping."""
-        context = self._context
-        parts: dict[str, Any] = {
-            "models_state_dict": [bare(model).state_dict() for model in context.models],
-            "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
-            "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
-            "callbacks": self._callbacks.state_dict(),
-        }
-        if context._precision.scaler is not None:
-            parts["scaler_state_dict"] = context._precision.scaler.state_dict()
-        return parts
+    def check(self) -> None:
+        """Refuse a trial whose state cannot be saved, before it trains. All ranks call it.
+
+        The chief alone looks, as it alone saves these states. Data loaders are not asked: many draw random numbers
+        when they are.
+        """
+        ranks = self._context.distributed
+
+        def check() -> None:
+            if ranks.rank == 0:
+                self._states.check()
+
+        in_step(ranks.allgather, ranks.rank, check, doing="checking what checkpoints will hold")
 
     def save(self, state: TrialState, window: Window, *, wait: bool) -> None:
         """Take everything as it is now into a new checkpoint; all ranks call it.
@@ -155,44 +160,50 @@ class Checkpointer:
         return {name: part for name, part in parts.items() if part is not None}
 
     def _save(self, state: TrialState, ranks: list[dict[str, Any]], *, wait: bool) -> str:
-        metadata = {
+        metadata: dict[str, Any] = {
             "determined_version": determined.__version__,
             "steps_completed": state.batches_trained,
             "framework": f"torch-{torch.__version__}",
             "format": "pickle",
         }
-        checkpoint = {**self.parts(), "rng_state": ranks[0]["rank_rng_states"]}
+        checkpoint = {**self._states.take(), "rng_state": ranks[0]["rank_rng_states"]}
         for name in ranks[0]:
             if all(name in rank for rank in ranks):
                 checkpoint[name] = [rank[name] for rank in ranks]
         self._callbacks.call("on_checkpoint_save_start", checkpoint)
         counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
-        if not wait and self._in_background and _bytes_of(checkpoint) > SMALL:
-            kept = snapshot(checkpoint)
+        encoded = self._states.encode(checkpoint)
+        metadata.update(encoded.metadata())
+        if not wait and self._in_background and encoded.size > SMALL:
+            kept = replace(encoded, tree=snapshot(encoded.tree))
             _load_what_writing_needs()
             try:
                 self._storing = self._core.checkpoint.begin_storing(
                     lambda directory: self._write(directory, kept, counters), metadata
                 )
+                encoded.tell(self._storing.storage_id)
                 return self._storing.storage_id
             except CannotFork as error:
                 logger.warning("checkpoints are written while training waits: %s", error)
                 self._in_background = False
         with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, uuid):
             with saying_not_saved(uuid):
-                self._write(directory, checkpoint, counters)
+                self._write(directory, encoded, counters)
+            encoded.tell(uuid)
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))
         self._stored.append((state.batches_trained, uuid))
         return uuid
 
-    def _write(self, directory: Path, checkpoint: dict[str, Any], counters: dict[str, Any]) -> dict[str, str]:
+    def _write(self, directory: Path, state: EncodedState, counters: dict[str, Any]) -> dict[str, str]:
         """Write all files, and return the hash of the large one.
 
         In a forked child, as a rule: nothing of this process is to be changed or waited for here.
         """
         self._copy_code(directory / "code")
-        digest = checkpoint_format.write(checkpoint, directory / "state_dict.pth")
+        digest = checkpoint_format.write(state.tree, directory / "state_dict.pth")
+        if state.pickles:
+            pickled_state.write(state.pickles, directory)
         _write_json(directory / STATE_FILE, counters)
         _write_json(directory / "load_data.json", self._load_data)
         return {"state_dict.pth": digest}
@@ -216,7 +227,7 @@ class Checkpointer:
     def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
         """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
         context = self._context
-        checkpoint = checkpoint_format.read(directory, name)
+        checkpoint = self._states.decode(checkpoint_format.read(directory, name), directory, name)
         self._callbacks.call("on_checkpoint_load_start", checkpoint)
         checkpoint = checkpoint_legacy.modernise(
             checkpoint, len(context.models), len(context.optimizers), len(context.lr_schedulers)
@@ -224,7 +235,7 @@ class Checkpointer:
         for model, stored in _pairs(context.models, checkpoint, "models_state_dict", name):
             checkpoint_legacy.load_weights(bare(model), stored)
         for optimizer, stored in _pairs(context.optimizers, checkpoint, "optimizers_state_dict", name):
-            optimizer.load_state_dict(stored)
+            load_optimizer_state(optimizer, stored)
         for scheduler, stored in _pairs(context.lr_schedulers, checkpoint, "lr_schedulers_state_dict", name):
             scheduler.load_state_dict(stored)
         self._restore_scaler(checkpoint, name)
@@ -279,17 +290,6 @@ class Checkpointer:
         distributed = self._context.distributed
         mine = ranks[distributed.rank] if len(ranks) == distributed.size else _mean_of_ranks(ranks)
         self._context._optimization.put_gradients_back(mine, state.batches_trained)
-
-
-def _bytes_of(checkpoint: dict[str, Any]) -> int:
-    sizes: list[int] = []
-
-    def count(tensor: torch.Tensor) -> torch.Tensor:
-        sizes.append(tensor.nbytes)
-        return tensor
-
-    checkpoint_format.plain(checkpoint, "checkpoint", count)
-    return sum(sizes)
 
 
 @functools.cache

@@ -1,11 +1,9 @@
-"""What may be in a checkpoint's state file, and how it is written and read without unpickling code."""
+"""The state file of a checkpoint: how it is written, and read without unpickling code."""
 
 from __future__ import annotations
 
-import collections
 import os
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,44 +20,6 @@ STATE_FILES = (
     "data/state_dict.pth",
     "checkpoint.pt",
 )
-
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
-_LONGEST_NUMBER = 2000  # bits: what the restricted loader reads
-_TORCH_VALUES = (torch.Size, torch.dtype, torch.device)
-_MAPPINGS = (dict, collections.OrderedDict, collections.Counter)
-
-
-def plain(value: Any, where: str, keep: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor) -> Any:
-    """`value` in the types that torch's restricted loader reads back; anything else is refused, saying where it is.
-
-    Containers are copied; `keep` says what to put in a tensor's place.
-    """
-    kind = type(value)
-    if kind in _TENSORS:
-        return keep(value.detach() if vars(value) else value)  # without what a program may have attached to it
-    if kind in _PLAIN and not (kind is int and value.bit_length() > _LONGEST_NUMBER):
-        return value
-    if isinstance(value, _TORCH_VALUES):
-        return value
-    if kind in _MAPPINGS:
-        items = [
-            (plain(key, f"a key of {where}"), plain(item, f"{where}[{key!r}]", keep)) for key, item in value.items()
-        ]
-        copied: Any = kind(dict(items)) if kind is not dict else dict(items)
-        if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict looks at
-            copied._metadata = plain(dict(value._metadata), f"the metadata of {where}")
-        return copied
-    if isinstance(value, collections.defaultdict):
-        return plain(dict(value), where, keep)
-    if kind in (list, tuple, set):
-        return kind(plain(item, f"{where}[{number}]", keep) for number, item in enumerate(value))
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(
-        f"the checkpoint was not saved: {where} is a {kind.__module__}.{kind.__qualname__}, and a checkpoint holds "
-        "tensors, numbers, strings, lists and dicts only; convert it in state_dict() and back in load_state_dict()"
-    )
 
 
 def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]:
@@ -88,11 +48,10 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
 
 
 def write(state: dict[str, Any], file: Path) -> str:
-    """Write a state file, durably, and return its SHA-256."""
-    kept = plain(state, "checkpoint")
+    """Write an encoded state into a file, durably, and return its SHA-256."""
     with StateFile(file) as opened:
         try:
-            torch.save(kept, opened)  # type: ignore[arg-type]
+            torch.save(state, opened)  # type: ignore[arg-type]
         except RuntimeError as error:
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None  # a full disk, and torch's complaint about what it led to

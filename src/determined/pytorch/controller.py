@@ -37,6 +37,7 @@ from determined.pytorch.reporting import Reporter
 from determined.pytorch.state import TrialState
 from determined.pytorch.stopping import Stopping
 from determined.pytorch.trial import PyTorchTrial
+from determined.pytorch.trial_states import TrialStates
 from determined.pytorch.units import Epoch, TrainUnit
 from determined.pytorch.validation import Validation
 
@@ -89,6 +90,7 @@ class PyTorchTrialController:
         self.first_generation = first_generation.is_first_generation(trial_inst, context)
         if self.first_generation:
             first_generation.set_up(trial_inst, context)
+        self.states = TrialStates(context, self.callbacks, trial_inst)
         self._check()
 
     def _check(self) -> None:
@@ -170,6 +172,7 @@ class PyTorchTrialController:
             if self.state.batches_trained:
                 self.context._current_batch_idx = self.state.batches_trained - 1
             self.callbacks.call("on_training_start")
+            loop.checkpointer.check()
             if self.profiling_enabled:
                 self.core_context.profiler.on()
                 cleanup.callback(_quietly, self.core_context.profiler.off)
@@ -252,7 +255,9 @@ class PyTorchTrialController:
         chief = context.distributed.rank == 0
         reporter = Reporter(self.core_context, context, Progress(plan, self.state.batches_trained, visible=chief))
         cleanup.callback(_quietly, reporter.close)
-        checkpointer = Checkpointer(self.core_context, context, self.callbacks, self.load_data, self.code_dir, data)
+        checkpointer = Checkpointer(
+            self.core_context, context, self.callbacks, self.load_data, self.code_dir, data, self.states
+        )
         cleanup.callback(_quietly, checkpointer.close)
         train_batch, evaluate = self._bind()
         return TrainLoop(

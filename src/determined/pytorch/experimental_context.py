@@ -25,6 +25,7 @@ class PyTorchExperimentalContext:
         self._global_shuffle = False
         self._keep_metric_shapes = False
         self._weight_by_records = False
+        self._pickled_state = False
 
     def use_amp(self, dtype: torch.dtype | None = None) -> None:
         """Automatic mixed precision: autocast, loss scaling and everything around it. Call it before `wrap_model`.
@@ -64,6 +65,15 @@ class PyTorchExperimentalContext:
     def weight_metrics_by_records(self) -> None:
         """Average validation metrics over records instead of over batches, so that a short last batch counts less."""
         self._weight_by_records = True
+
+    def allow_pickled_state(self) -> None:
+        """Save what cannot be encoded safely as pickles, in a file of its own in each checkpoint.
+
+        Reading a pickle can run code that its author put there. So the file is read only when a trial that makes this
+        call is trained from the checkpoint, never to load weights. Make the call only if you trust every checkpoint
+        that you resume from.
+        """
+        self._pickled_state = True
 
     def wrap_reducer(
         self,

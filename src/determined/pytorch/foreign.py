@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler
 
 from determined.errors import InvalidExperimentException
-from determined.pytorch.checkpoint_format import plain
 from determined.pytorch.pass_start import PassStart, generators_kept, pass_start, put_back
+from determined.pytorch.state_codec import encoded
 from determined.pytorch.waiting import Waiting
 from determined.pytorch.walking import is_independent, is_stateful
 
@@ -54,7 +54,7 @@ class ForeignBatches:
         if keeper is not None:
             # A short last batch makes a torch loader read its data set to the end, which then stands at the next pass.
             ended = bool(getattr(getattr(self._under_way, "_dataset_fetcher", None), "ended", False))
-            state = plain(keeper.state_dict(), "the state of the training data loader")
+            state = encoded(keeper.state_dict(), "the state of the training data loader")
             return {"state": state, "ended": ended and keeper is not self._loader}
         return {"pass": self._pass, "batches": self._in_pass, "start": self._start}
 

@@ -22,6 +22,7 @@ from determined.pytorch.checkpoint import check_files
 from determined.pytorch.context import CheckpointLoadContext
 from determined.pytorch.parallel import bare
 from determined.pytorch.trial import PyTorchTrial
+from determined.pytorch.trial_states import decode_weights
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -73,7 +74,8 @@ def load_trial_from_checkpoint_path(
 
 
 def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory: Path) -> None:
-    stored = checkpoint_legacy.modernise(state, len(models), 0, 0).get("models_state_dict") or []
+    modern = checkpoint_legacy.modernise(state, len(models), 0, 0)
+    stored = decode_weights(modern, models, str(directory)).get("models_state_dict") or []
     if len(stored) != len(models):
         raise InvalidCheckpointException(
             f"checkpoint {directory} holds the weights of {len(stored)} models, and the trial wrapped {len(models)}"

@@ -135,14 +135,15 @@ def _as_array(column: list[Any], dtype: Any = None) -> Column:
 
 
 def rows_of(columns: Columns, returned: Kept) -> list[Metrics]:
-    """The columns as one dict per batch, as callbacks get them: what was returned as a number stays a plain one."""
+    """The columns as one dict per batch, as callbacks get them: a number that was returned stays a number."""
     rows: list[Metrics] = [{} for _ in returned]
     for name, column in columns.items():
         plain = name not in returned.dtypes and not isinstance(returned[0][name], _ARRAYS)
         if plain and isinstance(column, np.ndarray):
             column = column.tolist()
+        scalars = isinstance(returned[0][name], np.generic)
         for i, row in enumerate(rows):
-            row[name] = column[i, ...] if isinstance(column, np.ndarray) else column[i]
+            row[name] = column[i, ...] if isinstance(column, np.ndarray) and not scalars else column[i]
     return rows
 
 

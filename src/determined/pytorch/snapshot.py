@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from determined.pytorch.checkpoint_format import plain
+from determined.pytorch.state_codec import map_tensors
 
 
 def snapshot(state: dict[str, Any]) -> dict[str, Any]:
-    """The state in plain types, for a child that is forked next."""
+    """An encoded state for a child that is forked next."""
     shared = _SharedMemory()
     copies: dict[int, torch.UntypedStorage] = {}
 
@@ -33,7 +33,7 @@ def snapshot(state: dict[str, Any]) -> dict[str, Any]:
         copy = torch.empty(0, dtype=tensor.dtype)
         return copy.set_(copies[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
 
-    return dict(plain(state, "checkpoint", keep))
+    return dict(map_tensors(state, keep))
 
 
 def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:

@@ -19,9 +19,9 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from determined.pytorch.checkpoint_format import plain
 from determined.pytorch.pass_start import PassStart, generators_kept, pass_start, put_back, with_first_item
 from determined.pytorch.position import DataPosition
+from determined.pytorch.state_codec import Encoded, encoded
 from determined.pytorch.waiting import Waiting
 
 _FIXED = (list, tuple, range)
@@ -172,11 +172,11 @@ class Walk:
     def _is_stateful(self) -> bool:
         return is_stateful(self._source) or is_stateful(self._items)
 
-    def _own_state(self) -> dict[str, Any]:
+    def _own_state(self) -> Encoded:
+        """The state of a sampler as it is now, whatever becomes of the sampler."""
         parts = {"sampler": self._source, "iterator": self._items}
         states = {name: part.state_dict() for name, part in parts.items() if is_stateful(part)}
-        kept: dict[str, Any] = copy.deepcopy(plain(states, "the state of the training sampler"))
-        return kept
+        return copy.deepcopy(encoded(states, "the state of the training sampler"))
 
     def _load_own_state(self) -> None:
         if "sampler" in self._resumed_state:

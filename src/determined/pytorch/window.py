@@ -6,13 +6,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from determined.pytorch import checkpoint_format
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.metrics import Columns, Kept, Metrics, average, columns_of, combine, rows_of
 from determined.pytorch.reducer import ReducerContext
+from determined.pytorch.state_codec import Encoded, encoded, problems_in
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -50,16 +49,17 @@ class Window:
     def rows(self, columns: Columns) -> list[Metrics]:
         return rows_of(columns, self.batches)
 
-    def state_dict(self) -> dict[str, Any] | None:
-        """For a checkpoint in the middle of a workload; None at its end."""
+    def state_dict(self) -> Encoded | None:
+        """What a checkpoint in the middle of a workload needs, encoded; None at the end of a workload."""
         if not self.batches:
             return None
-        try:
-            state = {"batches": _storable(list(self.batches)), "reducers": _storable(self._reducers.states())}
-            return dict(checkpoint_format.plain(state, "metrics"))
-        except TypeError as error:
-            logger.warning("the next report will miss the batches before this checkpoint: %s", error)
+        state = {"batches": _storable(list(self.batches)), "reducers": _storable(self._reducers.states())}
+        kept = encoded(state, "metrics")
+        problems = problems_in(kept.tree)
+        if problems:
+            logger.warning("the next report will miss the batches before this checkpoint: %s", problems[0])
             return None
+        return kept
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for batch in _restored(state["batches"], self._device):
@@ -67,19 +67,16 @@ class Window:
         self._reducers.load_states(_restored(state["reducers"], self._device))
 
 
-_ARRAY, _TUPLE, _DEVICE = "determined/array", "determined/tuple", "determined/device"
+_DEVICE = "determined/device"
+_ARRAY, _TUPLE = "determined/array", "determined/tuple"  # in checkpoints of earlier versions
 
 
 def _storable(value: Any) -> Any:
-    """What a checkpoint cannot hold, or would give back as something else, as a dict that says what it was."""
+    """The value with tensors of an accelerator brought to the host, marked as such."""
     if isinstance(value, torch.Tensor):
         return value.detach() if value.is_cpu else {_DEVICE: value.detach().cpu()}
-    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
-        return {_ARRAY: torch.from_numpy(value.copy())}
-    if type(value) is tuple:
-        return {_TUPLE: [_storable(item) for item in value]}
-    if type(value) is list:
-        return [_storable(item) for item in value]
+    if type(value) in (list, tuple):
+        return type(value)(_storable(item) for item in value)
     if type(value) is dict:
         return {key: _storable(item) for key, item in value.items()}
     return value
@@ -87,9 +84,9 @@ def _storable(value: Any) -> Any:
 
 def _restored(value: Any, device: torch.device) -> Any:
     """What `_storable` was given."""
-    if isinstance(value, list):
-        return [_restored(item, device) for item in value]
-    if not isinstance(value, dict):
+    if type(value) in (list, tuple):
+        return type(value)(_restored(item, device) for item in value)
+    if type(value) is not dict:
         return value
     if value.keys() == {_ARRAY}:
         return value[_ARRAY].numpy()

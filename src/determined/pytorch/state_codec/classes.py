@@ -1,0 +1,149 @@
+"""Classes of values: their names, which of them a program registered, and how their instances hold their state."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import logging
+import types
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_HEAP_TYPE, _MANAGED_DICT = 1 << 9, 1 << 4  # of `type.__flags__`
+_POINTER = 8
+
+# In this order: the first one that a class derives from holds its items.
+BASES: dict[str, type] = {
+    "defaultdict": collections.defaultdict,
+    "OrderedDict": collections.OrderedDict,
+    "Counter": collections.Counter,
+    "dict": dict,
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "deque": collections.deque,
+    "int": int,
+    "float": float,
+    "complex": complex,
+    "str": str,
+    "bytes": bytes,
+}
+
+BASES_BY_CLASS = {kind: name for name, kind in BASES.items()}
+
+# Classes that need no lookup when they are themselves values of a state.
+BUILTIN_CLASSES: dict[str, type] = {
+    **BASES,
+    **{kind.__name__: kind for kind in (bool, object, range, slice, bytearray, type(None))},
+}
+
+# Such values come from the program and are never written.
+_PROGRAM_VALUES = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodWrapperType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ModuleType,
+    functools.partial,
+    logging.Logger,
+    torch.jit.ScriptFunction,
+)
+
+
+def is_program_value(value: Any) -> bool:
+    return isinstance(value, _PROGRAM_VALUES)
+
+
+def name_of(kind: Any) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+_MAIN_MODULES = ("__main__", "__mp_main__")
+
+
+def is_named(kind: type, name: str) -> bool:
+    """Is it the class of that name? A class of the main script may have been imported by its module's name before."""
+    if name_of(kind) == name:
+        return True
+    module = name.removesuffix(f".{kind.__qualname__}")
+    return module != name and (module in _MAIN_MODULES or kind.__module__ in _MAIN_MODULES)
+
+
+def registered() -> dict[str, Any]:
+    """What the program registered with `torch.serialization.add_safe_globals`, by name."""
+    found = {}
+    for entry in torch.serialization.get_safe_globals():
+        if isinstance(entry, tuple):
+            found[entry[1]] = entry[0]
+        elif hasattr(entry, "__module__") and hasattr(entry, "__qualname__"):
+            found[name_of(entry)] = entry
+    return found
+
+
+def is_stateful(value: Any) -> bool:
+    """Does its class have `state_dict` and `load_state_dict`?"""
+    kind = type(value)
+    return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How instances of a class hold their state: the items of a built-in base, slots, and a dict of attributes."""
+
+    base: str  # a key of BASES, or "object"
+    slots: frozenset[str]
+    has_dict: bool
+    fields: frozenset[str]  # names that every instance is expected to have: slots and the fields of a dataclass
+
+    @property
+    def base_class(self) -> type:
+        return BASES.get(self.base, object)
+
+
+@functools.lru_cache(maxsize=1024)
+def layout_of(kind: type) -> Layout | None:
+    """The layout of a class written in Python; None if its instances hold anything that cannot be seen from Python."""
+    base = next((name for name, one in BASES.items() if issubclass(kind, one)), "object")
+    base_class = BASES.get(base, object)
+    hidden = (one for one in kind.__mro__ if not one.__flags__ & _HEAP_TYPE)
+    if kind is object or not all(one is object or issubclass(base_class, one) for one in hidden):
+        return None
+    slots = frozenset(slot for one in kind.__mro__ for slot in _own_slots(one))
+    size = base_class.__basicsize__ + _POINTER * len(slots)
+    has_dict = kind.__dictoffset__ != 0
+    if has_dict and not kind.__flags__ & _MANAGED_DICT and not base_class.__dictoffset__:
+        size += _POINTER
+    if kind.__weakrefoffset__ and not base_class.__weakrefoffset__:
+        size += _POINTER
+    if kind.__basicsize__ > size:
+        return None
+    return Layout(base, slots, has_dict, slots | frozenset(getattr(kind, "__dataclass_fields__", ())))
+
+
+def _own_slots(kind: type) -> list[str]:
+    """The slots that a class adds, under the names by which they are attributes."""
+    if not kind.__flags__ & _HEAP_TYPE:
+        return []  # members of a built-in class are part of what its base holds
+    return [name for name, one in vars(kind).items() if isinstance(one, types.MemberDescriptorType)]
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes that an instance itself holds, in its dict and in slots."""
+    attributes = {}
+    kind: Any = type(value)
+    layout = layout_of(kind)
+    if layout is None:
+        return {}
+    for slot in sorted(layout.slots):
+        try:
+            attributes[slot] = object.__getattribute__(value, slot)
+        except AttributeError:
+            continue  # never set
+    if layout.has_dict:
+        attributes.update(object.__getattribute__(value, "__dict__"))
+    return attributes

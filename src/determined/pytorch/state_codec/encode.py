@@ -1,0 +1,354 @@
+"""From a state to tensors and plain data."""
+
+from __future__ import annotations
+
+import collections
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined.pytorch.state_codec import classes, paths, standard
+from determined.pytorch.state_codec.paths import Path, Step
+from determined.pytorch.state_codec.references import References
+from determined.pytorch.state_codec.tags import DEEPEST, KIND, PICKLED_PART, Problem, missing, problems_in
+
+_LONGEST_NUMBER = 2000  # bits: what the restricted loader reads
+_PLAIN = frozenset((bool, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size))
+_PLAIN_KEYS = _PLAIN | {int}
+_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_DICTS = (dict, collections.OrderedDict, collections.Counter)
+_CONTAINERS = frozenset(classes.BASES.values())
+
+_NOT_VISIBLE = "its values cannot be seen from Python"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Plain data made by an encoder; another encoder takes it as it is."""
+
+    tree: Any
+
+
+@dataclass(frozen=True)
+class Known:
+    """What was found in a place of a state: a class, and the attributes that the instance had."""
+
+    kind: Any
+    attributes: frozenset[str]
+
+
+class _CannotEncode(Exception):
+    """Why a value cannot be encoded."""
+
+
+class Encoder:
+    """Encodes the parts of one state: a value that occurs in several places is written once.
+
+    `known` says which classes a resumed run will find in which places; without it all are taken to be found, and
+    `found` says afterwards what there was. `tensor` is called with every tensor and returns what to put in its place.
+    `pickled` is called with a value that cannot be encoded, and returns a number under which it was put elsewhere.
+    """
+
+    def __init__(
+        self,
+        references: References,
+        known: Mapping[Path, Known] | None = None,
+        tensor: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
+        pickled: Callable[[Any], int] | None = None,
+    ) -> None:
+        self.found: dict[Path, Known] = {}
+        self.to_register: dict[str, str] = {}  # classes that a resumed run will not find by itself: name, first place
+        self.complete = True  # nothing was left out so far
+        self._references = references
+        self._known = known
+        self._tensor = tensor
+        self._pickled = pickled
+        self._registered = classes.registered()
+        self._path: list[Step] = []
+        self._objects = 0  # how many objects the current place is inside of
+        self._open_tuples: set[int] = set()
+        # By id: the value, kept alive so that its id stays its own; what it became; where it was found first.
+        self._done: dict[int, tuple[Any, Any, Path]] = {}
+
+    def encode(self, value: Any, *path: Step) -> Any:
+        """The value as plain data; what cannot be encoded is replaced by a note that it is missing."""
+        self._path = list(path)
+        try:
+            return self._encode(value)
+        except RecursionError:
+            self._path = list(path)
+            return self._missing(value, "it is nested too deeply")
+
+    def _encode(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is int and value.bit_length() <= _LONGEST_NUMBER:
+            return value
+        done = self._done.get(id(value))
+        if done is not None:
+            if self._known is None:
+                self._note_again(done[2])
+            return done[1]
+        if kind in _TENSORS:
+            return self._keep(value, self._encode_tensor(value))
+        if len(self._path) > DEEPEST:
+            return self._missing(value, f"it is nested deeper than {DEEPEST} levels")
+        try:
+            if kind is list:
+                return self._fill_list(value, self._keep(value, []))
+            if kind is tuple:
+                return self._encode_tuple(value)
+            if kind in _DICTS and KIND not in value and self._plain_keys(value):
+                return self._fill_dict(value, self._keep(value, kind()))
+            if kind is set and self._plain_keys(value):
+                return self._keep(value, set(value))
+            return self._encode_other(value, kind)
+        except _CannotEncode as error:
+            return self._missing(value, str(error))
+
+    def _keep(self, value: Any, encoded: Any) -> Any:
+        """Remember what a value became; inside a cycle through a tuple it may have been encoded meanwhile."""
+        path = tuple(self._path) if self._known is None else ()
+        return self._done.setdefault(id(value), (value, encoded, path))[1]
+
+    def _at(self, step: Step, value: Any) -> Any:
+        self._path.append(step)
+        try:
+            return self._encode(value)
+        finally:
+            self._path.pop()
+
+    def _items(self, values: Iterable[Any]) -> list[Any]:
+        return [self._at(("item", number), value) for number, value in enumerate(values)]
+
+    def _elements(self, values: Iterable[Any]) -> list[Any]:
+        return [self._at(paths.element(type(value)), value) for value in values]
+
+    def _encode_tuple(self, value: tuple[Any, ...]) -> Any:
+        if id(value) in self._open_tuples:
+            # A part of itself, by way of a list: the restricted loader does not read such tuples.
+            return self._fill_container(self._keep(value, {KIND: "container"}), value, "tuple")
+        self._open_tuples.add(id(value))
+        encoded = tuple(self._items(value))
+        self._open_tuples.discard(id(value))
+        return self._keep(value, encoded)
+
+    def _fill_list(self, value: list[Any], encoded: list[Any]) -> list[Any]:
+        for number, one in enumerate(value):
+            encoded.append(self._at(("item", number), one))
+        return encoded
+
+    def _fill_dict(self, value: Any, encoded: Any) -> Any:
+        for key, one in value.items():
+            encoded[key] = self._at(("item", key), one)
+        if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict looks at
+            encoded._metadata = self._at(("attribute", "_metadata"), dict(value._metadata))
+        return encoded
+
+    def _pairs(self, items: Iterable[tuple[Any, Any]]) -> list[Any]:
+        return [[self._at(paths.element(type(key)), key), self._at(("item", key), one)] for key, one in items]
+
+    def _plain_keys(self, keys: Iterable[Any]) -> bool:
+        """Can they be keys of a dict in the file?"""
+        kinds = set(map(type, keys))
+        if int in kinds and any(type(key) is int and key.bit_length() > _LONGEST_NUMBER for key in keys):
+            return False
+        if kinds <= _PLAIN_KEYS:
+            return True
+        if not kinds <= _PLAIN_KEYS | {tuple}:
+            return False
+        return all(self._plain_keys(key) for key in keys if type(key) is tuple)
+
+    def _encode_tensor(self, tensor: torch.Tensor) -> Any:
+        if self._objects:
+            name = self._references.tensor_name(tensor)
+            if name is not None:
+                return {KIND: "reference", "to": name}
+        return self._tensor(tensor.detach() if vars(tensor) else tensor)  # without what a program attached to it
+
+    def _encode_other(self, value: Any, kind: type) -> Any:
+        if isinstance(value, Encoded):
+            self.complete = self.complete and not problems_in(value.tree)
+            return value.tree
+        name = self._references.name_of(value)
+        if name is not None:
+            return {KIND: "reference", "to": name}
+        standard_name = standard.name_of(value)
+        if standard_name is not None:
+            return self._keep(value, self._encode_standard(value, standard_name))
+        if classes.is_program_value(value):
+            return {KIND: "program"}
+        if isinstance(value, enum.Enum):
+            return self._pickled_if_unknown(value, kind) or self._encode_enum(value)
+        if isinstance(value, type):
+            return self._encode_class(value)
+        if kind in _CONTAINERS:
+            return self._fill_container(self._keep(value, {KIND: "container"}), value, classes.BASES_BY_CLASS[kind])
+        if isinstance(value, torch.Tensor):
+            raise _CannotEncode("only torch.Tensor, Parameter and Buffer themselves can be stored")
+        if classes.is_stateful(value) and self._is_known(kind):
+            return self._encode_stateful(value)
+        return self._pickled_if_unknown(value, kind) or self._encode_object(value, kind)
+
+    def _encode_standard(self, value: Any, name: str) -> Any:
+        if type(value) is np.ndarray and value.dtype == object:
+            items = [self._at(("item", number), one) for number, one in enumerate(value.ravel().tolist())]
+            return {KIND: "object array", "shape": list(value.shape), "items": items}
+        try:
+            values = standard.values_of(value, name)
+        except (ValueError, TypeError) as error:
+            raise _CannotEncode(str(error)) from error
+        return {KIND: "standard", "of": name, "values": self._items(values)}
+
+    def _encode_enum(self, value: enum.Enum) -> Any:
+        self._need(value, type(value))
+        tag = {KIND: "enum", "type": classes.name_of(type(value))}
+        if type(value).__members__.get(str(value.name)) is value:
+            return {**tag, "name": value.name}
+        if isinstance(value, enum.Flag):
+            return {**tag, "value": value.value}
+        raise _CannotEncode("it is no member of its class")
+
+    def _encode_class(self, value: type) -> Any:
+        if classes.BUILTIN_CLASSES.get(value.__name__) is value:
+            return {KIND: "class", "builtin": value.__name__}
+        self._need(value, value)
+        return {KIND: "class", "type": classes.name_of(value)}
+
+    def _encode_stateful(self, value: Any) -> Any:
+        """An object that a resumed run has as well, and that takes its own state."""
+        self._note(value)
+        tag = self._keep(value, {KIND: "state", "type": classes.name_of(type(value))})
+        tag["state"] = self._at(paths.STATE, value.state_dict())
+        return tag
+
+    def _encode_object(self, value: Any, kind: type) -> Any:
+        layout = classes.layout_of(kind)
+        if layout is None:
+            raise _CannotEncode(_NOT_VISIBLE)
+        self._need(value, kind)
+        was_complete, self.complete = self.complete, True
+        attributes = classes.attributes_of(value)
+        tag = self._keep(value, {KIND: "object", "type": classes.name_of(kind)})
+        known = (self._known or {}).get(tuple(self._path))
+        expected = layout.fields | (known.attributes if known is not None and known.kind is kind else frozenset())
+        self._objects += 1
+        try:
+            self._fill_container(tag, value, layout.base)
+            if layout.has_dict and object.__getattribute__(value, "__dict__") is value:
+                tag["items are attributes"] = True  # an AttrDict
+                attributes = {}
+            tag["attributes"] = {str(name): self._at(("attribute", name), one) for name, one in attributes.items()}
+            tag["without"] = sorted(expected - attributes.keys())
+        finally:
+            self._objects -= 1
+        if not self.complete and self._pickled is not None and self._put_elsewhere(value, tag):
+            self.complete = was_complete
+        self.complete = self.complete and was_complete
+        return tag
+
+    def _fill_container(self, tag: dict[str, Any], value: Any, base: str) -> dict[str, Any]:
+        """The items of a container, or of an object whose class derives from one; nothing for other objects."""
+        kind = classes.BASES.get(base)
+        tag["base"] = base
+        if kind is None:
+            return tag
+        if issubclass(kind, dict):
+            tag["items"] = self._pairs(kind.items(value))
+            if kind is collections.defaultdict:
+                tag["factory"] = self._at(paths.FACTORY, value.default_factory)
+        elif kind in (set, frozenset):
+            tag["items"] = self._elements(kind.__iter__(value))
+        elif kind in (list, tuple, collections.deque):
+            tag["items"] = self._items(kind.__iter__(value))
+            if kind is collections.deque:
+                tag["maxlen"] = value.maxlen
+        else:
+            tag["value"] = self._at(("attribute", "value"), _plain_number(value, kind))
+        return tag
+
+    def _is_known(self, kind: Any) -> bool:
+        """Will a resumed run have a value of this class in this place?"""
+        if self._known is None:
+            return True
+        known = self._known.get(tuple(self._path))
+        return known is not None and known.kind is kind
+
+    def _need(self, value: Any, kind: Any) -> None:
+        """Note a class that decoding will need."""
+        self._note(value)
+        if not self._is_known(kind) and not self._is_registered(kind):
+            self.to_register.setdefault(classes.name_of(kind), paths.shown(self._path))
+
+    def _is_registered(self, kind: Any) -> bool:
+        return self._registered.get(classes.name_of(kind)) is kind
+
+    def _pickled_if_unknown(self, value: Any, kind: type) -> Any:
+        """A value whose class a resumed run would not find is better pickled, if the program allows it."""
+        if self._pickled is None or self._is_known(kind) or self._is_registered(kind):
+            return None
+        try:
+            return self._keep(value, self._pickled_tag(value, self._pickled(value)))
+        except Exception:  # noqa: BLE001  (the pickling of a program's object may fail in any way; then it is encoded)
+            return None
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value, type):
+            self.found[tuple(self._path)] = Known(value, frozenset())
+        elif not isinstance(value, (torch.Tensor, np.ndarray)):
+            self.found[tuple(self._path)] = Known(type(value), frozenset(classes.attributes_of(value)))
+
+    def _note_again(self, first: Path) -> None:
+        """A value that was found before is in this place, too, with everything below it."""
+        here = tuple(self._path)
+        below = {path: known for path, known in self.found.items() if path[: len(first)] == first}
+        self.found.update({here + path[len(first) :]: known for path, known in below.items()})
+
+    def _missing(self, value: Any, why: str) -> Any:
+        if self._pickled is not None:
+            try:
+                return self._pickled_tag(value, self._pickled(value))
+            except Exception as error:  # noqa: BLE001  (the pickling of a program's object may fail in any way)
+                why = f"it cannot be pickled either: {type(error).__name__}: {error}"
+        self.complete = False
+        return missing(Problem(paths.shown(self._path), classes.name_of(type(value)), why))
+
+    def _put_elsewhere(self, value: Any, tag: dict[str, Any]) -> bool:
+        """Pickle an object as a whole, because a part of it can be neither encoded nor pickled by itself."""
+        try:
+            number = self._pickled(value) if self._pickled is not None else 0
+        except Exception:  # noqa: BLE001  (as above; the part that is missing is named in its place)
+            return False
+        tag.clear()
+        tag.update(self._pickled_tag(value, number))
+        return True
+
+    def _pickled_tag(self, value: Any, number: int) -> dict[str, Any]:
+        path = paths.shown(self._path)
+        return {KIND: PICKLED_PART, "number": number, "path": path, "type": classes.name_of(type(value))}
+
+
+def encoded(value: Any, name: str) -> Encoded:
+    """A state that is no part of a trial's own objects, called `name` in messages.
+
+    A resumed run finds the classes in it only if they are registered.
+    """
+    return Encoded(Encoder(References(), {}).encode(value, ("item", name)))
+
+
+def _plain_number(value: Any, kind: type) -> Any:
+    """The value of an instance of a subclass of int, float, complex, str or bytes, as an instance of that class."""
+    if kind is int:
+        return int.__add__(value, 0)
+    if kind is float:
+        return float.__pos__(value)
+    if kind is complex:
+        return complex.__pos__(value)
+    if kind is str:
+        return str.__add__(value, "")
+    return bytes(memoryview(value))

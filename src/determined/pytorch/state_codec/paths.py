@@ -1,0 +1,109 @@
+"""Places inside a state: steps from a value to its parts, how they are shown, and what the program has there."""
+
+from __future__ import annotations
+
+import collections
+import reprlib
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from determined.pytorch.state_codec import classes
+
+Step: TypeAlias = tuple[str, Any]
+Path: TypeAlias = tuple[Step, ...]
+
+STATE: Step = ("state", None)
+FACTORY: Step = ("factory", None)
+
+MISSING: Any = types.new_class("MISSING")()  # the program has nothing at a place; None is a value like any other
+
+_LONGEST = 300
+_SEQUENCES = (list, tuple, collections.deque)
+
+
+def item(key: Any) -> Step:
+    """The value of a dict under `key`, or the item of a sequence at that number."""
+    return ("item", key)
+
+
+def attribute(name: str) -> Step:
+    return ("attribute", name)
+
+
+def element(kind: type) -> Step:
+    """An element of a set, or a key of a dict: they have no place of their own, so they are told apart by class."""
+    return ("element", classes.name_of(kind))
+
+
+def shown(path: Iterable[Step]) -> str:
+    """A path as the program would write it: `callbacks['early stopping']['history'][3].score`."""
+    text = ""
+    for kind, key in path:
+        if kind == "item":
+            text += f"[{_repr.repr(key)}]" if text else str(key)
+        elif kind == "attribute":
+            text += f".{key}"
+        elif kind == "element":
+            text += f"<a key or element of class {key}>"
+        elif kind == "state":
+            text += ".state_dict()"
+        else:
+            text += ".default_factory"
+    return text if len(text) <= _LONGEST else text[: _LONGEST // 2] + " ... " + text[-_LONGEST // 2 :]
+
+
+class _ShortRepr(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 80
+
+
+_repr = _ShortRepr()
+
+
+class Lazy:
+    """A template that is asked for at most once, and only if a value needs it."""
+
+    def __init__(self, ask: Callable[[], Any]) -> None:
+        self._ask: Callable[[], Any] | None = ask
+        self._value: Any = MISSING
+
+    def get(self) -> Any:
+        if self._ask is not None:
+            ask, self._ask = self._ask, None
+            self._value = ask()
+        return self._value
+
+
+def child(template: Any, step: Step) -> Any:
+    """What the program has one step below `template`, itself the value that the program has; MISSING for nothing."""
+    if isinstance(template, Lazy):
+        template = template.get()
+    kind, key = step
+    if template is MISSING:
+        return MISSING
+    if kind == "item":
+        return _item(template, key)
+    if kind == "attribute":
+        return classes.attributes_of(template).get(key, MISSING)
+    if kind == "element":
+        members = template if isinstance(template, (dict, set, frozenset)) else ()
+        return next((one for one in members if classes.name_of(type(one)) == key), MISSING)
+    if kind == "factory":
+        return template.default_factory if isinstance(template, collections.defaultdict) else MISSING
+    return Lazy(template.state_dict) if classes.is_stateful(template) else MISSING
+
+
+def _item(template: Any, key: Any) -> Any:
+    if isinstance(template, dict):
+        return dict.get(template, key, MISSING)
+    if isinstance(template, slice):
+        template = (template.start, template.stop, template.step)
+    elif isinstance(template, np.ndarray) and template.dtype == object:
+        template = template.reshape(-1).tolist()
+    if isinstance(template, _SEQUENCES) and type(key) is int and 0 <= key < len(template):
+        return template[key]
+    return MISSING

@@ -1,0 +1,166 @@
+"""Values of the standard library and numpy that are no containers: each kind as a list of simpler values, and back."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import io
+import math
+import pathlib
+import uuid
+import zoneinfo
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+_PATHS: dict[str, type] = {
+    "PosixPath": pathlib.Path,
+    "WindowsPath": pathlib.Path,
+    "PurePosixPath": pathlib.PurePosixPath,
+    "PureWindowsPath": pathlib.PureWindowsPath,
+}
+
+
+def _datetime(values: list[Any]) -> datetime.datetime:
+    year, month, day, hour, minute, second, microsecond, fold, zone = values
+    return datetime.datetime(year, month, day, hour, minute, second, microsecond, zone, fold=fold)
+
+
+def _time(values: list[Any]) -> datetime.time:
+    hour, minute, second, microsecond, fold, zone = values
+    return datetime.time(hour, minute, second, microsecond, zone, fold=fold)
+
+
+def _path(values: list[Any]) -> pathlib.PurePath:
+    name, text = values
+    return _PATHS[name](text)  # type: ignore[no-any-return]
+
+
+def _bytes_io(values: list[Any]) -> io.BytesIO:
+    content, position = values
+    stream = io.BytesIO(content)
+    stream.seek(position)
+    return stream
+
+
+def _whole_number(value: int) -> list[Any]:
+    return [value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
+
+
+# name of the kind: class, to a list of simpler values, from such a list
+_Kind = tuple[type, Callable[[Any], list[Any]], Callable[[list[Any]], Any]]
+
+KINDS: dict[str, _Kind] = {
+    "int": (int, _whole_number, lambda values: int.from_bytes(_the_bytes(*values), "little", signed=True)),
+    "range": (range, lambda value: [value.start, value.stop, value.step], lambda values: range(*values)),
+    "slice": (slice, lambda value: [value.start, value.stop, value.step], lambda values: slice(*values)),
+    "bytearray": (bytearray, lambda value: [bytes(value)], lambda values: bytearray(_the_bytes(*values))),
+    "bytes stream": (io.BytesIO, lambda value: [value.getvalue(), value.tell()], _bytes_io),
+    "date": (datetime.date, lambda value: [value.year, value.month, value.day], lambda v: datetime.date(*v)),
+    "timedelta": (
+        datetime.timedelta,
+        lambda value: [value.days, value.seconds, value.microseconds],
+        lambda values: datetime.timedelta(*values),
+    ),
+    "timezone": (datetime.timezone, lambda value: list(value.__getinitargs__()), lambda v: datetime.timezone(*v)),
+    "zone": (zoneinfo.ZoneInfo, lambda value: [value.key], lambda values: zoneinfo.ZoneInfo(*values)),
+    "datetime": (
+        datetime.datetime,
+        lambda value: [*value.timetuple()[:6], value.microsecond, value.fold, value.tzinfo],
+        _datetime,
+    ),
+    "time": (
+        datetime.time,
+        lambda value: [value.hour, value.minute, value.second, value.microsecond, value.fold, value.tzinfo],
+        _time,
+    ),
+    "decimal": (decimal.Decimal, lambda value: [str(value)], lambda values: decimal.Decimal(*values)),
+    "fraction": (
+        fractions.Fraction,
+        lambda value: [value.numerator, value.denominator],
+        lambda values: fractions.Fraction(*values),
+    ),
+    "uuid": (uuid.UUID, lambda value: [value.bytes], lambda values: uuid.UUID(bytes=_the_bytes(*values))),
+    "numpy dtype": (np.dtype, lambda value: [_description(value)], lambda values: _dtype(*values)),
+    "numpy array": (np.ndarray, lambda value: _array_values(value), lambda values: _array(*values)),
+    "numpy scalar": (np.generic, lambda value: _array_values(np.asarray(value)), lambda v: _array(*v)[()]),
+    **{
+        f"path {name}": (getattr(pathlib, name), lambda value: [type(value).__name__, str(value)], _path)
+        for name in _PATHS
+    },
+}
+
+NAMES: dict[type, str] = {kind: name for name, (kind, _, _) in KINDS.items()}
+
+
+def name_of(value: Any) -> str | None:
+    """The kind of a value; None if it is none of these."""
+    name = NAMES.get(type(value))
+    if name is None and isinstance(value, np.generic):
+        return "numpy scalar"
+    if name is None and isinstance(value, np.dtype):
+        return "numpy dtype"  # each dtype has a class of its own
+    return name
+
+
+def values_of(value: Any, name: str) -> list[Any]:
+    """The list of simpler values; a ValueError says why there is none."""
+    return KINDS[name][1](value)
+
+
+def from_values(name: str, values: list[Any]) -> Any:
+    """The value that `values_of` was given; whatever is wrong with the list raises an exception."""
+    return KINDS[name][2](values)
+
+
+def _the_bytes(value: Any) -> bytes:
+    if type(value) is not bytes:
+        raise TypeError(f"expected bytes, got a {type(value).__name__}")  # bytearray(10**12) would allocate them
+    return value
+
+
+def _description(dtype: np.dtype[Any]) -> Any:
+    """What numpy writes into files for a dtype: a string, or a list of fields."""
+    if dtype.hasobject:
+        raise ValueError(f"a numpy array of {dtype} holds references to Python objects")
+    described: Any = np.lib.format.dtype_to_descr(dtype)
+    if np.lib.format.descr_to_dtype(described) != dtype or dtype.type is not np.dtype(dtype.str).type:
+        raise ValueError(f"numpy cannot describe the dtype {dtype} in a file")
+    return described
+
+
+def _dtype(described: Any) -> np.dtype[Any]:
+    if type(described) not in (str, list, tuple):
+        raise TypeError(f"a dtype is described by a string or a list, got a {type(described).__name__}")
+    dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(described)
+    if dtype.hasobject:
+        raise ValueError("an array of references to Python objects cannot be read from a file")
+    return dtype
+
+
+def _array_values(array: np.ndarray[Any, Any]) -> list[Any]:
+    """Its dtype, shape and order, and its content as bytes: every dtype survives as it is."""
+    described = _description(array.dtype)
+    order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    if not array.nbytes:
+        content = np.empty(0, np.uint8)
+    elif array.flags.c_contiguous and array.flags.writeable:
+        content = array.reshape(-1).view(np.uint8)  # without a copy
+    else:
+        content = np.frombuffer(array.tobytes(order=order), np.uint8).copy()
+    return [described, list(array.shape), order, torch.from_numpy(content)]
+
+
+def _array(described: Any, shape: list[int], order: str, content: torch.Tensor) -> np.ndarray[Any, Any]:
+    dtype = _dtype(described)
+    if not isinstance(content, torch.Tensor) or content.dtype is not torch.uint8 or content.dim() != 1:
+        raise TypeError("the content of an array is a tensor of bytes")
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise ValueError(f"an array has no shape {shape!r:.80}")
+    if math.prod(shape) * dtype.itemsize != content.numel():
+        raise ValueError(f"an array of shape {shape!r:.80} and dtype {dtype} does not have {content.numel()} bytes")
+    raw = content.cpu().contiguous().numpy().copy()
+    return raw.view(dtype).reshape(shape, order=order) if content.numel() else np.empty(shape, dtype, order)  # type: ignore[call-overload, no-any-return]

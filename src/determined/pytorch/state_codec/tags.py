@@ -1,0 +1,91 @@
+"""Tagged dicts: how values that torch's restricted loader does not know are written as data that it does."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+KIND = "determined/kind"  # a dict with this key is a tag; a program's own dict that has it is written as pairs
+
+MISSING_PART = "missing"
+PICKLED_PART = "pickled"
+
+DEEPEST = 60  # levels; a level takes up to eight calls, and Python allows a thousand
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A value that could not be encoded: where it is, its class, and why."""
+
+    path: str
+    type: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is a {self.type}: {self.why}" if self.why else f"{self.path} is a {self.type}"
+
+
+def missing(problem: Problem) -> dict[str, Any]:
+    """What is written in the place of a value that could not be encoded."""
+    return {KIND: MISSING_PART, "path": problem.path, "type": problem.type, "why": problem.why}
+
+
+def problems_in(tree: Any) -> list[Problem]:
+    """The values that are missing in an encoded state."""
+    return [
+        Problem(str(tag.get("path"))[:400], str(tag.get("type"))[:200], str(tag.get("why"))[:400])
+        for tag in tags_in(tree)
+        if tag[KIND] == MISSING_PART
+    ]
+
+
+def tags_in(tree: Any) -> Iterator[dict[Any, Any]]:
+    """Every tag in an encoded state, also inside other tags."""
+    waiting, seen = [tree], set()
+    while waiting:
+        value = waiting.pop()
+        if not isinstance(value, (dict, list, tuple)) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            if KIND in value:
+                yield value
+            waiting.extend(value.values())
+        else:
+            waiting.extend(value)
+
+
+def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """An encoded state with every tensor replaced; what was shared is shared afterwards."""
+    done: dict[int, Any] = {}
+
+    def mapped(value: Any) -> Any:
+        kind = type(value)
+        if kind not in _CONTAINERS and not isinstance(value, torch.Tensor):
+            return value
+        if id(value) in done:
+            return done[id(value)]
+        if isinstance(value, torch.Tensor):
+            done[id(value)] = function(value)
+            return done[id(value)]
+        if kind is tuple:
+            copy: Any = tuple(map(mapped, value))
+            return done.setdefault(id(value), copy)
+        copy = done[id(value)] = kind()
+        if kind is list:
+            copy.extend(map(mapped, value))
+            return copy
+        for key, item in value.items():
+            copy[key] = mapped(item)
+        if hasattr(value, "_metadata"):
+            copy._metadata = value._metadata
+        return copy
+
+    return mapped(tree)
+
+
+_CONTAINERS = (dict, list, tuple, collections.OrderedDict, collections.Counter)
