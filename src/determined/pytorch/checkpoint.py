@@ -24,7 +24,7 @@ from determined.core.agreement import in_step
 from determined.core.forked import CannotFork, can_fork
 from determined.core.storing import Storing, saying_not_saved
 from determined.errors import InvalidCheckpointException
-from determined.pytorch import checkpoint_format, checkpoint_legacy, pickled_state, rng
+from determined.pytorch import checkpoint_format, checkpoint_legacy, outside_parameters, pickled_state, rng
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.loaders import TrainingData
@@ -167,6 +167,9 @@ class Checkpointer:
             "format": "pickle",
         }
         checkpoint = {**self._states.take(), "rng_state": ranks[0]["rank_rng_states"]}
+        outside = outside_parameters.take(self._context.models, self._context.optimizers)
+        if any(outside):
+            checkpoint[outside_parameters.KEY] = outside
         for name in ranks[0]:
             if all(name in rank for rank in ranks):
                 checkpoint[name] = [rank[name] for rank in ranks]
@@ -236,6 +239,8 @@ class Checkpointer:
             checkpoint_legacy.load_weights(bare(model), stored)
         for optimizer, stored in _pairs(context.optimizers, checkpoint, "optimizers_state_dict", name):
             load_optimizer_state(optimizer, stored)
+        outside = checkpoint.get(outside_parameters.KEY)
+        outside_parameters.put_back(outside, context.models, context.optimizers, name)
         for scheduler, stored in _pairs(context.lr_schedulers, checkpoint, "lr_schedulers_state_dict", name):
             scheduler.load_state_dict(stored)
         self._restore_scaler(checkpoint, name)

@@ -20,6 +20,7 @@ from determined.pytorch import (
     first_generation,
     latest,
     lost_ranks,
+    outside_parameters,
     validation,
 )
 from determined.pytorch.binding import bind, overridden
@@ -164,6 +165,8 @@ class PyTorchTrialController:
             )
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
             loop = self._build_loop(plan, data, stopping, cleanup)
+            if self.context.distributed.rank == 0:
+                outside_parameters.warn(self.context.models, self.context.optimizers, self.context.distributed.size)
             if checkpoint is not None:
                 loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
             restoring.close()  # of a storage elsewhere, it is a copy

@@ -1,0 +1,92 @@
+"""Parameters that an optimizer trains and that belong to no wrapped model: saved by group and position."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from determined.errors import InvalidCheckpointException
+
+logger = logging.getLogger("determined.pytorch")
+
+KEY = "outside_parameters"  # in a checkpoint: for each optimizer a list of group, position and values
+
+_MOST_SHOWN = 10
+
+
+def take(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]) -> list[list[dict[str, Any]]]:
+    """The values of these parameters, for each optimizer."""
+    inside = {id(parameter) for model in models for parameter in model.parameters()}
+    return [
+        [
+            {"group": number, "position": position, "value": parameter.detach()}
+            for number, group in enumerate(optimizer.param_groups)
+            for position, parameter in enumerate(group["params"])
+            if id(parameter) not in inside
+        ]
+        for optimizer in optimizers
+    ]
+
+
+def warn(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], ranks: int) -> None:
+    """One warning that lists them by shape, if there are any."""
+    found = [
+        f"optimizer {number}, group {one['group']}, position {one['position']}: shape {tuple(one['value'].shape)}"
+        for number, mine in enumerate(take(models, optimizers))
+        for one in mine
+    ]
+    if not found:
+        return
+    more = [f"and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
+    logger.warning(
+        "%d parameters of wrapped optimizers belong to no wrapped model:\n  %s\nCheckpoints hold them, but not the "
+        "buffers of their modules%s; pass the modules to context.wrap_model",
+        len(found),
+        "\n  ".join(found[:_MOST_SHOWN] + more),
+        ", and they are not synchronized between the ranks" if ranks > 1 else "",
+    )
+
+
+def put_back(
+    stored: Any, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], checkpoint: str
+) -> None:
+    """Give the parameters the values of a checkpoint; `stored` is what `take` returned, None in an older one."""
+    mine = take(models, optimizers)
+    if stored is None:
+        if any(mine):
+            logger.warning(
+                "checkpoint %s holds no values for the parameters outside of wrapped models; they start afresh",
+                checkpoint,
+            )
+        return
+    if not _is_valid(stored) or [_places(one) for one in stored] != [_places(one) for one in mine]:
+        raise InvalidCheckpointException(
+            f"checkpoint {checkpoint} holds other parameters outside of wrapped models than the trial has: "
+            f"{_listed(stored)} in the checkpoint, {_listed(mine)} in the trial (optimizer, group, position, shape)"
+        )
+    with torch.no_grad():
+        for theirs, ours in zip(stored, mine, strict=True):
+            for saved, current in zip(theirs, ours, strict=True):
+                current["value"].copy_(saved["value"])
+
+
+def _is_valid(stored: Any) -> bool:
+    return isinstance(stored, list) and all(
+        isinstance(optimizer, list)
+        and all(isinstance(one, dict) and isinstance(one.get("value"), torch.Tensor) for one in optimizer)
+        for optimizer in stored
+    )
+
+
+def _places(optimizer: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(one.get("group"), one.get("position"), tuple(one["value"].shape)) for one in optimizer]
+
+
+def _listed(stored: Any) -> str:
+    if not _is_valid(stored):
+        return "no list of them"
+    places = [(number, *place) for number, optimizer in enumerate(stored) for place in _places(optimizer)]
+    shown = ", ".join(map(str, places[:_MOST_SHOWN])) or "none"
+    return shown + (f" and {len(places) - _MOST_SHOWN} more" if len(places) > _MOST_SHOWN else "")
