@@ -131,6 +131,7 @@ START = [
     "build_training_data_loader",
     "build_validation_data_loader",
     "on_training_start",
+    "state_dict",  # can it be saved?
 ]
 
 

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch.utils.data import Dataset, IterableDataset, RandomSampler, SubsetRand
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler as StatefulRandomSampler
 
-from determined import pytorch
+from determined import errors, pytorch
 from determined.pytorch import waiting
 from determined.pytorch.position import DataPosition
 from determined.pytorch.samplers import ShuffleSampler, mix
@@ -432,15 +433,19 @@ def test_a_program_that_skips_by_itself_is_left_to_it(data_home: Path, caplog: p
     assert "read again" not in caplog.text
 
 
-def test_a_state_that_no_checkpoint_can_hold_is_named(data_home: Path) -> None:
+def test_a_state_that_no_checkpoint_can_hold_is_named(data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Odd(Batches):
         def state_dict(self) -> Any:
-            return {"function": print}
+            return {"lock": threading.Lock()}
 
         def load_state_dict(self, state: Any) -> None: ...
 
-    with pytest.raises(TypeError, match=r"the state of the training data loader\['function'\]"):
-        fit(trial_with(Odd), max_length=pytorch.Batch(2))
+    fit(trial_with(Odd), max_length=pytorch.Batch(2))
+    (checkpoint,) = checkpoints(data_home)
+    assert f"checkpoint {checkpoint.name} is incomplete" in caplog.text
+    missing = r"the state of the training data loader\['lock'\] is a _thread\.lock"
+    with pytest.raises(errors.InvalidCheckpointException, match=missing):
+        fit(trial_with(Odd), max_length=pytorch.Batch(3), latest_checkpoint=checkpoint.name)
 
 
 # Other numbers of ranks

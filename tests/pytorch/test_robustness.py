@@ -93,31 +93,6 @@ def test_versions_of_layers_are_kept(tmp_path: Path) -> None:
     assert checkpoint_legacy.without_prefix(prefixed)._metadata["0"] == {"version": 2}  # type: ignore[attr-defined]
 
 
-class Sub(torch.Tensor):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("subclass", torch.ones(2).as_subclass(Sub)),
-        ("uninitialised", torch.nn.UninitializedParameter()),
-        ("long", 1 << 20_000),
-    ],
-    ids=["subclass", "uninitialised", "long"],
-)
-def test_what_the_restricted_loader_would_refuse_is_refused_when_saving(name: str, value: Any, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=rf"checkpoint\['{name}'\]"):
-        checkpoint_format.write({name: value}, tmp_path / "state_dict.pth")
-
-
-def test_what_a_program_attached_to_a_tensor_is_left_out(tmp_path: Path) -> None:
-    tensor = torch.ones(2)
-    tensor.note = object()  # type: ignore[attr-defined]
-    checkpoint_format.write({"tensor": tensor}, tmp_path / "state_dict.pth")
-    assert torch.load(tmp_path / "state_dict.pth", weights_only=True)["tensor"].tolist() == [1, 1]
-
-
 @pytest.mark.parametrize("path", ["/dev/zero", "../outside", "a/../../outside", ""])
 def test_a_manifest_leads_nowhere_outside(path: str, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("")

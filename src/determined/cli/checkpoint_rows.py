@@ -35,4 +35,16 @@ def checkpoint_row(experiment: Experiment, row: Checkpoint) -> Row:
 
 
 def described_plain(experiment: Experiment, row: Checkpoint) -> dict[str, Any]:
-    return {**checkpoint_plain(row, experiment.metric), "experiment_id": experiment.id}
+    """A checkpoint for JSON."""
+    return {
+        **checkpoint_plain(row, experiment.metric),
+        "experiment_id": experiment.id,
+        "incomplete": parts_noted(row, "incomplete"),
+        "pickled_state": parts_noted(row, "pickled_state"),
+    }
+
+
+def parts_noted(row: Checkpoint, key: str) -> list[str]:
+    """The parts of its state that the metadata name under `key`: those that are missing, or are pickles."""
+    parts = row.metadata.get(key)
+    return [str(part) for part in parts] if isinstance(parts, list) else []

@@ -5,36 +5,48 @@ from __future__ import annotations
 import datetime
 import enum
 import sys
+import types
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 _DEEPEST = 64
+_LONGEST_TEXT = 2000
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+Otherwise = Callable[[Any, str], Any]
 
 
-def to_jsonable(value: Any, name: str, depth: int = 0) -> Any:
-    """Plain numbers, strings, lists and maps; floats keep their value, NaN and infinities included.
+def to_jsonable(value: Any, name: str, depth: int = 0, otherwise: Otherwise | None = None) -> Any:
+    """Return `value` as plain numbers, strings, lists and maps; floats keep their value, NaN and infinities included.
 
-    `name` is what an error calls the value.
+    `name` is what an error calls the value. `otherwise` is called with a value that JSON cannot hold and its name, and
+    returns what to put in its place; without it such a value is a TypeError.
     """
     if depth > _DEEPEST:
         raise ValueError(f"{name} is nested deeper than {_DEEPEST} levels")
     if value is None or isinstance(value, (bool, str)):
         return value
+    if otherwise is not None and isinstance(value, (type, *_FUNCTIONS)):
+        return otherwise(value, name)  # first, because the class of arrays has a method `tolist`, too
     if isinstance(value, enum.Enum):
         return value.name
     if hasattr(value, "tolist"):  # arrays, tensors, and their scalars
         inner = value.tolist()
         # A number with more digits than a float (numpy.longdouble) gives back itself.
-        return to_jsonable(float(value) if type(inner) is type(value) else inner, name, depth + 1)
+        return to_jsonable(float(value) if type(inner) is type(value) else inner, name, depth + 1, otherwise)
     if isinstance(value, int):
         _refuse_endless(value, name)
         return value
     if isinstance(value, float):
         return value
     if isinstance(value, dict):
-        return {_key(key, name): to_jsonable(inner, f"{name}[{key!r}]", depth + 1) for key, inner in value.items()}
+        return {
+            _key(key, name): to_jsonable(inner, f"{name}[{key!r}]", depth + 1, otherwise)
+            for key, inner in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [to_jsonable(inner, f"{name}[{i}]", depth + 1) for i, inner in enumerate(value)]
+        return [to_jsonable(inner, f"{name}[{i}]", depth + 1, otherwise) for i, inner in enumerate(value)]
     if isinstance(value, (bytes, bytearray)):
         return bytes(value).decode(errors="replace")
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
@@ -42,8 +54,20 @@ def to_jsonable(value: Any, name: str, depth: int = 0) -> Any:
     if isinstance(value, uuid.UUID):
         return str(value)
     if hasattr(value, "__json__"):
-        return to_jsonable(value.__json__(), name, depth + 1)
+        return to_jsonable(value.__json__(), name, depth + 1, otherwise)
+    if otherwise is not None:
+        return otherwise(value, name)
     raise TypeError(f"{name} is a {type(value).__name__}, which cannot be kept: {_short(value)}")
+
+
+def as_text(value: Any) -> str:
+    """Return what stands for a value that JSON cannot hold: the name of a class or function, else its repr."""
+    if isinstance(value, (type, *_FUNCTIONS)):
+        return f"{value.__module__}.{value.__qualname__}"
+    try:
+        return repr(value)[:_LONGEST_TEXT]
+    except Exception:  # noqa: BLE001  (a program's own __repr__ may fail in any way, and only a text is wanted)
+        return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
 def _key(key: Any, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ logger = logging.getLogger("determined.pytorch")
 
 _MOST_SHOWN = 20
 _MISSING = "(not set)"
+_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
 _NAMES = {"hparams": "other hyperparameters", "experiment_config": "another configuration"}
 
 
@@ -44,12 +46,17 @@ def differences(then: Any, now: Any, path: str = "") -> Iterator[str]:
         for key in sorted({*then, *now}, key=str):
             below = f"{path}.{key}" if path else str(key)
             yield from differences(then.get(key, _MISSING), now.get(key, _MISSING), below)
-    elif _as_json(then) != _as_json(now):
+    elif _comparable(then) != _comparable(now):
         yield f"{path}: {_shown(then)} -> {_shown(now)}"
 
 
 def _as_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=repr)  # as text, because NaN is not equal to itself
+
+
+def _comparable(value: Any) -> str:
+    """As text, without addresses: the repr of an object may hold one, which is another in each process."""
+    return _ADDRESS.sub("at ...", _as_json(value))
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,14 @@ from determined.code_import import refuse_while_importing_checkpoint
 from determined.code_root import code_root
 from determined.code_snapshot import take_snapshot
 from determined.core.agreement import in_step
-from determined.core.jsonable import to_jsonable
+from determined.core.jsonable import as_text, to_jsonable
 from determined.info import ClusterInfo, from_env
 from determined.program import Program, this_program
 from determined.pytorch import process_group, rng
 from determined.pytorch.context import PyTorchTrialContext
 from determined.tensorboard import directory as tensorboard_directory
+
+logger = logging.getLogger("determined.pytorch")
 
 
 @contextmanager
@@ -51,6 +54,7 @@ def init(
     """
     refuse_while_importing_checkpoint("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
+    passed = _storable(hparams)
     described = from_env(os.environ)
     with process_group.joined(distributed) as ranks:
         trial_seed = described.trial.trial_seed if described is not None else seed
@@ -59,7 +63,6 @@ def init(
         else:
             # Every rank would draw its own: the chief's counts.
             trial_seed = int(ranks.broadcast(rng.seed_from_torch()))
-        passed = hparams
         if described is not None:
             exp_conf = described.trial._config
             hparams = hparams if hparams is not None else described.trial.hparams
@@ -130,7 +133,24 @@ def _check_arguments(hparams: Any, exp_conf: Any, seed: Any) -> None:
     for name, value in (("hparams", hparams), ("exp_conf", exp_conf)):
         if value is not None and not isinstance(value, dict):
             raise TypeError(f"init: {name} is a dict or None, got {type(value).__name__}: {value!r:.80}")
-        # Found out here rather than at the first checkpoint, which stores them.
-        to_jsonable(value, name)
+    to_jsonable(exp_conf, "exp_conf")  # found out here rather than at the first checkpoint, which stores it
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise TypeError(f"init: seed is a whole number of 0 or more, got {seed!r}")
+
+
+def _storable(hparams: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The hyperparameters as records and checkpoints hold them; one warning names the values that become texts."""
+    texts: dict[str, str] = {}
+
+    def note(value: Any, name: str) -> str:
+        texts[name] = as_text(value)
+        return texts[name]
+
+    stored = to_jsonable(hparams, "hparams", otherwise=note)
+    if not texts:
+        return hparams
+    logger.warning(
+        "training uses these hyperparameters as they are, and records and checkpoints hold them as texts: %s",
+        ", ".join(f"{name} as {text!r:.200}" for name, text in texts.items()),
+    )
+    return dict(stored)

@@ -13,7 +13,7 @@ from typing import Any
 
 from determined.code_import import refuse_while_importing_checkpoint
 from determined.config.masking import mask_secrets
-from determined.core.jsonable import to_jsonable
+from determined.core.jsonable import as_text, to_jsonable
 from determined.info import from_env
 from determined.program import this_program
 from determined.pytorch.context import PyTorchTrialContext
@@ -201,7 +201,7 @@ def _load_data(trial: PyTorchTrial, context: PyTorchTrialContext) -> dict[str, A
     return {
         "trial_type": "PyTorchTrial",
         "experiment_config": mask_secrets(to_jsonable(context._exp_conf, "exp_conf")),
-        "hparams": to_jsonable(context._hparams, "hparams"),
+        "hparams": to_jsonable(context._hparams, "hparams", otherwise=lambda value, _: as_text(value)),
         "trial_cls_spec": f"{module}:{kind.__qualname__}",
         "main_script": _below(code, program.file) if program.kind == "script" else None,
         "main_module": program.module,

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain
+from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain, parts_noted
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
+from determined.cli.text import visible
 from determined.cli.zone import with_utc
+
+_NOTES = {
+    "incomplete": "INCOMPLETE: training cannot be resumed from it, its weights can be loaded. Missing",
+    "pickled_state": "PICKLED STATE: read only when a trial that calls allow_pickled_state() resumes. Pickled",
+}
 
 
 @click.command(cls=Command)
@@ -25,3 +31,8 @@ def describe(uuid: str, form: Form) -> None:
         row = store.upkeep.checkpoint(uuid)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     show(form, COLUMNS, [checkpoint_row(experiment, row)], lambda: described_plain(experiment, row))
+    if form == "table":
+        for key, note in _NOTES.items():
+            parts = parts_noted(row, key)
+            if parts:
+                click.echo(f"\n{note}:\n  " + "\n  ".join(map(visible, parts)))

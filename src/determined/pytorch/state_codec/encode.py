@@ -17,8 +17,8 @@ from determined.pytorch.state_codec.references import References
 from determined.pytorch.state_codec.tags import DEEPEST, KIND, PICKLED_PART, Problem, missing, problems_in
 
 _LONGEST_NUMBER = 2000  # bits: what the restricted loader reads
-_PLAIN = frozenset((bool, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size))
-_PLAIN_KEYS = _PLAIN | {int}
+_PLAIN = frozenset((bool, float, complex, str, type(None), torch.dtype, torch.device, torch.Size))
+_PLAIN_KEYS = _PLAIN | {int, bytes}
 _TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _DICTS = (dict, collections.OrderedDict, collections.Counter)
 _CONTAINERS = frozenset(classes.BASES.values())
@@ -87,15 +87,15 @@ class Encoder:
         kind = type(value)
         if kind in _PLAIN:
             return value
-        if kind is int and value.bit_length() <= _LONGEST_NUMBER:
+        if (kind is int or kind is bytes) and _is_readable(value):
             return value
+        if kind in _TENSORS:
+            return self._encode_tensor(value)
         done = self._done.get(id(value))
         if done is not None:
             if self._known is None:
                 self._note_again(done[2])
             return done[1]
-        if kind in _TENSORS:
-            return self._keep(value, self._encode_tensor(value))
         if len(self._path) > DEEPEST:
             return self._missing(value, f"it is nested deeper than {DEEPEST} levels")
         try:
@@ -156,7 +156,7 @@ class Encoder:
     def _plain_keys(self, keys: Iterable[Any]) -> bool:
         """Can they be keys of a dict in the file?"""
         kinds = set(map(type, keys))
-        if int in kinds and any(type(key) is int and key.bit_length() > _LONGEST_NUMBER for key in keys):
+        if (int in kinds or bytes in kinds) and not all(map(_is_readable, keys)):
             return False
         if kinds <= _PLAIN_KEYS:
             return True
@@ -169,7 +169,11 @@ class Encoder:
             name = self._references.tensor_name(tensor)
             if name is not None:
                 return {KIND: "reference", "to": name}
-        return self._tensor(tensor.detach() if vars(tensor) else tensor)  # without what a program attached to it
+        done = self._done.get(id(tensor))
+        if done is not None:
+            return done[1]
+        bare = tensor.detach() if vars(tensor) else tensor  # without what a program attached to it
+        return self._keep(tensor, self._tensor(bare))
 
     def _encode_other(self, value: Any, kind: type) -> Any:
         if isinstance(value, Encoded):
@@ -339,6 +343,13 @@ def encoded(value: Any, name: str) -> Encoded:
     A resumed run finds the classes in it only if they are registered.
     """
     return Encoded(Encoder(References(), {}).encode(value, ("item", name)))
+
+
+def _is_readable(value: Any) -> bool:
+    """Does the restricted loader read such a value? It does not read very long numbers, nor bytes without a byte."""
+    if type(value) is int:
+        return value.bit_length() <= _LONGEST_NUMBER
+    return type(value) is not bytes or bool(value)
 
 
 def _plain_number(value: Any, kind: type) -> Any:

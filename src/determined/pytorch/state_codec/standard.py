@@ -55,11 +55,12 @@ _Kind = tuple[type, Callable[[Any], list[Any]], Callable[[list[Any]], Any]]
 
 KINDS: dict[str, _Kind] = {
     "int": (int, _whole_number, lambda values: int.from_bytes(_the_bytes(*values), "little", signed=True)),
+    "empty bytes": (bytes, lambda value: [], lambda values: b""),
     "range": (range, lambda value: [value.start, value.stop, value.step], lambda values: range(*values)),
     "slice": (slice, lambda value: [value.start, value.stop, value.step], lambda values: slice(*values)),
     "bytearray": (bytearray, lambda value: [bytes(value)], lambda values: bytearray(_the_bytes(*values))),
     "bytes stream": (io.BytesIO, lambda value: [value.getvalue(), value.tell()], _bytes_io),
-    "date": (datetime.date, lambda value: [value.year, value.month, value.day], lambda v: datetime.date(*v)),
+    "date": (datetime.date, lambda value: _values_of_date(value), lambda values: datetime.date(*values)),
     "timedelta": (
         datetime.timedelta,
         lambda value: [value.days, value.seconds, value.microseconds],
@@ -69,12 +70,12 @@ KINDS: dict[str, _Kind] = {
     "zone": (zoneinfo.ZoneInfo, lambda value: [value.key], lambda values: zoneinfo.ZoneInfo(*values)),
     "datetime": (
         datetime.datetime,
-        lambda value: [*value.timetuple()[:6], value.microsecond, value.fold, value.tzinfo],
+        lambda value: [*_values_of_date(value.date()), *_values_of_time(value.timetz())],
         _datetime,
     ),
     "time": (
         datetime.time,
-        lambda value: [value.hour, value.minute, value.second, value.microsecond, value.fold, value.tzinfo],
+        lambda value: _values_of_time(value),
         _time,
     ),
     "decimal": (decimal.Decimal, lambda value: [str(value)], lambda values: decimal.Decimal(*values)),
@@ -114,6 +115,14 @@ def values_of(value: Any, name: str) -> list[Any]:
 def from_values(name: str, values: list[Any]) -> Any:
     """The value that `values_of` was given; whatever is wrong with the list raises an exception."""
     return KINDS[name][2](values)
+
+
+def _values_of_date(value: datetime.date) -> list[Any]:
+    return [value.year, value.month, value.day]
+
+
+def _values_of_time(value: datetime.time) -> list[Any]:
+    return [value.hour, value.minute, value.second, value.microsecond, value.fold, value.tzinfo]
 
 
 def _the_bytes(value: Any) -> bytes:
