@@ -32,6 +32,7 @@ def test_mnist_tells_what_came_of_it_and_resumes(run: Run) -> None:
     assert second.values("validation", "accuracy")[-1] > 0.85
 
 
+@pytest.mark.thorough  # the launcher and training on two ranks have tests of their own
 def test_mnist_on_two_processes(run: Run) -> None:
     done = run("mnist_pytorch", "--max-batches", "23", processes=2)
     assert done.values("validation", "accuracy")[-1] > 0.5

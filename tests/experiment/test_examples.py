@@ -13,10 +13,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # Every kind of entrypoint and searcher among them, and every example; all the files are read by tests/config.
 FILES = [
-    "mnist_pytorch/const",
+    pytest.param("mnist_pytorch/const", marks=pytest.mark.thorough),
     "mnist_pytorch/distributed",
     pytest.param("mnist_multi_output_pytorch/const", marks=pytest.mark.thorough),
-    "fasterrcnn_coco_pytorch/const",
+    pytest.param("fasterrcnn_coco_pytorch/const", marks=pytest.mark.thorough),
     pytest.param("gan_mnist_pytorch/adaptive", marks=pytest.mark.thorough),
 ]
 

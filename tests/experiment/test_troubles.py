@@ -133,8 +133,10 @@ HALVING = {"time_metric": "batches", "max_time": 4, "divisor": 2}
     "searcher",
     [
         {"name": "random"},
-        {"name": "async_halving", "num_rungs": 2, **HALVING},
-        {"name": "async_halving", "num_rungs": 3, "stop_once": False, **HALVING},
+        pytest.param({"name": "async_halving", "num_rungs": 2, **HALVING}, marks=pytest.mark.thorough),
+        pytest.param(
+            {"name": "async_halving", "num_rungs": 3, "stop_once": False, **HALVING}, marks=pytest.mark.thorough
+        ),
         {"name": "adaptive_asha", "mode": "conservative", "smaller_is_better": False, **HALVING},
     ],
     ids=["random", "halving", "promotion", "adaptive"],

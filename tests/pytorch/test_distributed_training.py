@@ -407,7 +407,9 @@ with open(sys.argv[1] + "/" + os.environ["RANK"] + ".json", "w") as file:
 """
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "determined.launch.torch_distributed"])
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", pytest.param("determined.launch.torch_distributed", marks=pytest.mark.thorough)]
+)
 def test_launchers(launcher: str, work_dir: Path, data_home: Path) -> None:
     (work_dir / "train.py").write_text(SCRIPT)
     command = {
