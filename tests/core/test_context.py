@@ -46,8 +46,15 @@ def test_a_run_by_hand_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_run_that_only_looks_around_leaves_no_record() -> None:
     with core.init() as context:
         context.train.set_status("looking")
-        context.train.set_metadata({"a": 1})
+        assert context.train.get_metadata() == {}
     assert runs() == []
+
+
+def test_metadata_alone_is_recorded() -> None:
+    with core.init() as context:
+        context.train.set_metadata({"a": 1})
+    (run,) = runs()
+    assert (run.metadata, run.attempt.state) == ({"a": 1}, "completed")
 
 
 def test_members_are_the_real_ones() -> None:

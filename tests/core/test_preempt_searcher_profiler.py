@@ -13,10 +13,12 @@ import pytest
 
 from determined import core
 from determined.config import Length
+from determined.core.attempts import Member
 from determined.core.preempt import PreemptContext
 from determined.core.profiler import SystemSampler, average
 from determined.core.searcher import SearcherContext
-from determined.core.store_supervisor import supervise
+from determined.core.supervise import supervise
+from determined.store.process import this_process
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import metrics_of, run_of
 
@@ -47,8 +49,9 @@ def test_a_request_is_seen_acknowledged_once_and_stays(context: core.Context) ->
 
 
 def test_it_must_be_started_once(tmp_path: Path) -> None:
+    member = Member("key", this_process(), rank=1, size=2)
     preempt = PreemptContext(
-        core.DummyDistributedContext(), supervise(tmp_path, chief=False, hparams={}, config={}, storage="")
+        core.DummyDistributedContext(), supervise(tmp_path, member, hparams={}, config={}, storage="")
     )
     with pytest.raises(RuntimeError, match="start"):
         preempt.should_preempt()

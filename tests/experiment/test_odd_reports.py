@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
+
+import pytest
 
 from tests.helpers.searches import Search
 
@@ -58,3 +61,27 @@ def test_no_metric_value_stops_the_runner_or_wins(tmp_path: Path) -> None:
         assert store.metrics(trials[0].id)[0].metrics["loss"] == 10**400  # kept as it was given
     for command in (["describe", "--metrics"], ["list-checkpoints", "--best", "9"], ["list-trials"]):
         search.det("experiment", command[0], str(experiment), *command[1:])
+
+
+@pytest.mark.thorough
+def test_every_rank_reports_and_the_chief_decides(tmp_path: Path) -> None:
+    config = searching("ranks.py", max_trials=1, max_time=4, time_metric="epochs")
+    config["entrypoint"] = "python3 -m determined.launch.torch_distributed python3 ranks.py"
+    config["resources"] = {"slots_per_trial": 2}
+    search = Search(tmp_path, ODD, config)
+    experiment = search.create()
+    search.activate(experiment, timeout=90)
+    with search.opened() as store:
+        (trial,) = store.experiments.trials(experiment)
+        assert (trial.best, trial.state) == (trial.hparams["x"], "COMPLETED")
+        (run,) = store.runs()
+        assert (run.attempt.number, run.metadata) == (1, {"of rank 0": trial.id, "of rank 1": trial.id})
+        logs = [line.text for line in store.logs(trial.id)]
+        # At its rungs it waited for the decision about what the chief had reported.
+        reached = [entry.event for entry in store.experiments.journal(experiment) if "time" in entry.event]
+        assert [(event["time"], event["metric"]) for event in reached] == [(2, trial.best), (4, trial.best)]
+    assert sum("whose value counts" in line for line in logs) == 1
+    (plain,) = json.loads(search.det("experiment", "describe", str(experiment), "--metrics", "--json").stdout)
+    workload = plain["trials"][0]["workloads"][0]["validation"]
+    assert workload["metrics"] == {"loss": trial.best, "epochs": 1, "of rank 0": 1, "of rank 1": 1}
+    assert workload["ranks"] == {"loss": 0, "epochs": 0, "of rank 0": 0, "of rank 1": 1}

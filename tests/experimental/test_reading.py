@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from determined.experimental.client import (
     TrialSortBy,
     TrialState,
 )
+from tests.helpers.records import opened
+from tests.store.rows import begin, metric
 
 
 class TestExperiment:
@@ -162,7 +165,7 @@ class TestMetrics:
 
     def test_a_table(self, searched: Experiment) -> None:
         frame = searched.metrics_frame()
-        assert list(frame.columns[:4]) == ["trial_id", "steps_completed", "group", "end_time"]
+        assert list(frame.columns[:5]) == ["trial_id", "steps_completed", "group", "end_time", "rank"]
         trials = {trial.id: trial for trial in searched.list_trials()}
         rows = [
             (row.trial_id, row.steps_completed, row.metrics["validation_loss"])
@@ -179,7 +182,7 @@ class TestMetrics:
         one = searched.list_trials()[1]
         assert len(one.metrics_frame()) == 2
         assert len(one.metrics_frame(None)) == len(list(one.iter_metrics()))
-        assert list(one.metrics_frame("no such group").columns) == list(frame.columns[:4])
+        assert list(one.metrics_frame("no such group").columns) == list(frame.columns[:5])
 
     def test_a_table_of_metrics_that_are_called_like_its_columns(self, home: Path) -> None:
         with core.init(_hparams={"net": {"depth": 2, "widths": [1, 2]}}) as context:
@@ -374,3 +377,13 @@ class TestTheWayIn:
 def run_program(text: str) -> None:
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_report_says_of_which_rank_it_is() -> None:
+    with opened() as store:
+        attempt = begin(store)
+        rows = [metric(attempt, "training", 1, {"loss": rank, f"of {rank}": 1}) for rank in (1, 0)]
+        store.write([replace(row, rank=1 - place) for place, row in enumerate(rows)])
+    with Determined() as determined:
+        found = list(determined.get_trial(attempt.trial_id).iter_metrics("training"))
+    assert [(row.rank, row.metrics) for row in found] == [(0, {"loss": 0, "of 0": 1}), (1, {"of 1": 1})]

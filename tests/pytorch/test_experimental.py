@@ -136,3 +136,26 @@ def test_two_ranks_share_the_batches(data_home: Path) -> None:
     assert done[-1] == {"batches_per_rank": 3, "records": 10, "ranks": 2}
     (row,) = metrics(data_home, "validation")
     assert row["steps_completed"] == 3
+
+
+class Reporting(TorchBatchProcessor):
+    """Reports of every rank what it has processed."""
+
+    def __init__(self, context: TorchBatchProcessorContext) -> None:
+        self.context = context
+        self.done = 0
+
+    def process_batch(self, batch: Any, batch_idx: int) -> None:
+        self.done += 1
+        self.context.report_metrics("mine", self.done, {f"of rank {self.context.distributed.rank}": batch_idx})
+
+
+def report_on_ranks() -> None:
+    torch_batch_process(Reporting, line(4), batch_size=1)
+
+
+def test_every_rank_may_report(data_home: Path) -> None:
+    run_ranks(report_on_ranks, n=2, timeout=60)
+    assert sorted(metrics(data_home, "mine"), key=repr) == [
+        {"steps_completed": step, f"of rank {rank}": step - 1} for step in (1, 2) for rank in (0, 1)
+    ]

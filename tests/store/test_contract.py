@@ -11,7 +11,7 @@ import pytest
 from determined.errors import StoreError
 from determined.store.base import Store
 from determined.store.open import open_store
-from determined.store.records import EndRow, LogRow, StatusRow
+from determined.store.records import EndRow, LogRow, MetadataRow, StatusRow
 from tests.store.rows import GONE, alive, begin, checkpoint, metric, start
 
 
@@ -78,8 +78,9 @@ class TestRuns:
 
     def test_statuses_and_the_end(self, store: Store) -> None:
         attempt = begin(store)
-        status = StatusRow(attempt.trial_id, 1, "training", 0.1 + 0.2, {"a": [1, None]}, "INVALID_HP", True)
-        store.write([status, EndRow(attempt.trial_id, 1, "failed", 5000.0, 7.5)])
+        status = StatusRow(attempt.trial_id, 1, "training", 0.1 + 0.2, "INVALID_HP", True)
+        metadata = MetadataRow(attempt.trial_id, 1, {"a": [1, None]})
+        store.write([status, metadata, EndRow(attempt.trial_id, 1, "failed", 5000.0, 7.5)])
         (run,) = store.runs()
         assert (run.phase, run.progress, run.metadata) == ("training", 0.30000000000000004, {"a": [1, None]})
         assert (run.early_exit, run.stop_acknowledged) == ("INVALID_HP", True)
@@ -93,7 +94,7 @@ class TestRuns:
     def test_what_cannot_be_stored_as_it_is_is_written_as_an_escape(self, store: Store) -> None:
         attempt = begin(store, program="/home/\udce9/a\0b.py")
         row = metric(attempt, "g\0\ud800", 1, {"\0\ud800": "\0\ud800 \N{SNOWMAN}"})
-        store.write([row, StatusRow(attempt.trial_id, 1, "\0\ud800", None, {}, None, False)])
+        store.write([row, StatusRow(attempt.trial_id, 1, "\0\ud800")])
         (run,) = store.runs()
         assert (run.program, run.phase) == ("/home/\\udce9/a\\x00b.py", "\\x00\\ud800")
         found = store.find_metric(attempt.trial_id, "g\0\ud800", 1)
@@ -174,7 +175,7 @@ class TestMetrics:
             metric(attempt, "system", None, {"cpu": 1}),
             checkpoint(attempt, 1, "c"),
             LogRow(attempt.trial_id, 1, 0, 0, "stdout", "hello", 1.0),
-            StatusRow(attempt.trial_id, 1, "training", None, {}, None, False),
+            StatusRow(attempt.trial_id, 1, "training"),
         ]
 
         def everything() -> list[Any]:

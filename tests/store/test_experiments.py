@@ -113,7 +113,7 @@ class TestRunsByHand:
         for attempt, state in zip(attempts[2:], ("completed", "stopped", "failed"), strict=True):
             store.write([EndRow(attempt.trial_id, 1, state, 5000.0, 7.5)])  # type: ignore[arg-type]
         elsewhere = begin(store)
-        store.write([StatusRow(elsewhere.trial_id, 1, "training", 0.25, {}, None, False)])
+        store.write([StatusRow(elsewhere.trial_id, 1, "training", 0.25)])
         found = store.experiments.list()[::-1]
         states = [experiment.state for experiment in found]
         assert states == ["ACTIVE", "ERROR", "COMPLETED", "CANCELED", "ERROR", "ACTIVE"]
@@ -192,7 +192,7 @@ class TestTrials:
     def test_a_new_allocation_begins_afresh(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)
         begin_managed(store, lease, trial_id)
-        status = StatusRow(trial_id, 1, "training", 0.5, {"mine": 1}, "INVALID_HP", True)
+        status = StatusRow(trial_id, 1, "training", 0.5, "INVALID_HP", True)
         store.write([status])
         allocation = store.experiments.trial(trial_id).allocation
         same = TrialChange(trial_id, allocation=allocation, runs=2)

@@ -52,8 +52,9 @@ def test_all_rows_are_still_there(old_place: str) -> None:
     assert (trial.hparams, trial.phase, trial.progress, trial.steps_completed) == ({"lr": 0.5}, "training", 0.5, 5)
     assert (trial.latest_checkpoint, trial.started, trial.best) == ("c", 2000.0, None)
     assert [(run.trial_id, run.parent_id, run.attempt.number) for run in store.runs()] == [(2, 1, 1), (1, None, 2)]
-    assert [row.steps_completed for row in store.metrics(1, archived=True)] == [5, 6]
-    assert len(store.samples(1)) == 1
+    assert [(row.steps_completed, row.rank) for row in store.metrics(1, archived=True)] == [(5, 0), (6, 0)]
+    assert [(row.rank, row.sequence) for row in store.samples(1)] == [(0, 2)]
+    assert store.metadata(1) == {"mine": 1}
     assert [(log.text, log.level) for log in store.logs(1)] == [("hello", None)]
     assert [request.kind for request in store.requests(1)] == ["pause"]
     store.close()

@@ -149,7 +149,7 @@ def test_of_many_statuses_the_last_one_is_kept(place: str, make_writer: Callable
     writer = make_writer(place)
     attempt = writer.ask(begin)
     for number in range(1001):
-        writer.put(StatusRow(attempt.trial_id, 1, f"phase {number}", number / 1000, {}, None, False))
+        writer.put(StatusRow(attempt.trial_id, 1, f"phase {number}", number / 1000))
     writer.flush()
     (run,) = writer.ask(lambda store: store.runs())
     assert (run.phase, run.progress) == ("phase 1000", 1.0)

@@ -116,6 +116,7 @@ def metric_plain(row: Metric) -> dict[str, Any]:
         "batches": row.steps_completed,
         "metrics": row.metrics,
         "reported": iso_time(row.reported),
+        "rank": row.rank,
     }
 
 

@@ -26,6 +26,7 @@ from determined.code_import import refuse_while_importing_checkpoint
 from determined.config.length import Length, parse_length
 from determined.core import detached
 from determined.core.agreement import in_step
+from determined.core.attempts import Member
 from determined.core.checkpoint import CheckpointContext
 from determined.core.cleaning import Retention, retention_of
 from determined.core.detached import Detached, DetachedRun
@@ -37,7 +38,8 @@ from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.run_identity import run_name
 from determined.core.searcher import SearcherContext
-from determined.core.store_supervisor import StoreSupervisor, supervise
+from determined.core.store_supervisor import StoreSupervisor
+from determined.core.supervise import supervise
 from determined.core.supervisor import StatusChange, Supervisor
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
@@ -45,6 +47,7 @@ from determined.errors import DeterminedError, InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
 from determined.sinks.chosen import chosen_sinks
 from determined.store.open import checked_place
+from determined.store.process import Process, this_process
 
 if TYPE_CHECKING:
     from determined.sinks.base import Sink
@@ -99,7 +102,7 @@ class Context:
         return self._supervisor.run_dir
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
-        """Training starts (again), out of a checkpoint or anew.
+        """Training starts (again), out of a checkpoint or anew. With several ranks every rank calls this.
 
         Steps reported from now on replace those of the attempt before. A checkpoint that the store knows makes this
         run the next attempt of that checkpoint's trial.
@@ -229,14 +232,15 @@ def init(
     opened = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
     assert opened is not None
     info = described or _info_by_hand(opened, distributed, _hparams, _exp_conf, _trial_seed)
+    member = Member(opened.run_key, opened.process, distributed.rank, distributed.size)
     supervisor = supervise(
         opened.run_dir,
-        chief=distributed.rank == 0,
+        member,
         hparams=info.trial.hparams if _hparams is None else _hparams,
         passed_hparams=_hparams,
         config=info.trial._config if _exp_conf is None else _exp_conf,
         storage=storages[0].name,
-        managed=managed_trial(described) if distributed.rank == 0 else None,
+        managed=managed_trial(described, is_chief=member.is_chief),
         sinks=sinks,
         seed=info.trial.trial_seed,
         detached=_detached,
@@ -254,7 +258,7 @@ def init(
         preempt=preempt,
         train=train,
         searcher=SearcherContext(distributed, train, preempt, length, info.trial._rungs),
-        profiler=ProfilerContext(supervisor, agent_id=info.agent_id, records=distributed.rank == 0),
+        profiler=ProfilerContext(supervisor, agent_id=info.agent_id, records=distributed.local_rank == 0),
         info=info,
         supervisor=supervisor,
         tensorboard=tensorboard,
@@ -287,6 +291,8 @@ class _Opened:
     request_id: str
     session_token: str
     trial_seed: int
+    run_key: str  # of which all ranks make the keys of attempts
+    process: Process
 
     @classmethod
     def fresh(cls) -> _Opened:
@@ -296,6 +302,8 @@ class _Opened:
             request_id=str(uuid.uuid4()),
             session_token=secrets.token_urlsafe(32),
             trial_seed=secrets.randbelow(2**31),
+            run_key=str(uuid.uuid4()),
+            process=this_process(),
         )
 
 

@@ -20,7 +20,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0  # at the store, should the bell be lost
 
 
 class Managed:
-    """The chief's part in a search.
+    """A worker's part in a search; only the chief waits for decisions.
 
     Trials are compared at certain times: lengths in the searcher's `time_metric`. The one that a trial comes to next
     is its goal. A validation there is a question, and training goes on when it is answered.
@@ -99,8 +99,10 @@ class Managed:
         return decision
 
 
-def managed_trial(info: ClusterInfo | None, env: Mapping[str, str] = os.environ) -> Managed | None:
-    """None in a run that a person started."""
+def managed_trial(
+    info: ClusterInfo | None, env: Mapping[str, str] = os.environ, *, is_chief: bool = True
+) -> Managed | None:
+    """Return what the runner wants to know from this worker, or None in a run that a person started."""
     if info is None or not env.get("DET_RUNNER"):
         return None
     searcher = info.trial._config.get("searcher") or {}
@@ -113,5 +115,5 @@ def managed_trial(info: ClusterInfo | None, env: Mapping[str, str] = os.environ)
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
         time_metric=info.trial._time_metric,
         is_copied=searcher.get("name") == "pbt",
-        doorbell=Doorbell(env.get("DET_DOORBELL") or None, info.allocation_id),
+        doorbell=Doorbell((env.get("DET_DOORBELL") or None) if is_chief else None, info.allocation_id),
     )

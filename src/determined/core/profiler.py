@@ -1,4 +1,4 @@
-"""`ProfilerContext`: system metrics of the chief's machine, sampled by a thread and reported as averages."""
+"""`ProfilerContext`: system metrics of each machine, sampled by a thread of one rank and reported as averages."""
 
 from __future__ import annotations
 

@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import logging
-import os
-import socket
-import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from determined.config.masking import mask_arguments, mask_secrets
 from determined.config.measures import time_of
-from determined.core.detached import Detached, DetachedRun
+from determined.core.attempts import Attempts, Member, StoreOutOfReach
+from determined.core.detached import DetachedRun
 from determined.core.managed import Managed
-from determined.core.run_identity import NAME_VARIABLE, run_identity, shown_identity
+from determined.core.run_identity import NAME_VARIABLE, shown_identity
 from determined.core.supervisor import CheckpointRecord, Metrics, RunStatus, StatusChange, StopReason, StopRequest
-from determined.program import this_program
 from determined.store.base import Store
-from determined.store.open import checked_place, open_store, patience
+from determined.store.open import open_store, patience
 from determined.store.process import is_running, this_process
 from determined.store.records import (
-    AttemptStart,
     AttemptState,
     BegunAttempt,
     Checkpoint,
     CheckpointRow,
     EndRow,
+    MetadataRow,
     MetricRow,
     NewRun,
+    Row,
     StatusRow,
     is_to_be_removed,
 )
@@ -43,7 +37,6 @@ from determined.store.writer import Writer
 
 if TYPE_CHECKING:
     from determined.core.sinking import Sinking
-    from determined.sinks.base import Sink
 
 logger = logging.getLogger("determined.core")
 
@@ -51,18 +44,20 @@ T = TypeVar("T")
 
 
 class StoreSupervisor:
-    """Keeps the records of a run in a store; of several ranks only the chief has one.
+    """Records a run in a store, one for each rank.
 
-    A run appears in the store with its first metric, checkpoint or progress, or when training begins: what only looks
-    around leaves nothing behind.
+    A run appears in the store with its first metric, checkpoint, metadata or progress, or when training begins: what
+    only looks around leaves nothing behind. A rank that reports nothing never opens the store. What concerns the run
+    as a whole (its status, checkpoints and end, decisions of a search) is the chief's to record.
     """
 
     def __init__(
         self,
         run_dir: Path,
         run: NewRun,
-        writer: Writer | None,
+        member: Member,
         *,
+        place: str,
         storage: str,
         managed: Managed | None = None,
         sinking: Sinking | None = None,
@@ -73,13 +68,22 @@ class StoreSupervisor:
         self._sinking = sinking
         self._managed = managed
         self._run = run
-        self._writer = writer
+        self._member = member
+        self._writer = Writer(
+            lambda: open_store(place),
+            patience=patience(),
+            written=None if sinking is None else sinking.written,
+            check=None if member.size == 1 else self._check_names,
+        )
+        self._attempts = Attempts(self._writer, place, run, member, managed)
         self._storage = storage
-        self._warned = False
+        self._warned: set[str] = set()
         self._status = RunStatus()
+        self._metadata: dict[str, Any] | None = None
         self._stop: StopRequest | None = None
         self._beginning = threading.Lock()  # the profiler reports from a thread of its own
         self._attempt: BegunAttempt | None = None
+        self._has_begun_it = False
         self._attempt_began = time.monotonic()
         self._reports = itertools.count()
         self._latest: dict[str, tuple[int, Metrics]] = {}
@@ -89,8 +93,7 @@ class StoreSupervisor:
         return self._run_dir
 
     def report_metrics(self, group: str, steps_completed: int | None, metrics: Metrics) -> None:
-        if self._writer is None:
-            self._warn_once()
+        if not self._is_begun():
             return
         attempt = self._begun()
         row = MetricRow(
@@ -101,12 +104,17 @@ class StoreSupervisor:
             steps_completed,
             json.dumps(metrics),
             time.time(),
+            self._member.rank,
         )
         self._writer.put(row)
         if steps_completed is None:
             return
         self._remember(group, steps_completed, metrics)
-        if group == "validation" and self._managed is not None and not self._is_completed_later():
+        if not self._member.is_chief:
+            # A checkpoint of the chief is recorded after its own reports, but does not wait for those of other ranks:
+            # what one of them reported before must be stored by then, or a restart from there would lose it.
+            self._writer.flush()
+        elif group == "validation" and self._managed is not None and not self._is_completed_later():
             self._managed.wait_if_due(
                 self._writer,
                 time_of(self._managed.time_metric, steps_completed, self._latest[group][1]),
@@ -129,25 +137,27 @@ class StoreSupervisor:
         if steps_completed == latest[0]:
             return latest[1]
         # Steps grow as a rule: an earlier one is looked up in the store instead of being kept in memory.
-        assert self._writer is not None
-        attempt = self._begun()
-        found = self._writer.ask(lambda store: store.find_metric(attempt.trial_id, group, steps_completed))
+        attempt, rank = self._begun(), self._member.rank
+        found = self._writer.ask(lambda store: store.find_metric(attempt.trial_id, group, steps_completed, rank))
         return found.metrics if found is not None and found.attempt == attempt.number else {}
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
         with self._beginning:
-            self._begin(checkpoint, steps_completed)
+            self._attempts.start_another(checkpoint, steps_completed)
+            if self._member.is_chief:
+                self._begin()
+            else:
+                if self._has_begun_it:
+                    self._write_end("completed")
+                self._attempt, self._has_begun_it = None, False  # joined with the next report
 
     def attempt(self) -> BegunAttempt:
         return self._begun()
 
     def ask(self, question: Callable[[Store], T]) -> T:
-        assert self._writer is not None, "only the chief asks its supervisor's store"
         return self._writer.ask(question)
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None:
-        if self._writer is None:
-            return
         attempt = self._begun()
         self._writer.put(
             CheckpointRow(
@@ -164,21 +174,21 @@ class StoreSupervisor:
         self._writer.flush()
 
     def checkpoints(self) -> list[Checkpoint]:
-        if self._writer is None:
+        if not self._member.is_chief:
             return []
         attempt = self._begun()
         known = self._writer.ask(lambda store: store.checkpoints(attempt.trial_id))
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 
     def checkpoints_in_use(self) -> set[str]:
-        if self._writer is None:
+        if not self._member.is_chief:
             return set()
         attempt = self._begun()
         registered = self._writer.ask(lambda store: store.registry.registered(attempt.experiment_id))
         return registered | (set() if self._managed is None else self._managed.checkpoints_in_use(self._writer))
 
     def checkpoints_of_the_last_run(self) -> list[str]:
-        if self._writer is None:
+        if not self._member.is_chief:
             return []
 
         if self._managed is not None:
@@ -213,10 +223,8 @@ class StoreSupervisor:
         return uuids
 
     def begin_detached(self) -> DetachedRun:
-        """Begin now, and say as which trial, and from where it goes on."""
+        """Begin the attempt now and return which trial it is of, and from where it goes on."""
         begun = self._begun()
-        writer = self._writer
-        assert writer is not None
 
         def ask(store: Store) -> DetachedRun:
             trial, attempts = store.experiments.trial(begun.trial_id), store.attempts(begun.trial_id)
@@ -230,15 +238,15 @@ class StoreSupervisor:
                 attempts[-1].start_step,
             )
 
-        return writer.ask(ask)
+        return self._writer.ask(ask)
 
     def report_use(self, checkpoint: str, version: tuple[int, int] | None = None) -> None:
-        if self._writer is not None:
+        if self._member.is_chief:
             attempt = self._begun()
             self._writer.ask(lambda store: store.lineage.record_use(attempt.trial_id, checkpoint, version))
 
     def condemn_checkpoints(self, storage_ids: Sequence[str]) -> list[str]:
-        if self._writer is None:
+        if not self._member.is_chief:
             return []
         attempt = self._begun()
 
@@ -250,11 +258,11 @@ class StoreSupervisor:
         return self._writer.ask(ask)
 
     def condemn_own_checkpoint(self, storage_id: str) -> None:
-        if self._writer is not None:
+        if self._member.is_chief:
             self._writer.ask(lambda store: store.upkeep.condemn_own(storage_id))
 
     def checkpoint_deleted(self, storage_id: str) -> None:
-        if self._writer is not None:
+        if self._member.is_chief:
             self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))
 
     def report_status(self, change: StatusChange) -> None:
@@ -262,8 +270,11 @@ class StoreSupervisor:
             if value is not None:
                 setattr(self._status, name, value)
         ended = change.state not in (None, "running")
-        if self._writer is None or (ended and self._writer.failed):
+        if ended and self._writer.failed:
             return  # close() raises what failed
+        if not self._member.is_chief:
+            self._report_status_of_another_rank(change)
+            return
         ended_badly = change.state in ("stopped", "failed")
         told = (change.progress, change.early_exit, change.follows_operations)
         if ended_badly or any(value is not None for value in told):
@@ -272,11 +283,44 @@ class StoreSupervisor:
         if change.state not in (None, "running"):
             self._write_end(change.state)
 
+    def _report_status_of_another_rank(self, change: StatusChange) -> None:
+        """Record what ends the run, and say once that the rest is the chief's to report."""
+        if change.early_exit is not None:
+            attempt = self._begun()
+            self._writer.put(StatusRow(attempt.trial_id, attempt.number, early_exit=change.early_exit))
+            self._writer.flush()
+        for name in ("phase", "progress"):
+            if getattr(change, name) is not None:
+                self._say_once(
+                    logging.WARNING,
+                    f"the {name} of a run is what rank 0 reports: that of rank {self._member.rank} is not recorded",
+                )
+        if change.state not in (None, "running") and self._has_begun_it:
+            self._write_end(change.state)  # counts if the chief, which has reported nothing, says nothing of it
+
+    def set_metadata(self, metadata: dict[str, Any]) -> None:
+        self._metadata = metadata
+        if self._attempt is not None:
+            self._write_metadata()
+        elif not self._is_begun():  # to begin writes it
+            return
+        if self._member.size > 1:
+            self._writer.flush()  # the other ranks may ask for it now
+
+    def metadata(self) -> dict[str, Any]:
+        attempt = self._attempt
+        if attempt is None and self._member.size > 1:
+            attempt = self._attempts.find()
+        if attempt is None:
+            return {}
+        trial_id = attempt.trial_id
+        return self._writer.ask(lambda store: store.metadata(trial_id))
+
     def status(self) -> RunStatus:
         return self._status
 
     def best_validation(self) -> float | None:
-        if self._writer is None or self._managed is None:
+        if self._managed is None:
             return None  # a run by hand has no searcher metric to compare by
         return self._managed.best_validation(self._writer)
 
@@ -291,15 +335,13 @@ class StoreSupervisor:
         self._write_status()
 
     def flush(self) -> None:
-        if self._writer is not None:
-            self._writer.flush()
+        self._writer.flush()
 
     def close(self, *, hurry: bool = False) -> None:
         if self._managed is not None:
             self._managed.close()
         try:
-            if self._writer is not None:
-                self._writer.close(hurry=hurry)
+            self._writer.close(hurry=hurry)
         finally:
             if self._sinking is not None:
                 self._sinking.close(hurry=hurry)
@@ -308,28 +350,27 @@ class StoreSupervisor:
         if self._attempt is None:
             with self._beginning:
                 if self._attempt is None:
-                    # A script does not say where it goes on from: what was reported up to there stays.
-                    self._begin(None, 0 if self._managed is None else self._managed.steps_completed)
+                    self._begin()
         assert self._attempt is not None
         return self._attempt
 
-    def _begin(self, checkpoint: str | None, steps_completed: int) -> None:
-        if self._writer is None:
-            return
-        start = AttemptStart(
-            key=str(uuid.uuid4()),
-            run=self._run,
-            process=this_process(),
-            started=time.time(),
-            checkpoint=checkpoint,
-            steps_completed=steps_completed,
-            previous=self._attempt,
-        )
-        if self._managed is not None:
-            start = replace(start, allocation=(self._managed.trial_id, self._managed.key))
+    def _is_begun(self) -> bool:
+        """Return False, after an error in the log, if this rank's machine cannot reach the store of the run.
+
+        Training does not end for it: the chief's reports, which count first, are stored.
+        """
+        try:
+            self._begun()
+        except StoreOutOfReach as error:
+            self._say_once(logging.ERROR, str(error))
+            return False
+        return True
+
+    def _begin(self) -> None:
         again = self._attempt is not None
-        self._write_end("completed")  # what this run did before, if it did anything
-        begun = self._writer.ask(lambda store: store.begin_attempt(start))
+        if self._member.is_chief:
+            self._write_end("completed")  # what this run did before, if it did anything
+        begun, self._has_begun_it = self._attempts.begin_or_join(self._attempt)
         if self._sinking is not None:
             self._sinking.begin(begun, self._writer.ask(lambda store: store.attempts(begun.trial_id)[0]))
         self._attempt = begun
@@ -337,11 +378,11 @@ class StoreSupervisor:
         self._reports = itertools.count()
         self._latest.clear()
         if again:
-            self._status = RunStatus(metadata=self._status.metadata)
-        # A trial that goes on keeps its metadata, unless this run has set its own already.
-        self._status.metadata = self._status.metadata or self._attempt.metadata
+            self._status = RunStatus()
+        self._write_metadata()
         self._write_status()
-        self._writer.watch(self._watch)
+        if self._member.is_chief:
+            self._writer.watch(self._watch)
 
     def _watch(self, store: Store) -> None:
         if self._managed is not None:
@@ -370,7 +411,7 @@ class StoreSupervisor:
             latest[1].update(metrics)
 
     def _write_status(self) -> None:
-        if self._writer is None or self._attempt is None:
+        if not self._member.is_chief or self._attempt is None:
             return
         status = self._status
         self._writer.put(
@@ -379,99 +420,40 @@ class StoreSupervisor:
                 self._attempt.number,
                 status.phase,
                 status.progress,
-                status.metadata,
                 status.early_exit,
                 status.stop_acknowledged,
                 status.follows_operations,
             )
         )
 
+    def _write_metadata(self) -> None:
+        """A trial that goes on keeps its metadata, unless this run has set its own."""
+        if self._metadata is not None and self._attempt is not None:
+            attempt = self._attempt
+            self._writer.put(MetadataRow(attempt.trial_id, attempt.number, self._metadata, self._member.rank))
+
     def _write_end(self, state: AttemptState) -> None:
-        if self._writer is not None and self._attempt is not None:
+        if self._attempt is not None:
             seconds = time.monotonic() - self._attempt_began
-            self._writer.put(EndRow(self._attempt.trial_id, self._attempt.number, state, time.time(), seconds))
+            attempt, rank = self._attempt, self._member.rank
+            self._writer.put(EndRow(attempt.trial_id, attempt.number, state, time.time(), seconds, rank))
 
-    def _warn_once(self) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning("metrics reported by a rank other than the chief are not kept: report on rank 0")
+    def _check_names(self, store: Store, rows: list[Row]) -> None:
+        """Warn once in an attempt of a metric that two ranks report. Called by the writer's thread."""
+        reports = [row for row in rows if isinstance(row, MetricRow)]
+        found = store.claim_shared_metric(reports) if reports else None
+        if found is not None:
+            logger.warning(
+                "rank %d reported the metric %r of group %r for step %d, and so did rank %d, whose value counts; other "
+                "metrics may be concerned as well: report on one rank, or under names of their own",
+                found.rank,
+                found.name,
+                found.group,
+                found.steps_completed,
+                found.counting_rank,
+            )
 
-
-def supervise(
-    run_dir: Path,
-    *,
-    chief: bool,
-    hparams: dict[str, Any] | None,
-    passed_hparams: dict[str, Any] | None = None,
-    config: dict[str, Any] | None,
-    storage: str,
-    managed: Managed | None = None,
-    seed: int = 0,
-    detached: Detached | None = None,
-    sinks: Sequence[Sink] = (),
-    name: str | None = None,
-) -> StoreSupervisor:
-    """Connect the run to the store that the environment names; secrets are masked in everything that is written."""
-    program = this_program()
-    if name is not None:
-        config = {"name": name, **(config or {})}
-    run = NewRun(
-        program=program.label,
-        run_dir=str(run_dir),
-        hparams=mask_secrets(hparams or {}),
-        config=mask_secrets(config or {}),
-        created=time.time(),
-        seed=seed,
-        passed_hparams=None if passed_hparams is None else mask_secrets(passed_hparams),
-        external_experiment=None if detached is None else detached.external_experiment,
-        external_trial=None if detached is None else detached.external_trial,
-        identity=run_identity(program, name) if managed is None else None,
-    )
-    if not chief:
-        return StoreSupervisor(run_dir, run, None, storage=storage)
-    _write_description(run)
-    place = (None if detached is None else detached.store) or checked_place()
-    sinking = _sinking(sinks, run)
-    written = None if sinking is None else sinking.written
-    writer = Writer(lambda: open_store(place), patience=patience(), written=written)
-    return StoreSupervisor(
-        run_dir,
-        run,
-        writer,
-        storage=mask_secrets(storage),
-        managed=managed,
-        sinking=sinking,
-        named=name is not None,
-    )
-
-
-def _sinking(sinks: Sequence[Sink], run: NewRun) -> Sinking | None:
-    if not sinks:
-        return None
-    from determined.core.sinking import Sinking
-
-    return Sinking(sinks, run)
-
-
-def _write_description(run: NewRun) -> None:
-    """For people who find the directory of a run."""
-    description = {
-        "started": run.created,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "directory": os.getcwd(),
-        "argv": mask_arguments(sys.argv),
-        "hparams": run.hparams,
-        "config": run.config,
-    }
-    _replace_json(Path(run.run_dir) / "run.json", description)
-
-
-def _replace_json(path: Path, value: Any) -> None:
-    """Write a file that readers see either old or new, never half."""
-    draft = path.with_name(f".{path.name}.new")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-        json.dump(value, file, indent=2, default=repr)
-    os.replace(draft, path)
+    def _say_once(self, level: int, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.log(level, "%s", message)

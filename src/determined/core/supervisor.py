@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -40,7 +40,6 @@ class StatusChange:
 
     phase: str | None = None
     progress: float | None = None
-    metadata: dict[str, Any] | None = None
     early_exit: str | None = None
     follows_operations: bool | None = None
     state: Literal["running", "completed", "stopped", "failed"] | None = None
@@ -52,7 +51,6 @@ class RunStatus:
 
     phase: str = ""
     progress: float | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
     early_exit: str | None = None
     follows_operations: bool = False
     state: str = "running"
@@ -68,7 +66,11 @@ class Supervisor(Protocol):
         ...
 
     def report_metrics(self, group: str, steps_completed: int | None, metrics: Metrics) -> None:
-        """Keep them soon. A validation by which trials are compared waits for the runner's decision."""
+        """Store metrics of this rank; None as the step makes them a sample.
+
+        On the chief they are written soon, and a validation by which trials are compared waits for the runner's
+        decision. On other ranks the call returns when they are stored: no checkpoint of the chief waits for them.
+        """
         ...
 
     def complete_length(self, length: float, metric: float) -> None:
@@ -76,11 +78,11 @@ class Supervisor(Protocol):
         ...
 
     def find_metrics(self, group: str, steps_completed: int) -> Metrics:
-        """What this run reported for that group and step so far."""
+        """Return what this rank reported for that group and step in this attempt."""
         ...
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
-        """Training starts after so many steps, out of that checkpoint.
+        """Training starts after that step, from that checkpoint. With several ranks every rank calls this.
 
         What is reported from now on replaces what an earlier attempt reported for the same steps.
         """
@@ -127,9 +129,19 @@ class Supervisor(Protocol):
         """Its files are gone."""
         ...
 
-    def report_status(self, change: StatusChange) -> None: ...
+    def report_status(self, change: StatusChange) -> None:
+        """Record what is new. The chief's phase, progress and end are the run's; an early exit is that of any rank."""
+        ...
 
     def status(self) -> RunStatus: ...
+
+    def set_metadata(self, metadata: dict[str, Any]) -> None:
+        """Replace what this rank said about the run in its own words."""
+        ...
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what all ranks said about the run; of a name that several ranks use the lowest rank's value."""
+        ...
 
     def best_validation(self) -> float | None: ...
 

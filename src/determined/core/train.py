@@ -25,7 +25,11 @@ class EarlyExitReason(enum.Enum):
 
 
 class TrainContext:
-    """Reports are checked in the call itself and kept soon after; a checkpoint, and the end, wait until they are."""
+    """Reports are checked in the call itself and stored soon after; a checkpoint, and the end, wait until they are.
+
+    Any rank may report. Of a metric that several ranks report for the same group and step, the lowest rank's value
+    counts; searching, rungs and best checkpoints use the chief's reports alone.
+    """
 
     def __init__(self, distributed: DistributedContext, supervisor: Supervisor, tensorboard: TensorboardFiles) -> None:
         self._distributed = distributed
@@ -61,16 +65,16 @@ class TrainContext:
         self._supervisor.report_status(StatusChange(phase=status))
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Replace the run's free-form metadata; returns what is kept."""
+        """Replace the run's free-form metadata, on several ranks what this rank set; returns what is kept."""
         if not isinstance(metadata, dict):
             raise TypeError(f"metadata must be a dict, got {metadata!r}")
         kept: dict[str, Any] = to_jsonable(metadata, "metadata")
-        self._supervisor.report_status(StatusChange(metadata=kept))
+        self._supervisor.set_metadata(kept)
         return dict(kept)
 
     def get_metadata(self) -> dict[str, Any]:
-        """The run's free-form metadata."""
-        return dict(self._supervisor.status().metadata)
+        """Return the run's free-form metadata, of all ranks; of a shared name the lowest rank's value."""
+        return self._supervisor.metadata()
 
     def get_experiment_best_validation(self) -> float | None:
         """The best searcher metric of all trials so far; None where no searcher metric is configured."""
@@ -109,8 +113,7 @@ class TrainContext:
         _check_group(group)
         _check_steps(steps_completed)
         kept = _checked_metrics(group, metrics) | (extra or {})
-        if self._distributed.rank == 0:
-            self._refuse_changed(group, steps_completed, kept)
+        self._refuse_changed(group, steps_completed, kept)
         logger.info("report of group %s: steps_completed=%d, metrics=%s", group, steps_completed, kept)
         self._supervisor.report_metrics(group, steps_completed, kept)
         self._tensorboard.write_report(group, steps_completed, kept)

@@ -8,11 +8,11 @@ from typing import Any
 from determined.experimental.metrics import TrialMetrics, plain_cell
 from determined.optional import require
 
-_FIRST_COLUMNS = ("trial_id", "steps_completed", "group", "end_time")
+_FIRST_COLUMNS = ("trial_id", "steps_completed", "group", "end_time", "rank")
 
 
 def metrics_frame(rows: Iterable[TrialMetrics], hparams: dict[int, dict[str, Any]]) -> Any:
-    """A row for each report: trial_id, steps_completed, group, end_time, hyperparameters, metrics.
+    """Return a row for each report: trial_id, steps_completed, group, end_time, rank, hyperparameters, metrics.
 
     A metric that is called like one of these is `metrics.<name>`.
     """
@@ -23,6 +23,7 @@ def metrics_frame(rows: Iterable[TrialMetrics], hparams: dict[int, dict[str, Any
             "steps_completed": row.steps_completed,
             "group": row.group,
             "end_time": row.end_time,
+            "rank": row.rank,
             **{f"hparams.{name}": plain_cell(value) for name, value in flat(hparams[row.trial_id]).items()},
             **{_column(name): plain_cell(value) for name, value in row.metrics.items()},
         }

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrialMetrics:
-    """One report of a trial."""
+    """What one rank of a trial reported for a group and step.
+
+    Names that a lower rank reported as well are left out, because its values count.
+    """
 
     trial_id: int
     trial_run_id: int
@@ -28,6 +31,7 @@ class TrialMetrics:
     metrics: dict[str, Any]
     group: str
     batch_metrics: list[dict[str, Any]] | None = None
+    rank: int = 0
 
     @property
     def total_batches(self) -> int:
@@ -37,13 +41,15 @@ class TrialMetrics:
 
 
 def iter_metrics(session: Session, trial_ids: Iterable[int], group: str | None) -> Iterator[TrialMetrics]:
-    """What counts now: of steps that were trained again, the newest report. By trial, then by step."""
+    """Yield what counts now, by trial, step and rank: of steps that were trained again, the newest report."""
     for trial_id in trial_ids:
         for row in _reports(session, trial_id, group):
             reported = moment(row.reported)
             assert reported is not None
             assert row.steps_completed is not None
-            yield TrialMetrics(trial_id, row.attempt, row.steps_completed, reported, row.metrics, row.group)
+            yield TrialMetrics(
+                trial_id, row.attempt, row.steps_completed, reported, row.metrics, row.group, rank=row.rank
+            )
 
 
 def summarize(session: Session, trial_id: int) -> dict[str, dict[str, dict[str, Any]]]:
@@ -63,7 +69,7 @@ def _reports(session: Session, trial_id: int, group: str | None) -> list[Metric]
         found: list[Metric] = store.metrics(trial_id, group)
         return found
 
-    return sorted(session.ask(read), key=lambda row: (row.group, row.steps_completed or 0))
+    return sorted(session.ask(read), key=lambda row: (row.group, row.steps_completed or 0, row.rank))
 
 
 def _summary(values: list[Any]) -> dict[str, Any]:

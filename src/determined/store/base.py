@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from determined.store.records import (
     Attempt,
@@ -12,10 +12,12 @@ from determined.store.records import (
     Checkpoint,
     Log,
     Metric,
+    MetricRow,
     Request,
     RequestKind,
     Row,
     Run,
+    SharedMetric,
 )
 
 if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opened, not by every training at its import
@@ -97,11 +99,30 @@ class Store(Protocol):
         ...
 
     def metrics(self, trial_id: int, group: str | None = None, *, archived: bool = False) -> list[Metric]:
-        """In the order of the reports; `archived` adds what a later attempt went back behind."""
+        """Return what counts, in the order of the reports, one row for each rank that reported for a group and step.
+
+        Of a name that several ranks reported for the same group and step, only the lowest rank's value is there.
+        `archived` returns every row as it is stored, also those that a later attempt went back behind.
+        """
         ...
 
-    def find_metric(self, trial_id: int, group: str, steps_completed: int) -> Metric | None:
-        """What is kept for one step, archived or not."""
+    def find_metric(self, trial_id: int, group: str, steps_completed: int, rank: int = 0) -> Metric | None:
+        """Return what a rank reported for one step, archived or not."""
+        ...
+
+    def claim_shared_metric(self, rows: Sequence[MetricRow]) -> SharedMetric | None:
+        """Return a metric of these rows, which are stored, that another rank of the attempt reported as well.
+
+        Of all processes that ask for an attempt only one gets an answer, so that one warning is given.
+        """
+        ...
+
+    def newest_attempt(self, run_key: str) -> tuple[str, BegunAttempt] | None:
+        """Return the newest attempt whose key is `<run_key>-<number>`, with its key."""
+        ...
+
+    def metadata(self, trial_id: int) -> dict[str, Any]:
+        """Return what all ranks said about a trial in their own words; of a shared name the lowest rank's value."""
         ...
 
     def samples(self, trial_id: int, group: str | None = None) -> list[Metric]:

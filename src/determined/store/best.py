@@ -1,4 +1,4 @@
-"""The best validation of a trial by its experiment's metric, kept beside the trial: nobody must search for it."""
+"""The best validation of a trial by its experiment's metric, kept in the trial's row: only the chief's count."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def best_of_experiment(database: Database, experiment_id: int, metric: str, smal
     """By a metric that is not the experiment's own: all validations are read."""
     found = database.execute(
         "SELECT m.step, m.body FROM metrics m JOIN trials t ON t.id = m.trial_id "
-        "WHERE t.experiment_id = ? AND m.metric_group = 'validation' AND m.archived = 0",
+        "WHERE t.experiment_id = ? AND m.metric_group = 'validation' AND m.archived = 0 AND m.rank = 0",
         [experiment_id],
     )
     best = _best(_numbers(found, metric), smaller_is_better)
@@ -51,7 +51,7 @@ def _values(
 ) -> list[tuple[float, int]]:
     found = database.execute(
         "SELECT step, body FROM metrics WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 "
-        f"{condition}",
+        f"AND rank = 0 {condition}",
         [trial_id, *values],
     )
     return _numbers(found, metric)

@@ -9,18 +9,18 @@ from typing import Any
 from determined.store.process import Process
 from determined.store.records import Attempt, Checkpoint, Metric
 
-METRIC = "metric_group, step, archived, body, attempt, sequence, reported"
+METRIC = "metric_group, step, archived, body, attempt, sequence, reported, rank"
 ATTEMPT = """a.trial_id, a.number, a.start_step, a.host, a.pid, a.process_started, a.run_dir, a.state, a.started,
     a.ended, a.seconds"""
 CHECKPOINT = """c.uuid, c.trial_id, c.attempt, c.steps_completed, c.metadata, c.resources, c.storage, c.state,
     c.reported, c.borrowed, m.body"""
 VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND m.metric_group = 'validation'
-    AND m.step = c.steps_completed AND m.archived = 0"""
+    AND m.step = c.steps_completed AND m.archived = 0 AND m.rank = 0"""
 
 
 def metric(row: Sequence[Any]) -> Metric:
-    group, step, archived, body, attempt, sequence, reported = row
-    return Metric(group, step, json.loads(body), attempt, sequence, bool(archived), reported)
+    group, step, archived, body, attempt, sequence, reported, rank = row
+    return Metric(group, step, json.loads(body), attempt, sequence, bool(archived), reported, rank)
 
 
 def attempt(row: Sequence[Any]) -> Attempt:

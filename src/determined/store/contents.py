@@ -8,7 +8,7 @@ from typing import Any, Literal
 from determined.store.experiment_records import ExperimentRequestKind, ExperimentState, TrialState
 from determined.store.records import AttemptState, CheckpointState, RequestKind
 
-Shape = Literal["map", "list", "texts", "numbers", "sizes"]
+Shape = Literal["map", "list", "texts", "numbers", "sizes", "maps by rank"]
 
 JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("experiments", "config"): "map",
@@ -16,6 +16,7 @@ JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("trials", "hparams"): "map",
     ("trials", "metadata"): "map",
     ("trials", "passed_hparams"): "map",
+    ("trials", "rank_metadata"): "maps by rank",
     ("trials", "rungs"): "numbers",
     ("metrics", "body"): "map",
     ("samples", "body"): "map",
@@ -64,8 +65,10 @@ def shape_mistake(text: Any, shape: Shape) -> str | None:
         return "is no list of texts"
     if shape == "numbers" and not (isinstance(value, list) and all(type(item) in (int, float) for item in value)):
         return "is no list of numbers"
-    if shape in ("map", "sizes") and not isinstance(value, dict):
+    if shape in ("map", "sizes", "maps by rank") and not isinstance(value, dict):
         return "is no map"
     if shape == "sizes" and not all(type(size) is int and size >= 0 for size in value.values()):
         return "is no map of names to sizes"
+    if shape == "maps by rank" and not all(rank.isdecimal() and isinstance(value[rank], dict) for rank in value):
+        return "is no map of ranks to maps"
     return None

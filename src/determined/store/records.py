@@ -66,11 +66,12 @@ class MetricRow:
 
     trial_id: int
     attempt: int
-    sequence: int  # counts the reports of an attempt
+    sequence: int  # counts the reports of a rank in an attempt
     group: str
     steps_completed: int | None
     body: str  # a JSON object; NaN and the infinities as Python writes them
     reported: float
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,27 +90,37 @@ class CheckpointRow:
 
 @dataclass(frozen=True)
 class StatusRow:
-    """How a trial is doing now; the newest one is kept."""
+    """How a trial is doing now; what is None, or False, stays as it is in the store."""
 
     trial_id: int
     attempt: int
-    phase: str
-    progress: float | None
-    metadata: dict[str, Any]
-    early_exit: str | None
-    stop_acknowledged: bool
+    phase: str | None = None
+    progress: float | None = None
+    early_exit: str | None = None
+    stop_acknowledged: bool = False
     follows_operations: bool = False  # its program iterates over `searcher.operations()`
 
 
 @dataclass(frozen=True)
+class MetadataRow:
+    """What a rank says about its run in its own words; it replaces what the same rank said before."""
+
+    trial_id: int
+    attempt: int
+    metadata: dict[str, Any]
+    rank: int = 0
+
+
+@dataclass(frozen=True)
 class EndRow:
-    """An attempt is over, by its own word."""
+    """An attempt is over, by its own word. What a rank other than the chief says counts until the chief says so."""
 
     trial_id: int
     attempt: int
     state: AttemptState
     ended: float
     seconds: float
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ class LogRow:
     level: str | None = None  # DEBUG, INFO, ... if the line names one
 
 
-Row = MetricRow | CheckpointRow | StatusRow | EndRow | LogRow
+Row = MetricRow | CheckpointRow | StatusRow | MetadataRow | EndRow | LogRow
 
 
 @dataclass(frozen=True)
@@ -164,7 +175,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Metric:
-    """What is kept for one group and step, or one sample."""
+    """What a rank reported for one group and step, or one sample."""
 
     group: str
     steps_completed: int | None
@@ -173,6 +184,18 @@ class Metric:
     sequence: int
     archived: bool
     reported: float
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class SharedMetric:
+    """A metric that two ranks reported for the same group and step."""
+
+    name: str
+    group: str
+    steps_completed: int
+    rank: int
+    counting_rank: int  # the lower one, whose value counts
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from determined.store.columns import text
 from determined.store.database import Database
 from determined.store.records import MetricRow, Row
 
-_METRICS = "metrics (trial_id, metric_group, step, attempt, sequence, archived, body, reported)"
+_METRICS = "metrics (trial_id, metric_group, step, rank, attempt, sequence, archived, body, reported)"
 
 # Two JSON objects become one with the entries of both; of a name that is in both, readers take the later value.
 _UNITED = """CASE
@@ -18,7 +18,7 @@ _UNITED = """CASE
     WHEN excluded.body = '{}' THEN metrics.body
     ELSE substr(metrics.body, 1, length(metrics.body) - 1) || ', ' || substr(excluded.body, 2)
 END"""
-_METRICS_CONFLICT = f"""(trial_id, metric_group, step) DO UPDATE SET
+_METRICS_CONFLICT = f"""(trial_id, metric_group, step, rank) DO UPDATE SET
     body = {_UNITED},
     attempt = excluded.attempt, sequence = excluded.sequence, archived = excluded.archived,
     reported = excluded.reported
@@ -36,9 +36,10 @@ def write_reports(database: Database, rows: Sequence[Row]) -> None:
             row.trial_id,
             groups[row.group],
             row.steps_completed,
+            row.rank,
             row.attempt,
             row.sequence,
-            trials[row.trial_id].take(row.attempt, row.group, row.steps_completed or 0),
+            trials[row.trial_id].take(row),
             row.body,
             row.reported,
         )
@@ -72,13 +73,14 @@ class _Trial:
         self._validated: set[int] = set()
         self._behind: dict[int, float] = {}
 
-    def take(self, attempt: int, group: str, step: int) -> int:
-        """1 if it is archived, as is what an attempt reports after a newer one went back behind it; else 0."""
+    def take(self, row: MetricRow) -> int:
+        """Return 1 if a report is archived, which it is if a newer attempt began at an earlier step; else 0."""
+        attempt, step = row.attempt, row.steps_completed or 0
         if attempt != self._newest_attempt and step > self._start_of_newer_attempts(attempt):
             return 1
         if step > self._reached:
             self._reached = step
-        if group == "validation":
+        if row.group == "validation" and row.rank == 0:
             self._validated.add(step)
         return 0
 

@@ -285,6 +285,41 @@ CREATE INDEX uploads_by_trial ON uploads (trial_id, id);
 
 ALTER TABLE attempts ADD COLUMN identity TEXT;
 CREATE INDEX attempts_by_identity ON attempts (identity);
+
+CREATE TABLE metrics_of_ranks (
+    trial_id BIGINT NOT NULL REFERENCES trials (id),
+    metric_group TEXT NOT NULL,
+    step BIGINT NOT NULL,
+    rank INTEGER NOT NULL DEFAULT 0,
+    attempt INTEGER NOT NULL,
+    sequence BIGINT NOT NULL,
+    archived SMALLINT NOT NULL DEFAULT 0,
+    body TEXT NOT NULL,
+    reported DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (trial_id, metric_group, step, rank)
+);
+INSERT INTO metrics_of_ranks (trial_id, metric_group, step, attempt, sequence, archived, body, reported)
+    SELECT trial_id, metric_group, step, attempt, sequence, archived, body, reported FROM metrics;
+DROP TABLE metrics;
+ALTER TABLE metrics_of_ranks RENAME TO metrics;
+
+CREATE TABLE samples_of_ranks (
+    trial_id BIGINT NOT NULL REFERENCES trials (id),
+    attempt INTEGER NOT NULL,
+    rank INTEGER NOT NULL DEFAULT 0,
+    sequence BIGINT NOT NULL,
+    metric_group TEXT NOT NULL,
+    body TEXT NOT NULL,
+    reported DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (trial_id, attempt, rank, sequence)
+);
+INSERT INTO samples_of_ranks (trial_id, attempt, sequence, metric_group, body, reported)
+    SELECT trial_id, attempt, sequence, metric_group, body, reported FROM samples;
+DROP TABLE samples;
+ALTER TABLE samples_of_ranks RENAME TO samples;
+
+ALTER TABLE trials ADD COLUMN rank_metadata TEXT NOT NULL DEFAULT '{{}}';
+ALTER TABLE attempts ADD COLUMN warned_of_shared_metric SMALLINT NOT NULL DEFAULT 0;
 """
 
 MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH]

@@ -96,7 +96,7 @@ class SqlExperiments:
         attempt, sequence = after
         found = self._database.execute(
             f"SELECT {columns.METRIC} FROM metrics WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 "
-            "AND (attempt > ? OR (attempt = ? AND sequence > ?)) ORDER BY attempt, sequence",
+            "AND rank = 0 AND (attempt > ? OR (attempt = ? AND sequence > ?)) ORDER BY attempt, sequence",
             [trial_id, attempt, attempt, sequence],
         )
         return [columns.metric(row) for row in found]

@@ -16,6 +16,7 @@ from determined.store.lineage import Lineage
 from determined.store.migrate import migrate
 from determined.store.outputs import Outputs
 from determined.store.queueing import Queue
+from determined.store.ranks import claim_shared_metric, counting, merged_metadata
 from determined.store.records import (
     Attempt,
     AttemptStart,
@@ -25,12 +26,14 @@ from determined.store.records import (
     EndRow,
     Log,
     LogRow,
+    MetadataRow,
     Metric,
     MetricRow,
     Request,
     RequestKind,
     Row,
     Run,
+    SharedMetric,
     StatusRow,
     levels_from,
 )
@@ -47,7 +50,7 @@ from determined.store.upkeep import Upkeep
 
 R = TypeVar("R")
 
-_SAMPLES = "samples (trial_id, attempt, sequence, metric_group, body, reported)"
+_SAMPLES = "samples (trial_id, attempt, rank, sequence, metric_group, body, reported)"
 _LOGS = "logs (trial_id, attempt, rank, sequence, stream, body, written, level)"
 _CHECKPOINTS = "checkpoints (uuid, trial_id, attempt, steps_completed, metadata, resources, storage, state, reported)"
 
@@ -143,13 +146,15 @@ class SqlStore:
             for row in rows:
                 if isinstance(row, StatusRow):
                     self._write_status(row)
+                elif isinstance(row, MetadataRow):
+                    self._write_metadata(row)
                 elif isinstance(row, EndRow):
                     self._write_end(row)
 
     def runs(self, limit: int = 1000) -> list[Run]:
         found = self._database.execute(
             "SELECT t.experiment_id, t.id, t.parent_id, e.program, t.hparams, t.phase, t.progress, t.metadata, "
-            f"t.early_exit, t.stop_acknowledged, t.created, {columns.ATTEMPT} FROM attempts a "
+            f"t.rank_metadata, t.early_exit, t.stop_acknowledged, t.created, {columns.ATTEMPT} FROM attempts a "
             "JOIN trials t ON t.id = a.trial_id AND t.attempt = a.number JOIN experiments e ON e.id = t.experiment_id "
             "ORDER BY a.id DESC LIMIT ?",
             [limit],
@@ -163,7 +168,7 @@ class SqlStore:
                 json.loads(hparams),
                 phase,
                 progress,
-                json.loads(metadata),
+                merged_metadata(metadata, rank_metadata),
                 early_exit,
                 bool(acknowledged),
                 created,
@@ -178,6 +183,7 @@ class SqlStore:
                 phase,
                 progress,
                 metadata,
+                rank_metadata,
                 early_exit,
                 acknowledged,
                 created,
@@ -200,14 +206,31 @@ class SqlStore:
         return False
 
     def metrics(self, trial_id: int, group: str | None = None, *, archived: bool = False) -> list[Metric]:
-        return self._read_metrics("metrics", "step, archived", trial_id, group, "" if archived else "AND archived = 0")
+        if archived:
+            return self._read_metrics("metrics", "step, archived", trial_id, group, "")
+        return counting(self._read_metrics("metrics", "step, archived", trial_id, group, "AND archived = 0"))
 
-    def find_metric(self, trial_id: int, group: str, steps_completed: int) -> Metric | None:
+    def find_metric(self, trial_id: int, group: str, steps_completed: int, rank: int = 0) -> Metric | None:
         found = self._database.execute(
-            f"SELECT {columns.METRIC} FROM metrics WHERE trial_id = ? AND metric_group = ? AND step = ?",
-            [trial_id, text(group), steps_completed],
+            f"SELECT {columns.METRIC} FROM metrics WHERE trial_id = ? AND metric_group = ? AND step = ? AND rank = ?",
+            [trial_id, text(group), steps_completed, rank],
         )
         return columns.metric(found[0]) if found else None
+
+    def claim_shared_metric(self, rows: Sequence[MetricRow]) -> SharedMetric | None:
+        return claim_shared_metric(self._database, rows)
+
+    def newest_attempt(self, run_key: str) -> tuple[str, BegunAttempt] | None:
+        found = self._database.execute(
+            "SELECT key, trial_id, number FROM attempts WHERE key LIKE ? ORDER BY id DESC LIMIT 1", [f"{run_key}-%"]
+        )
+        return (found[0][0], self._begun(*found[0][1:])) if found else None
+
+    def metadata(self, trial_id: int) -> dict[str, Any]:
+        ((own, of_ranks),) = self._database.execute(
+            "SELECT metadata, rank_metadata FROM trials WHERE id = ?", [trial_id]
+        )
+        return merged_metadata(own, of_ranks)
 
     def samples(self, trial_id: int, group: str | None = None) -> list[Metric]:
         return self._read_metrics("samples", "NULL, 0", trial_id, group, "")
@@ -346,26 +369,26 @@ class SqlStore:
         return add_trial(self._database, start, parent=self._trial_of_checkpoint(start.checkpoint))
 
     def _begun(self, trial_id: int, number: int) -> BegunAttempt:
-        ((experiment_id, metadata, allocation, last_request),) = self._database.execute(
-            "SELECT experiment_id, metadata, allocation, last_request FROM trials WHERE id = ?", [trial_id]
+        ((experiment_id, allocation, last_request),) = self._database.execute(
+            "SELECT experiment_id, allocation, last_request FROM trials WHERE id = ?", [trial_id]
         )
         if not allocation:  # a runner may have asked for something before the processes that it started came here
             last_request = self._last_request(trial_id)
-        return BegunAttempt(experiment_id, trial_id, number, json.loads(metadata), last_request)
+        return BegunAttempt(experiment_id, trial_id, number, self.metadata(trial_id), last_request)
 
     def _last_request(self, trial_id: int) -> int:
         ((last,),) = self._database.execute("SELECT max(id) FROM requests WHERE trial_id = ?", [trial_id])
         return last or 0
 
     def _write_status(self, row: StatusRow) -> None:
-        """An attempt that was overtaken by a newer one has no say any more."""
+        """Change what the row says of its trial, unless a newer attempt has begun."""
         self._database.execute(
-            "UPDATE trials SET phase = ?, progress = ?, metadata = ?, early_exit = ?, stop_acknowledged = ?, "
-            "follows_operations = ? WHERE id = ? AND attempt = ?",
+            "UPDATE trials SET phase = coalesce(?, phase), progress = coalesce(?, progress), "
+            "early_exit = coalesce(?, early_exit), stop_acknowledged = stop_acknowledged | ?, "
+            "follows_operations = follows_operations | ? WHERE id = ? AND attempt = ?",
             [
-                text(row.phase),
+                None if row.phase is None else text(row.phase),
                 row.progress,
-                json.dumps(row.metadata),
                 row.early_exit,
                 int(row.stop_acknowledged),
                 int(row.follows_operations),
@@ -374,9 +397,22 @@ class SqlStore:
             ],
         )
 
+    def _write_metadata(self, row: MetadataRow) -> None:
+        """Replace the metadata of one rank, unless a newer attempt has begun."""
+        found = self._database.read_locked(
+            "SELECT rank_metadata FROM trials WHERE id = ? AND attempt = ?", [row.trial_id, row.attempt]
+        )
+        if not found:
+            return
+        column, value = "metadata", json.dumps(row.metadata)
+        if row.rank > 0:
+            column, value = "rank_metadata", json.dumps({**json.loads(found[0][0]), str(row.rank): row.metadata})
+        self._database.execute(f"UPDATE trials SET {column} = ? WHERE id = ?", [value, row.trial_id])
+
     def _write_end(self, row: EndRow) -> None:
+        still_open = "" if row.rank == 0 else "AND ended IS NULL"
         self._database.execute(
-            "UPDATE attempts SET state = ?, ended = ?, seconds = ? WHERE trial_id = ? AND number = ?",
+            f"UPDATE attempts SET state = ?, ended = ?, seconds = ? WHERE trial_id = ? AND number = ? {still_open}",
             [row.state, row.ended, row.seconds, row.trial_id, row.attempt],
         )
 
@@ -384,9 +420,9 @@ class SqlStore:
         self, table: str, step_and_archived: str, trial_id: int, group: str | None, condition: str
     ) -> list[Metric]:
         found = self._database.execute(
-            f"SELECT metric_group, {step_and_archived}, body, attempt, sequence, reported FROM {table} "
+            f"SELECT metric_group, {step_and_archived}, body, attempt, sequence, reported, rank FROM {table} "
             f"WHERE trial_id = ? {'AND metric_group = ?' if group is not None else ''} {condition} "
-            "ORDER BY attempt, sequence",
+            "ORDER BY attempt, sequence, rank",
             [trial_id] if group is None else [trial_id, text(group)],
         )
         return [columns.metric(row) for row in found]
@@ -405,7 +441,7 @@ def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequenc
 def _sample_values(row: MetricRow) -> Sequence[Any] | None:
     if row.steps_completed is not None:
         return None
-    return row.trial_id, row.attempt, row.sequence, text(row.group), row.body, row.reported
+    return row.trial_id, row.attempt, row.rank, row.sequence, text(row.group), row.body, row.reported
 
 
 def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:

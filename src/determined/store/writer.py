@@ -45,10 +45,12 @@ class Writer:
         open_store: Callable[[], Store],
         *,
         patience: float,
-        written: Callable[[list[Row]], None] | None = None,  # told by the thread, after each transaction
+        written: Callable[[list[Row]], None] | None = None,  # called by the thread after each transaction
+        check: Callable[[Store, list[Row]], None] | None = None,  # the same, with the store, to look at other rows
     ) -> None:
         self._open_store = open_store
         self._written = written
+        self._check = check
         self._patience = patience
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -189,7 +191,7 @@ class Writer:
                         self._failure_told = True  # by the answer
                         raise item.error  # a store that cannot be opened is not tried again
                 elif item:
-                    self._persist(partial(_write, _without_old_statuses(item)))
+                    self._persist(partial(self._write, item))
                     if self._written is not None:
                         self._written(item)
                 self._tell_progress(1 if isinstance(item, _Question) else len(item))
@@ -232,6 +234,11 @@ class Writer:
         with self._lock:
             self._done += count
             self._progress.notify_all()
+
+    def _write(self, rows: list[Row], store: Store) -> None:
+        store.write(_without_old_statuses(rows))
+        if self._check is not None:
+            self._check(store, rows)
 
     def _persist(self, action: Callable[[Store], T]) -> T:
         pause, since = _FIRST_PAUSE, 0.0
@@ -292,15 +299,11 @@ class _Question(Generic[T]):
         self.answered = True
 
 
-def _write(rows: list[Row], store: Store) -> None:
-    store.write(rows)
-
-
 def _size(row: Row) -> int:
     return len(row.body) if isinstance(row, MetricRow) else 0
 
 
 def _without_old_statuses(rows: list[Row]) -> list[Row]:
-    """Of the statuses of an attempt only the newest one counts."""
+    """Leave out statuses that a newer one of the same attempt replaces; each holds everything said so far."""
     newest = {(row.trial_id, row.attempt): row for row in rows if isinstance(row, StatusRow)}
     return [row for row in rows if not isinstance(row, StatusRow)] + list(newest.values())

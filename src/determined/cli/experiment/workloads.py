@@ -16,20 +16,35 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Report:
+    """What all ranks reported for one group and step, and which of them reported each metric."""
+
+    reported: float
+    metrics: dict[str, Any]
+    ranks: dict[str, int]
+
+    def plain(self, metrics: bool) -> dict[str, Any]:
+        return {
+            "reported": iso_time(self.reported),
+            **({"metrics": self.metrics, "ranks": self.ranks} if metrics else {}),
+        }
+
+
+@dataclass(frozen=True)
 class Workload:
-    """All that there is of one step."""
+    """What a trial reported and saved at one step."""
 
     steps_completed: int
-    training: Metric | None
-    validation: Metric | None
+    training: Report | None
+    validation: Report | None
     checkpoint: Checkpoint | None
 
     def plain(self, metrics: bool) -> dict[str, Any]:
         checkpoint = self.checkpoint
         return {
             "batches": self.steps_completed,
-            "training": _report(self.training, metrics),
-            "validation": _report(self.validation, metrics),
+            "training": None if self.training is None else self.training.plain(metrics),
+            "validation": None if self.validation is None else self.validation.plain(metrics),
             "checkpoint": None
             if checkpoint is None
             else {
@@ -41,13 +56,23 @@ class Workload:
 
 
 def workloads_of(store: Store, trial_id: int) -> list[Workload]:
-    """By step."""
-    training = {row.steps_completed: row for row in store.metrics(trial_id, "training")}
-    validation = {row.steps_completed: row for row in store.metrics(trial_id, "validation")}
+    """Return what a trial reported and saved, by step."""
+    training = _reports(store.metrics(trial_id, "training"))
+    validation = _reports(store.metrics(trial_id, "validation"))
     # The newest comes first, and of two at the same step it is the one to show.
     checkpoints = {row.steps_completed: row for row in reversed(store.checkpoints(trial_id))}
     steps = sorted(step for step in {*training, *validation, *checkpoints} if step is not None)
     return [Workload(step, training.get(step), validation.get(step), checkpoints.get(step)) for step in steps]
+
+
+def _reports(rows: Iterable[Metric]) -> dict[int | None, Report]:
+    """Return what was reported at each step; no two ranks have a metric of the same name there."""
+    found: dict[int | None, Report] = {}
+    for row in rows:
+        report = found.setdefault(row.steps_completed, Report(row.reported, {}, {}))
+        report.metrics.update(row.metrics)
+        report.ranks.update(dict.fromkeys(row.metrics, row.rank))
+    return found
 
 
 def metric_names(workloads: Iterable[Workload]) -> tuple[list[str], list[str]]:
@@ -89,16 +114,10 @@ def workload_row(trial_id: int, workload: Workload, training: list[str], validat
     ]
 
 
-def _state(report: Metric | None) -> tuple[str, str]:
+def _state(report: Report | None) -> tuple[str, str]:
     return ("", "") if report is None else ("COMPLETED", time_text(report.reported))
 
 
-def _values(report: Metric | None, names: list[str]) -> list[Any]:
+def _values(report: Report | None, names: list[str]) -> list[Any]:
     """A metric that was not reported is empty; one that is zero is 0."""
     return [None if report is None else report.metrics.get(name) for name in names]
-
-
-def _report(report: Metric | None, metrics: bool) -> dict[str, Any] | None:
-    if report is None:
-        return None
-    return {"reported": iso_time(report.reported), **({"metrics": report.metrics} if metrics else {})}

@@ -33,7 +33,8 @@ _RULES = [
         "trials",
         "the validation that is their best one is not there",
         "SELECT t.id FROM trials t WHERE t.best_step IS NOT NULL AND NOT EXISTS (SELECT 1 FROM metrics m "
-        "WHERE m.trial_id = t.id AND m.metric_group = 'validation' AND m.step = t.best_step AND m.archived = 0)",
+        "WHERE m.trial_id = t.id AND m.metric_group = 'validation' AND m.step = t.best_step AND m.archived = 0 "
+        "AND m.rank = 0)",
     ),
     (
         "experiments",
@@ -143,7 +144,7 @@ def unreadable_values(database: Database) -> Iterator[Finding]:
 def _wrong_best(database: Database) -> Iterator[Finding]:
     found = database.execute(
         "SELECT t.id, e.metric, t.best_metric, m.body FROM trials t JOIN experiments e ON e.id = t.experiment_id "
-        "JOIN metrics m ON m.trial_id = t.id AND m.metric_group = 'validation' AND m.step = t.best_step "
+        "JOIN metrics m ON m.trial_id = t.id AND m.metric_group = 'validation' AND m.step = t.best_step AND m.rank = 0 "
         "WHERE t.best_step IS NOT NULL AND e.metric IS NOT NULL ORDER BY t.id"
     )
     wrong = [str(trial) for trial, metric, best, body in found if not _is_reported(best, metric, body)]

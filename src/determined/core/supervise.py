@@ -1,0 +1,103 @@
+"""Make the supervisor of a run, and describe the run in its directory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined.config.masking import mask_arguments, mask_secrets
+from determined.core.attempts import Member
+from determined.core.detached import Detached
+from determined.core.managed import Managed
+from determined.core.run_identity import run_identity
+from determined.core.store_supervisor import StoreSupervisor
+from determined.program import this_program
+from determined.store.open import checked_place
+from determined.store.records import NewRun
+
+if TYPE_CHECKING:
+    from determined.core.sinking import Sinking
+    from determined.sinks.base import Sink
+
+
+def supervise(
+    run_dir: Path,
+    member: Member,
+    *,
+    hparams: dict[str, Any] | None,
+    passed_hparams: dict[str, Any] | None = None,
+    config: dict[str, Any] | None,
+    storage: str,
+    managed: Managed | None = None,
+    seed: int = 0,
+    detached: Detached | None = None,
+    sinks: Sequence[Sink] = (),
+    name: str | None = None,
+) -> StoreSupervisor:
+    """Return the supervisor that records a run in the store that the environment names, with secrets masked."""
+    program = this_program()
+    if name is not None:
+        config = {"name": name, **(config or {})}
+    run = NewRun(
+        program=program.label,
+        run_dir=str(run_dir),
+        hparams=mask_secrets(hparams or {}),
+        config=mask_secrets(config or {}),
+        created=time.time(),
+        seed=seed,
+        passed_hparams=None if passed_hparams is None else mask_secrets(passed_hparams),
+        external_experiment=None if detached is None else detached.external_experiment,
+        external_trial=None if detached is None else detached.external_trial,
+        identity=run_identity(program, name) if managed is None else None,
+    )
+    if member.is_chief:
+        _write_description(run)
+    return StoreSupervisor(
+        run_dir,
+        run,
+        member,
+        place=(None if detached is None else detached.store) or checked_place(),
+        storage=mask_secrets(storage),
+        managed=managed,
+        sinking=_sinking(sinks, run),
+        named=name is not None,
+    )
+
+
+def _sinking(sinks: Sequence[Sink], run: NewRun) -> Sinking | None:
+    if not sinks:
+        return None
+    from determined.core.sinking import Sinking
+
+    return Sinking(sinks, run)
+
+
+def _write_description(run: NewRun) -> None:
+    """For people who find the directory of a run."""
+    description = {
+        "started": run.created,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "directory": os.getcwd(),
+        "argv": mask_arguments(sys.argv),
+        "hparams": run.hparams,
+        "config": run.config,
+    }
+    _replace_json(Path(run.run_dir) / "run.json", description)
+
+
+def _replace_json(path: Path, value: Any) -> None:
+    """Write a file that readers see either old or new, never half."""
+    draft = path.with_name(f".{path.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        json.dump(value, file, indent=2, default=repr)
+    os.replace(draft, path)

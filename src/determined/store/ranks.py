@@ -1,0 +1,74 @@
+"""What several ranks of a trial say about the same thing: the lowest rank counts, in whatever order they came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from determined.store.columns import text
+from determined.store.database import Database
+from determined.store.records import Metric, MetricRow, SharedMetric
+
+
+def counting(reports: list[Metric]) -> list[Metric]:
+    """Return the reports without the names that a lower rank reported for the same group and step.
+
+    A report of which nothing is left is left out, so that a program whose ranks all report the same has one for each
+    step.
+    """
+    if not any(report.rank for report in reports):
+        return reports
+    known: dict[tuple[str, int | None], set[str]] = {}
+    kept: dict[int, Metric] = {}
+    for place, report in sorted(enumerate(reports), key=lambda item: item[1].rank):
+        names = known.setdefault((report.group, report.steps_completed), set())
+        own = {name: value for name, value in report.metrics.items() if name not in names}
+        names.update(own)
+        if own or not report.metrics:
+            kept[place] = report if len(own) == len(report.metrics) else replace(report, metrics=own)
+    return [kept[place] for place in sorted(kept)]
+
+
+def merged_metadata(chief: str, others: str) -> dict[str, Any]:
+    """Return one map of what the chief and the other ranks said, both given as JSON."""
+    merged: dict[str, Any] = json.loads(chief)
+    for _, metadata in sorted(json.loads(others).items(), key=lambda item: int(item[0])):
+        for name, value in metadata.items():
+            merged.setdefault(name, value)
+    return merged
+
+
+def claim_shared_metric(database: Database, rows: Sequence[MetricRow]) -> SharedMetric | None:
+    """Find a metric of rows that were just written which another rank reported too; see `Store`."""
+    found = _shared_metric(database, [row for row in rows if row.steps_completed is not None])
+    if found is None:
+        return None
+    trial_id, attempt = rows[0].trial_id, rows[0].attempt
+    with database.transaction():
+        values = [trial_id, attempt]
+        ((warned,),) = database.read_locked(
+            "SELECT warned_of_shared_metric FROM attempts WHERE trial_id = ? AND number = ?", values
+        )
+        database.execute("UPDATE attempts SET warned_of_shared_metric = 1 WHERE trial_id = ? AND number = ?", values)
+    return None if warned else found
+
+
+def _shared_metric(database: Database, rows: Sequence[MetricRow]) -> SharedMetric | None:
+    for group in dict.fromkeys(row.group for row in rows):
+        of_group = [row for row in rows if row.group == group]
+        steps = [row.steps_completed or 0 for row in of_group]
+        first = of_group[0]
+        found = database.execute(
+            "SELECT step, rank, body FROM metrics WHERE trial_id = ? AND metric_group = ? AND step BETWEEN ? AND ? "
+            "AND rank <> ? AND attempt = ? ORDER BY step, rank",
+            [first.trial_id, text(group), min(steps), max(steps), first.rank, first.attempt],
+        )
+        for step, rank, body in found:
+            own = {name for row in of_group if row.steps_completed == step for name in json.loads(row.body)}
+            names = own & json.loads(body).keys()
+            if names:
+                lower, higher = sorted((rank, first.rank))
+                return SharedMetric(min(names), group, step, rank=higher, counting_rank=lower)
+    return None
