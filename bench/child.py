@@ -1,4 +1,4 @@
-"""The inside of a measuring process: `python -m bench.child module:function JSON result-file`."""
+"""The inside of a measuring process: `python program.py module:function JSON result-file`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,3 @@ def main() -> None:
     module, _, name = target.partition(":")
     value = getattr(importlib.import_module(module), name)(**json.loads(arguments))
     Path(result).write_text(json.dumps(value))
-
-
-if __name__ == "__main__":
-    main()

@@ -236,9 +236,12 @@ def in_children(
     """The same in several processes at once: the ranks of a job."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         home = Path(directory)
+        # A script of its own, as users have one: its directory is small, and so is the snapshot of its code.
+        script = home / "program.py"
+        script.write_text("from bench.child import main\n\nmain()\n")
         started = []
         for number, (one, environment) in enumerate(zip(arguments, environments, strict=True)):
-            command = [*prefix, sys.executable, "-m", "bench.child", function, json.dumps(dict(one))]
+            command = [*prefix, sys.executable, str(script), function, json.dumps(dict(one))]
             with open(home / f"{number}.log", "w") as log:
                 started.append(
                     subprocess.Popen(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,16 +97,21 @@ def _resolved(path: str) -> Path:
     return Path(path).resolve()
 
 
-def _imported_from(directory: Path, package: str | None) -> Iterator[Path]:
-    """Yield the source files of modules that were imported from a directory; with `package`, of this package alone."""
-    for name, module in sorted(sys.modules.copy().items()):
+def _imported_from(directory: Path, package: str | None) -> list[Path]:
+    """Return the source files of modules that were imported from a directory; with `package`, of this package alone."""
+    # A path for imports may lead to the directory through a link.
+    places = {str(directory), *(place for place in sys.path if os.path.realpath(place) == str(directory))}
+    beginnings = tuple(os.path.join(place, "") for place in places)
+    found = []
+    for name, module in sys.modules.copy().items():
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if not isinstance(file, str) or not file.startswith(beginnings):  # first: thousands of modules are loaded
+            continue
         top, *below = name.split(".")
         if top in ("__main__", "__mp_main__") or (package is not None and top != package):
             continue
-        file = getattr(module, "__dict__", {}).get("__file__")
-        if not isinstance(file, str) or not file.endswith(".py"):
-            continue
-        path = Path(file)
-        places = (Path(top, *below).with_suffix(".py"), Path(top, *below, "__init__.py"))
-        if any(path == directory / place or path.resolve() == directory / place for place in places):
-            yield path.resolve()
+        relative = os.path.join(top, *below)
+        names = (f"{relative}.py", os.path.join(relative, "__init__.py"))
+        if any(file == beginning + name for beginning in beginnings for name in names):
+            found.append(Path(file).resolve())
+    return sorted(found)
