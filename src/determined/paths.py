@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -29,6 +30,11 @@ def data_subdir(name: str) -> Path:
 def in_data_dir(path: Path) -> bool:
     """Whether a path is the data directory or lies in it: what is there belongs to the user alone."""
     return path.resolve().is_relative_to(data_dir().resolve())
+
+
+def are_private(places: Iterable[Path]) -> bool:
+    """Whether files in these directories are for the user alone: elsewhere a team may share them."""
+    return all(map(in_data_dir, places))
 
 
 def new_run_dir() -> Path:

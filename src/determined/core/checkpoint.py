@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from determined import paths
 from determined.checkpoint_storage import files, manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Resources, Selector
 from determined.core import sharded
@@ -66,10 +65,6 @@ class CheckpointContext:
     def local_roots(self) -> list[Path]:
         """Directories of this machine that hold checkpoints."""
         return self._storage.local_roots()
-
-    def is_private(self) -> bool:
-        """Whether checkpoints are for their owner alone: not if they are in a directory that a team may share."""
-        return all(map(paths.in_data_dir, self._storage.local_roots()))
 
     def upload(
         self,

@@ -221,7 +221,8 @@ class Checkpointer:
             if self._code_dir is not None:
                 not_code = [self._core.run_dir, *self._core.checkpoint.local_roots(), *paths.store_files()]
                 copy_code(self._code_dir, taking, not_code)
-            files.make_read_only(taking, private=self._core.checkpoint.is_private())  # checkpoints share these files
+            # Checkpoints share these files: nobody should write to them.
+            files.make_read_only(taking, private=paths.are_private(self._core.checkpoint.local_roots()))
             taking.rename(taken)
         # A callback that gets the directory may change its files, which must not change those of other checkpoints.
         shared = not any(map(self._callbacks.overrides, _HOOKS_WITH_DIRECTORY))

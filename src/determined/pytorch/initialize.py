@@ -93,8 +93,9 @@ def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:
 
     def copy() -> None:
         if ranks.rank == 0:
-            not_code = [*checkpoint.local_roots(), *paths.store_files(), paths.data_dir()]
-            take_snapshot(root, core_context.run_dir / "code", not_code, private=checkpoint.is_private())
+            roots = checkpoint.local_roots()
+            not_code = [*roots, *paths.store_files(), paths.data_dir()]
+            take_snapshot(root, core_context.run_dir / "code", not_code, private=paths.are_private(roots))
 
     in_step(ranks.allgather, ranks.rank, copy, doing="copying the code of the program")
     return None if root is None else root.directory
