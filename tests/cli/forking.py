@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -52,10 +52,17 @@ class Forking:
         self._process.stdout.close()
         self._process.wait(timeout=30)
 
-    def det(self, *arguments: str, environment: Mapping[str, str], cwd: Path) -> Result:
+    def det(
+        self,
+        *arguments: str,
+        environment: Mapping[str, str],
+        cwd: Path,
+        output: Literal["kept", "full", "closed"] = "kept",
+    ) -> Result:
+        """Run a command; its standard output may also be a full disk, or closed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"arguments": arguments, "environment": dict(environment), "cwd": str(cwd)}
+        request = {"arguments": arguments, "environment": dict(environment), "cwd": str(cwd), "output": output}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return Result(**json.loads(self._process.stdout.readline()))
@@ -116,8 +123,11 @@ def _run(request: dict[str, Any], stdout: int, stderr: int) -> int:
 
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.dup2(stdout, 1)
+    os.dup2(stdout if request["output"] != "full" else os.open("/dev/full", os.O_WRONLY), 1)
     os.dup2(stderr, 2)
+    if request["output"] == "closed":  # as Python finds and shows it when it starts
+        os.close(1)
+        sys.stdout = None  # type: ignore[assignment]
     os.environ.update(request["environment"])
     os.chdir(request["cwd"])
     try:

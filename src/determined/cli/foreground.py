@@ -14,6 +14,7 @@ import click
 from determined.cli.log_lines import format_line
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json
+from determined.cli.streams import outliving_the_reader
 from determined.cli.summary import summarize, summary_lines, summary_plain
 from determined.cli.text import visible
 
@@ -110,16 +111,3 @@ def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-@contextmanager
-def outliving_the_reader(trouble: type[OSError] = OSError) -> Iterator[None]:
-    """When nobody takes what is said (a reader is gone, a disk is full), the search goes on: the store has it all."""
-    try:
-        yield
-    except trouble:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            if not stream.isatty():
-                os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from determined.cli import streams
 from determined.errors import DeterminedError
 
 INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
@@ -26,10 +27,28 @@ class Command(click.Command):
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         except (DeterminedError, OSError) as error:
+            if isinstance(error, OSError) and streams.is_of_output(error):
+                raise  # the root says so: what the command had to do may well be done
             _fail(self.get_short_help_str(limit=1000), error)
 
 
-class LazyGroup(click.Group):
+class _Main(click.Group):
+    """A group that, as the root of a command line, ends with one line when its output cannot be written."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        streams.prepare()
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            if not streams.is_of_output(error):
+                raise
+            streams.tell(error)
+            sys.exit(streams.final_code(1))
+        except SystemExit as end:
+            sys.exit(streams.final_code(end.code))
+
+
+class LazyGroup(_Main):
     """A group that knows its commands by name, file and one line of help, and imports one only when it is used.
 
     `commands_in` names for each command the module that has it (as an attribute of the same name, with underscores, and

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.foreground import outliving_the_reader, warnings_to
+from determined.cli.foreground import warnings_to
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json
 from determined.cli.render import number
+from determined.cli.streams import outliving_the_reader
 from determined.cli.summary import Summary, missing_results, place_of, summarize, summary_plain
 from determined.cli.text import log_line, visible
 

@@ -14,6 +14,7 @@ from determined.cli.holders import how_to_go_on
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
+from determined.cli.streams import outliving_the_reader
 from determined.cli.text import visible, visible_lines
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
             loaded, Path.cwd(), store, paused=True, in_place=not copy, say=say_on_stderr
         ).experiment_id
         if form != "json":
-            click.echo(f"Created experiment {number}")
+            with outliving_the_reader():
+                click.echo(f"Created experiment {number}")
         if detach:
             leave_to_queue(store, number, form)
         elif form == "json":

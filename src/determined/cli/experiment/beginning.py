@@ -19,6 +19,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.render import some
+from determined.cli.streams import outliving_the_reader
 from determined.cli.text import visible, visible_lines
 from determined.cli.zone import with_utc
 
@@ -153,7 +154,8 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
         )
         number = created.experiment_id
         if how.form != "json":
-            click.echo(f"Created experiment {number}")
+            with outliving_the_reader():
+                click.echo(f"Created experiment {number}")
             _tell_what_is_missing(created.code)
         if how.detach:
             leave_to_queue(store, number, how.form, slots=how.slots)
@@ -179,7 +181,8 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
                 in_place=code.in_place,
                 say=say_on_stderr,
             )
-        click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
+        with outliving_the_reader():
+            click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
         _tell_what_is_missing(created.code)
         try:
             return run_here(created.experiment_id, new=True, engine=engine, follow=how.follow, form=how.form)

@@ -36,7 +36,7 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
     """
     import os
 
-    from determined.cli.foreground import outliving_the_reader
+    from determined.cli.streams import outliving_the_reader
     from determined.cli.text import visible
     from determined.engines.slots import find_slots
     from determined.errors import DeterminedError

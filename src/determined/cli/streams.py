@@ -1,0 +1,138 @@
+"""Standard output that is full or closed: a command ends with exit code 1 and one line that says so.
+
+Otherwise Python would show a traceback, lose the output silently (a closed stream is None), or end with exit code 120.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from determined.config.line_mask import LineMask
+
+STANDARD_OUTPUT = "standard output"
+
+# The first error of standard output after which the command went on.
+_lost: OSError | None = None
+
+
+class _Output(io.FileIO):
+    """Standard output whose errors name it, so that they are told from those of files."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+            raise OSError(error.errno, reason, STANDARD_OUTPUT) from None
+
+
+def prepare() -> None:
+    """Give this process all three standard streams, and let errors of standard output name it."""
+    global _lost
+    _lost = None
+    _open_missing_descriptors()
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
+    stdout: TextIO | None = sys.stdout
+    is_original = stdout is not None and stdout is sys.__stdout__
+    if stdout is None or (is_original and not stdout.isatty()):
+        encoding = None if stdout is None else stdout.encoding
+        output = io.BufferedWriter(_Output(1, "wb", closefd=False))
+        sys.stdout = io.TextIOWrapper(output, encoding, errors="backslashreplace")
+
+
+class _MaskedText(io.TextIOWrapper):
+    """A text stream that hides secrets in what is written to it."""
+
+    def __init__(self, stream: TextIO, mask: LineMask) -> None:
+        super().__init__(stream.buffer, "utf-8", errors="backslashreplace", line_buffering=True)
+        self._beneath = stream  # whose end would close the buffer that both use
+        self._mask = mask
+
+    def write(self, text: str, /) -> int:
+        super().write(self._mask(text))
+        return len(text)
+
+
+def mask_output(mask: LineMask) -> None:
+    """Hide secrets in all that this process prints from now on, tracebacks included: its output is kept in a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sys.stdout, sys.stderr = _MaskedText(sys.stdout, mask), _MaskedText(sys.stderr, mask)
+
+
+def _open_missing_descriptors() -> None:
+    """Without this the next file that is opened, such as the store, would become standard output of child processes."""
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):  # what is written to 1 is an error
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, flags)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)
+
+
+def is_of_output(error: OSError) -> bool:
+    return bool(error.filename == STANDARD_OUTPUT)
+
+
+def tell(error: OSError) -> None:
+    """The one line about output that could not be written; standard error may be unusable as well."""
+    with contextlib.suppress(OSError):
+        click.echo(f"{STANDARD_OUTPUT} cannot be written: {error.strerror}", err=True)
+
+
+@contextlib.contextmanager
+def outliving_the_reader(trouble: type[OSError] = OSError) -> Iterator[None]:
+    """Go on when nobody takes what is printed: the store has it all.
+
+    When the reader is gone, as `head` is, that is all; when the output is full or closed, the exit code will be 1.
+    """
+    global _lost
+    try:
+        yield
+    except trouble as error:
+        if is_of_output(error) and not isinstance(error, BrokenPipeError):
+            _lost = _lost or error
+        silence_broken_streams()
+
+
+def silence_broken_streams() -> None:
+    """Let what is still written to a stream that takes nothing go nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+            stream.flush()
+
+
+def final_code(code: Any) -> Any:
+    """The exit code of a command that is about to end with `code`, after all its output is written."""
+    lost, told = _lost, code not in (0, None)  # a command that failed has said why
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or 1
+    except OSError as error:
+        lost = lost or error
+    if lost is not None and not told:
+        tell(lost)
+        code = 1
+    silence_broken_streams()
+    return code

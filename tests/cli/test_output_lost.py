@@ -1,0 +1,99 @@
+"""Standard output that is full or closed: exit code 1 and one line, whatever the command and the form."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from determined.store.base import Store
+from tests.cli.every_command import COMMANDS
+from tests.cli.filling import new_experiment
+from tests.cli.forking import Forking
+from tests.cli.projects import CONFIG, PROGRAM
+from tests.cli.running import DET
+from tests.cli.searched import Searched
+from tests.helpers.records import opened
+
+REASONS = {"full": "No space left on device", "closed": "it is closed"}
+# What prints nothing on standard output has nothing to lose.
+SILENT = ("queue serve",)
+
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    with Forking() as forking:
+        yield forking
+
+
+@pytest.fixture
+def given(searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "train.py").write_text(PROGRAM)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    registered = searched.checkpoint(1, 8).uuid
+    with opened() as store:
+        new_experiment(store, "nobody runs it")
+        store.registry.register(store.registry.create_model("digits").id, registered)
+    spare = searched.checkpoint(2, 4).uuid
+    ids = {"experiment": "1", "trial": "1", "checkpoint": registered, "spare": spare, "idle": "2", "model": "digits"}
+    return {**ids, "config": "config.yaml", "model_dir": "model"}
+
+
+@pytest.mark.parametrize("output", ["full", "closed"])
+def test_every_command_that_reads(output: Literal["full", "closed"], given: dict[str, str], forking: Forking) -> None:
+    variables = {"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"], "DET_STORE": ""}
+    wrong = []
+    for number, (name, case) in enumerate(COMMANDS.items()):
+        if case.store == "writes" or case.elsewhere or name in SILENT:
+            continue
+        for form in ["", "--json", "--help"] if case.form != "none" else [""]:
+            arguments = case.arguments.format(**given, directory=f"directory-{number}{form}")
+            words = [*name.split(), *shlex.split(arguments), *filter(None, [form])]
+            result = forking.det(*words, environment=variables, cwd=Path.cwd(), output=output)
+            told = f"standard output cannot be written: {REASONS[output]}\n"
+            if result.code != 1 or result.stderr != told or result.stdout:
+                wrong.append((words, result))
+    assert not wrong, "\n".join(f"{words}: {result}" for words, result in wrong)
+
+
+@pytest.mark.parametrize("output", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("words", ["--help", "--version", "e list --csv", "e logs 1"])
+def test_a_process_of_its_own(words: str, output: str, searched: Searched) -> None:
+    """With the end of the interpreter, which has an exit code of its own for output that is lost: 120."""
+    command = f"{shlex.join(DET)} {words} {output}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("standard output cannot be written: ")
+
+
+def test_both_streams_closed(searched: Searched) -> None:
+    done = subprocess.run(f"{shlex.join(DET)} e list >&- 2>&- <&-", shell=True, timeout=60)
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("output", [pytest.param(">/dev/full", marks=pytest.mark.thorough), ">&-"])
+def test_a_search_goes_on_and_says_so_at_its_end(output: str, project: Path, store: Store) -> None:
+    """Nor does anything of it get into files that were opened in place of the closed stream."""
+    command = f"{shlex.join(DET)} e create config.yaml model --slots 2 --config searcher.max_trials=1 {output}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("standard output cannot be written: ")
+    assert store.experiments.get(1).state == "COMPLETED"
+    assert not list(store.logs(1, 0, 10))[1:]
+
+
+def test_a_change_is_made_though_nobody_can_be_told(searched: Searched) -> None:
+    command = f"{shlex.join(DET)} e label add 1 mine >/dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "standard output cannot be written: No space left on device\n")
+    with opened(searched.home) as store:
+        assert "mine" in store.experiments.get(1).labels
