@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from determined.config.dump import dump_yaml
 from determined.config.log_policy import BUILT_IN
 from determined.experiment.settings import Settings, settings_of
 
@@ -37,3 +40,30 @@ def test_long_lines_are_searched_once() -> None:
         "CUDA out of memory",
         "uncorrectable ECC error encountered",
     ]
+
+
+PATTERNS = [".*CUDA out of memory.*", "CUDA out of memory", r'lost \d+ "nodes"', "it's over", "loss: nan."]
+REAL = {
+    PATTERNS[0]: "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
+    PATTERNS[1]: "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
+    PATTERNS[2]: 'lost 3 "nodes"',
+    PATTERNS[3]: "Error: it's over",
+    PATTERNS[4]: "step 3, loss: nan. Giving up",
+}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_printed_configuration_matches_no_pattern_of_its_own(pattern: str) -> None:
+    (policy,) = policies(pattern).log_policies
+    config = {"log_policies": [{"name": "mine", "pattern": pattern, "action": "cancel_retries"}]}
+    printed = [
+        str(config),
+        json.dumps(config),
+        json.dumps({"config": json.dumps(config)}),
+        json.dumps(config, indent=2).splitlines()[4],
+        dump_yaml(config),
+        f"LogPolicy(name='mine', pattern={pattern!r}, action='cancel_retries')",
+    ]
+    assert [text for text in printed if policy.matches(text)] == []
+    assert policy.matches(REAL[pattern])
+    assert not policy.matches("something else")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,12 @@ class LogPolicy:
 
     name: str
     pattern: re.Pattern[str]
+    printed: re.Pattern[str]  # finds the pattern where somebody printed it
     cancel_retries: bool
+
+    def matches(self, line: str) -> bool:
+        """Whether the pattern describes a line; one that only shows the pattern, as a configuration does, is none."""
+        return self.pattern.search(line) is not None and self.printed.search(line) is None
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,26 @@ def _log_policies(policies: list[dict[str, Any]]) -> list[LogPolicy]:
         if policy.get("pattern"):
             action = policy.get("action")
             name = policy.get("name") or policy["pattern"]
-            found.append(LogPolicy(name, _searchable(policy["pattern"]), action == "cancel_retries"))
+            pattern = policy["pattern"]
+            found.append(LogPolicy(name, _searchable(pattern), _printed(pattern), action == "cancel_retries"))
     return found
+
+
+# What stands in regular expressions, and hardly in any text that a program writes about its work.
+_OF_EXPRESSIONS = re.compile(r"\.[*+]|\\|\(\?|\[\^?[\w-]+\]")
+
+
+def _printed(pattern: str) -> re.Pattern[str]:
+    """What finds a pattern in a printed configuration: Python, JSON (also JSON inside of JSON) and YAML.
+
+    One that could be a plain text is only taken for a print of itself after the name of its field.
+    """
+    once, twice = json.dumps(pattern)[1:-1], json.dumps(json.dumps(pattern))[3:-3]
+    forms = {pattern, repr(pattern)[1:-1], pattern.replace("'", "''"), once, twice}
+    text = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
+    is_plain = _OF_EXPRESSIONS.search(pattern) is None
+    field = r"""(?:pattern|name)["'\\]*\s*[:=]\s*["'\\]*""" if is_plain else ""
+    return re.compile(f"{field}(?:{text})")
 
 
 def _searchable(pattern: str) -> re.Pattern[str]:
