@@ -280,3 +280,14 @@ def test_all_ranks_are_one_run(home: Path) -> None:
     for rank in (0, 1):
         (line,) = trial.iter_logs(rank_ids=[rank], stdtypes=["stdout"])
         assert line.endswith(f"[rank={rank}] from rank {rank}")
+
+
+def test_secrets_of_the_environment_are_not_in_the_log(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "correct-horse")
+    done = run(NAMED + "print('log in', os.environ['DB_PASSWORD'])\nprint('https://me:battery@host')\ncore_v2.close()")
+    assert "log in correct-horse" in done.stdout, "the terminal is not a log of ours"
+    store = open_store()
+    texts = [line.text for line in store.logs(1, 0, 100)]
+    store.close()
+    assert "log in ********" in texts
+    assert "https://me:********@host" in texts

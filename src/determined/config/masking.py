@@ -35,7 +35,12 @@ def mask_secrets(value: Any, name: str = "") -> Any:
         return MASK
     if (variable := _VARIABLE.fullmatch(value)) and _SECRET_NAME.search(variable.group(1)):
         return f"{variable.group(1)}={MASK}"
-    return _PASSWORD_IN_URL.sub(rf"\1{MASK}\2", _ASSIGNMENT.sub(rf"\1{MASK}", value))
+    return mask_url_passwords(_ASSIGNMENT.sub(rf"\1{MASK}", value))
+
+
+def mask_url_passwords(text: str) -> str:
+    """The text with the passwords in its URLs hidden."""
+    return _PASSWORD_IN_URL.sub(rf"\1{MASK}\2", text)
 
 
 def inner_name(block: str, key: str) -> str:

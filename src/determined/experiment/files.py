@@ -89,5 +89,9 @@ class ExperimentFiles:
         assert isinstance(config, dict)
         return config
 
+    def configs(self) -> list[dict[str, Any]]:
+        """Every configuration that it was created or continued with, with the secrets: to hide these elsewhere."""
+        return [json.loads(path.read_text()) for path in sorted(self.root.glob("config*.json"))]
+
     def _config(self, continuation: int | None) -> Path:
         return self.root / ("config.json" if continuation is None else f"config-{continuation}.json")

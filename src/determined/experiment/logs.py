@@ -44,29 +44,33 @@ class LogKeeper:
         process = trial.process
         assert process is not None
         process.sign_of_life = time.monotonic()
-        self._store(trial, process, line)
-        self._read(process, line)
+        shown = self._store(trial, process, line)
+        self._read(process, line, shown)
 
     def keep_hook_line(self, trial: LiveTrial, line: Line) -> None:
         """Store a line that the startup hook wrote: it says nothing about the trial."""
         assert trial.process is not None
         self._store(trial, trial.process, line)
 
-    def _store(self, trial: LiveTrial, process: Process, line: Line) -> None:
+    def _store(self, trial: LiveTrial, process: Process, line: Line) -> str:
+        """Store a line without the secrets of its process, and return its text as it is stored."""
+        shown = process.mask(line.text)
         sequence = process.lines.get(line.rank, 0)
         process.lines[line.rank] = sequence + 1
         self._writer.put(
-            LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, line.text, line.written, level=line.level)
+            LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, shown, line.written, level=line.level)
         )
         if self._on_line is not None:
             self._on_line(trial.id, line)
+        return shown
 
     def done(self, trial: LiveTrial) -> None:
         """All lines of the trial's processes are kept."""
         self._writer.flush()
 
-    def _read(self, process: Process, line: Line) -> None:
-        rank, text = line.rank, line.text
+    def _read(self, process: Process, line: Line, shown: str) -> None:
+        """Learn from a line why the trial fails; what is remembered of it has no secrets."""
+        rank, text = line.rank, shown
         if prefix := _RANK.match(text):
             rank, text = int(prefix[1]), text[prefix.end() :]
         if _TRACEBACK.match(text):
@@ -83,7 +87,7 @@ class LogKeeper:
         elif first := _FIRST_FAILURE.match(text):
             process.first_failure = int(first[1]), text
         for policy in self._settings.log_policies:
-            if policy.pattern.search(line.text) and policy.cancel_retries:
+            if policy.cancel_retries and policy.matches(line.text):
                 process.no_retries = f"a line of its log matches the log policy {policy.name!r}"
 
 

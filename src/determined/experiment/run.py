@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from determined.config.experiment import load_experiment
+from determined.config.line_mask import line_mask
 from determined.engines.base import Engine
 from determined.engines.local import LocalEngine
 from determined.errors import ExperimentHeld, InvalidExperimentException
@@ -104,6 +106,7 @@ def run_experiment(
             logs=LogKeeper(log_writer, settings, on_line),
             checkpoints=TrialCheckpoints(experiment_id, settings, writer),
             store_place=store_place,
+            mask=line_mask(os.environ, settings.config),
             effects=Effects(settings.config.get("hyperparameters") or {}),
             planned=max_trials or experiment.config["searcher"].get("max_trials") or settings.max_trials,
             in_queue=in_queue,

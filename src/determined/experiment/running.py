@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
+from determined.config.line_mask import LineMask
 from determined.engines.base import Engine
 from determined.experiment.checkpoints import TrialCheckpoints
 from determined.experiment.effects import Effects
@@ -52,6 +53,7 @@ class Running:
     failure: str | None = None  # why the search cannot go on
     least_progress: float = 0.0  # what was shown already
     last_code: int | None = None  # of the processes that ended last
+    mask: LineMask = field(default_factory=LineMask)  # hides the secrets of the runner and of the configuration
 
     @property
     def ending(self) -> bool:
@@ -83,6 +85,14 @@ class Running:
         return self.writer.ask(lambda store: question(store.experiments))
 
     def commit(self, **parts: Any) -> list[int]:
-        """Write down, under the lease and in one piece; the fields of `Change`."""
-        change = Change(**parts)
+        """Write down, under the lease and in one piece; the fields of `Change`. Reasons lose the secrets in them."""
+        change = _masked(Change(**parts), self.mask)
         return self.ask(lambda store: store.commit(self.lease, change))
+
+
+def _masked(change: Change, mask: LineMask) -> Change:
+    experiment = change.experiment
+    if experiment is not None and experiment.reason:
+        experiment = replace(experiment, reason=mask(experiment.reason))
+    trials = tuple(replace(one, reason=mask(one.reason)) if one.reason else one for one in change.trials)
+    return replace(change, experiment=experiment, trials=trials)

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from determined.config.line_mask import LineMask
 from determined.store.experiment_records import TrialState
 
 Ask = Literal["stop", "pause", "cancel", "kill"]
@@ -42,6 +43,7 @@ class Process:
     first_failure: tuple[int, str] | None = None  # the rank that failed first, and what its launcher said of it
     no_retries: str | None = None  # the log policy that forbids to start it again
     lines: dict[int, int] = field(default_factory=dict)  # by rank
+    mask: LineMask = field(default_factory=LineMask)  # hides the secrets that its environment has
 
     @property
     def last_error(self) -> str:

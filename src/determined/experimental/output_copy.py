@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from determined.config.line_mask import line_mask
 from determined.engines.base import Line
 from determined.engines.lines import Splitter
 from determined.errors import DeterminedError
@@ -48,6 +49,7 @@ class OutputCopy:
         # One `print` writes its arguments one by one.
         self._unfinished: dict[str, deque[str]] = {name: deque() for name in _STREAMS}
         self._numbers = itertools.count()
+        self._mask = line_mask(os.environ)
         self._writer = Writer(lambda: open_store(place), patience=patience())
         self._listening = False
         self._restore: list[Callable[[], None]] = []
@@ -146,7 +148,7 @@ class OutputCopy:
                         line.rank or self._rank,
                         next(self._numbers),
                         line.stream,
-                        line.text,
+                        self._mask(line.text),
                         line.written,
                         line.level,
                     )

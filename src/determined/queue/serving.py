@@ -13,6 +13,7 @@ from functools import partial
 from types import FrameType
 from typing import TypeVar
 
+from determined.config.line_mask import line_mask
 from determined.errors import DeterminedError, ExperimentHeld, StoreError, StoreUnavailable
 from determined.queue.adding import has_files_here
 from determined.queue.attention import last_words
@@ -211,6 +212,7 @@ class Daemon:
                 self._wait_for(entry, holder)
             return
         try:
+            reason = line_mask(os.environ)(reason)  # the words of an error may hold a URL with a password
             change = ExperimentChange(state="PAUSED", reason=reason)
             store.experiments.commit(lease, Change(experiment=change))
             store.queue.remove(number)

@@ -54,10 +54,16 @@ def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None
     import os
     import socket
 
+    from determined.cli.streams import mask_output
+    from determined.config.line_mask import line_mask
     from determined.engines.granted import GrantedEngine
+    from determined.experiment.files import ExperimentFiles, experiment_dir
 
     assert slots is not None
     os.set_inheritable(line, False)
+    with opened_store() as store:
+        directory = experiment_dir(store.experiments.get(experiment_id).key)
+    mask_output(line_mask(os.environ, *([] if directory is None else ExperimentFiles(directory).configs())))
     with GrantedEngine(slots, socket.socket(fileno=line)) as engine:
         return run_here(
             experiment_id, new=False, engine=engine, in_queue=True, follow=False, form="table", max_trials=max_trials

@@ -80,13 +80,12 @@ def _files(experiment: Experiment) -> ExperimentFiles | None:
 
 def _secrets(files: ExperimentFiles | None) -> Iterator[str]:
     """All that are known here: a program may have written any of them anywhere."""
+    from determined.config.line_mask import environment_secrets
     from determined.config.masking import secrets_in
 
-    for name, value in os.environ.items():
-        yield from secrets_in(value, name)
-        yield value.rpartition("@")[0].partition("://")[2].partition(":")[2]  # of a URL, whatever it is made of
-    for path in sorted(files.root.glob("config*.json")) if files is not None else ():
-        yield from secrets_in(json.loads(path.read_text()))
+    yield from environment_secrets(os.environ)
+    for config in files.configs() if files is not None else ():
+        yield from secrets_in(config)
 
 
 def _attempts(store: Store, trial: Trial) -> list[dict[str, Any]]:

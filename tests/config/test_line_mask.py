@@ -1,0 +1,86 @@
+"""Secrets in lines: hidden where they are known, and nothing else is changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from determined.config.line_mask import LineMask, line_mask
+from determined.config.masking import MASK
+
+PASSWORD = "pässwörd-&/'1"
+ENVIRONMENT = {
+    "DB_PASSWORD": PASSWORD,
+    "PGPASSWORD": "postgres-password",
+    "MYSQL_PWD": "mysql-password",
+    "OPENAI_APIKEY": "sk-1234567890",
+    "SSH_KEY": "-----BEGIN-----\nfirst line of it\nsecond line\n-----END-----",
+    "SHORT_TOKEN": "1234567",
+    "PIN_TOKEN": "12345678",
+    "DATABASE_URL": "postgresql://me:p@ss/word@host/db",
+    "PWD": "/home/me/project",
+    "OLDPWD": "/home/me/project",
+    "KEYBOARD": "qwertz-qwertz",
+    "DET_SESSION_TOKEN": "opens-nothing",
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cannot log in with {PASSWORD}",
+        f"KeyError: {PASSWORD!r}",
+        json.dumps({"password": PASSWORD}),
+        "postgres-password and mysql-password",
+        "Authorization: Bearer sk-1234567890",
+        "first line of it",
+        "connect to postgresql://me:p@ss/word@host/db failed",
+        "http://me:another-one@host/x?y=1 and ftp://you:secret@host",
+        "p@ss/word",
+        "12345678",
+    ],
+)
+def test_secrets_of_the_environment_are_hidden(text: str) -> None:
+    masked = line_mask(ENVIRONMENT)(text)
+    assert MASK in masked
+    secrets = [PASSWORD, repr(PASSWORD)[1:-1], "p@ss/word", "another-one", ":secret@", "sk-12", "first line", "1234567"]
+    assert not any(secret in masked for secret in (*secrets, "postgres-password", "mysql-password"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1234567 is too short a secret",
+        "key=3 token=7",
+        "/home/me/project/train.py",
+        "qwertz-qwertz",
+        "opens-nothing",
+        "http://host:8080/path and user@host",
+        "",
+    ],
+)
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    assert line_mask(ENVIRONMENT)(text) == text
+
+
+def test_secrets_of_a_configuration() -> None:
+    config = {
+        "environment": {"environment_variables": ["API_TOKEN=from-the-config", "LEVEL=verbosely"]},
+        "data": {"secrets": {"anything": "below-secrets"}},
+        "hyperparameters": {"eos_token": "<|endoftext|>"},
+    }
+    mask = line_mask({}, config)
+    assert mask("from-the-config below-secrets") == f"{MASK} {MASK}"
+    assert mask("verbosely <|endoftext|>") == "verbosely <|endoftext|>"
+
+
+@given(secrets=st.lists(st.text(min_size=8, max_size=12), max_size=4), words=st.lists(st.text(max_size=6), max_size=4))
+def test_no_known_secret_is_left(secrets: list[str], words: list[str]) -> None:
+    mask = LineMask(secrets)
+    line = "x".join([*words, *secrets, *words])
+    masked = mask(line)
+    assert not any(secret in masked for secret in secrets if secret not in MASK and MASK not in secret)
+    assert LineMask([])(line) == line or "://" in line
