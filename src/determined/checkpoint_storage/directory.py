@@ -118,7 +118,7 @@ class DirectoryStorage:
                 (directory / name).mkdir(parents=True, exist_ok=True)
             else:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source / name, directory / name)
+                files.copy_whole(source / name, directory / name)
 
     def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
         path = self._find(storage_id)

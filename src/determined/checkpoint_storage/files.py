@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterator
@@ -48,6 +49,16 @@ def copy_file(source: Path, target: Path) -> None:
         shutil.copyfileobj(reading, writing, 1024 * 1024)
         writing.flush()
         os.fsync(writing.fileno())
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy a file so that others see it whole or not at all, also those who copy to the same place at the same time."""
+    draft = target.with_name(f".arriving-{secrets.token_hex(8)}")
+    try:
+        shutil.copyfile(source, draft)
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def make_private(root: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,37 +20,69 @@ _MARK = ".checkpoint.json"  # says which checkpoint a directory was downloaded f
 
 
 def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, resources: Mapping[str, int]) -> None:
-    """A directory that was downloaded from the same checkpoint and has all its files is left as it is.
+    """Copy a checkpoint; a directory that was downloaded from it and has all its files is left as it is.
 
-    One where a part is missing or changed is replaced, unless there are other files in it.
+    One where a part is missing or changed is replaced, unless there are other files in it. Several processes may do so
+    at once with the same target: each fetches a copy beside it, and whoever comes later keeps the copy that is there.
     """
     for name in resources:
         object_names.check(name, f"checkpoint {uuid}")
-    is_ours = _read(target / _MARK) == {"uuid": uuid}
-    if is_ours and _has_all(target, resources) and _read(target / METADATA_FILE) == storage.metadata(uuid):
+    if _is_downloaded(storage, uuid, target, resources):
         return
-    if target.is_symlink():
-        raise FileExistsError(
-            f"checkpoint {uuid} was not downloaded: {target} is a link to {os.readlink(target)}; name that directory "
-            "itself, or another one"
-        )
-    if is_ours:
-        _refuse_others(uuid, target, target, resources)
-    elif target.exists() and (not target.is_dir() or os.listdir(target)):
-        raise _holds_something_else(uuid, target)
+    _refuse_something_else(uuid, target, resources)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
         storage.fetch(uuid, draft)
         _refuse_a_part(uuid, draft, resources)
         (draft / _MARK).write_text(json.dumps({"uuid": uuid}))
-        if is_ours:
-            _exchange(uuid, draft, target, resources)
-        else:
-            os.replace(draft, target)  # also in place of an empty directory
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+        with _one_at_a_time(target.parent):
+            if not _is_downloaded(storage, uuid, target, resources):  # somebody else may have been faster
+                _put_in_place(uuid, draft, target, resources)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # nothing is left of it once it is in its place
+
+
+def _is_downloaded(storage: CheckpointStorage, uuid: str, target: Path, resources: Mapping[str, int]) -> bool:
+    """Whether the target is a whole copy of the checkpoint as it is now."""
+    is_whole = _is_copy_of(uuid, target) and _has_all(target, resources)
+    return is_whole and _read(target / METADATA_FILE) == storage.metadata(uuid)
+
+
+def _is_copy_of(uuid: str, target: Path) -> bool:
+    return bool(_read(target / _MARK) == {"uuid": uuid})
+
+
+def _refuse_something_else(uuid: str, target: Path, resources: Mapping[str, int]) -> None:
+    if target.is_symlink():
+        raise FileExistsError(
+            f"checkpoint {uuid} was not downloaded: {target} is a link to {os.readlink(target)}; name that directory "
+            "itself, or another one"
+        )
+    if _is_copy_of(uuid, target):
+        _refuse_others(uuid, target, target, resources)
+    elif target.exists() and (not target.is_dir() or os.listdir(target)):
+        raise _holds_something_else(uuid, target)
+
+
+def _put_in_place(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
+    _refuse_something_else(uuid, target, resources)
+    if _is_copy_of(uuid, target):
+        _exchange(uuid, draft, target, resources)
+    else:
+        os.replace(draft, target)  # also in place of an empty directory
+
+
+@contextlib.contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    """Let no other download put its copy into this directory meanwhile."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: then only the renames protect the copies
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _exchange(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
