@@ -67,7 +67,7 @@ class PyTorchCallback:
         """At the end of `fit`, whatever the reason; it does not mean that the trial is finished."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What to remember in a checkpoint: tensors, numbers, strings, lists and dicts."""
+        """Return what to remember in a checkpoint; called on the chief, once before training and at every save."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
