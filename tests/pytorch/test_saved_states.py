@@ -24,8 +24,9 @@ from determined.errors import InvalidCheckpointException
 from determined.pytorch import pickled_state
 from determined.pytorch.state_codec.tags import KIND, tags_in
 from tests.cli.running import det_json, det_ok
+from tests.helpers.ranks import run_ranks
 from tests.helpers.rich_states import CLASSES, PLACES, Entry, Guarded, RichTrial
-from tests.helpers.trials import LineTrial, checkpoints, fit, line, with_callbacks
+from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit, line, with_callbacks
 
 ROOT = Path(__file__).parents[2]
 
@@ -436,3 +437,84 @@ def test_numpy_scalars_in_batch_metrics_stay_scalars(data_home: Path) -> None:
     assert [type(row["flag"]) for row in Looking.rows] == [np.bool_] * 3
     assert [row["whole"] for row in Looking.rows] == [0, 1, 2]
     assert all(isinstance(row["loss"], np.ndarray) for row in Looking.rows)  # tensors become arrays, as ever
+
+
+class Phase:
+    def __init__(self) -> None:
+        self.batches = 0
+
+
+class Phased(Holding):
+    """Its state changes its class and gains attributes while it trains."""
+
+    def __init__(self) -> None:
+        super().__init__(Phase())
+        self.seen: list[str] = []
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self.seen.append(f"{type(self.held).__name__} {sorted(vars(self.held))}")
+
+    def on_training_workload_end(self, avg_metrics: Any, batch_metrics: Any) -> None:
+        if len(self.seen) == 0:
+            self.held.more = 1
+        if any(not np.isfinite(row["loss"]) for row in batch_metrics):
+            self.held = Guarded(x=1)
+
+
+def test_a_rollback_finds_the_classes_that_were_there_at_first(data_home: Path) -> None:
+    class Bad(LineTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            loss = super().train_batch(batch, epoch_idx, batch_idx)["loss"]
+            return {"loss": loss * float("nan") if batch_idx == 3 else loss}
+
+    phased = Phased()
+    fit(
+        with_callbacks(phased, base=Bad),
+        max_length=pytorch.Batch(5),
+        checkpoint_period=pytorch.Batch(2),
+        reporting_period=pytorch.Batch(1),
+        on_nan="rollback",
+    )
+    assert phased.seen == ["Phase ['batches', 'more']"]
+
+
+def test_fit_may_go_back_in_the_same_process(data_home: Path) -> None:
+    phased = Phased()
+    with pytorch.init(hparams={"global_batch_size": 2}) as context:
+        trial = with_callbacks(phased)(context)
+        trainer = pytorch.Trainer(trial, context)
+        trainer.fit(max_length=pytorch.Batch(1), checkpoint_policy="none")
+        phased.held.later = 2
+        trainer.fit(max_length=pytorch.Batch(2), latest_checkpoint=only(data_home).name, checkpoint_policy="none")
+    assert phased.seen == ["Phase ['batches', 'more']"]
+
+
+def on_ranks() -> list[Any]:
+    """Refused on all ranks, saved by the chief, restored on all."""
+    said = []
+    with pytorch.init(hparams=HPARAMS) as context:
+        trial = with_callbacks(Holding(threading.Lock()))(context)
+        try:
+            pytorch.Trainer(trial, context).fit(max_length=pytorch.Batch(1))
+        except Exception as error:  # noqa: BLE001  (which one it is depends on the rank)
+            said.append(str(error).splitlines()[0])
+    callback = Holding(Entry(0, None))
+    with pytorch.init(hparams=HPARAMS) as context:
+        trial = with_callbacks(callback)(context)
+        callback.held = Entry(0, trial.model)
+        trainer = pytorch.Trainer(trial, context)
+        trainer.fit(max_length=pytorch.Batch(1), checkpoint_policy="none")
+        (saved,) = checkpoints(Path(os.environ["XDG_DATA_HOME"]))
+        callback.held = Entry(5, trial.model)
+        trainer.fit(max_length=pytorch.Batch(2), latest_checkpoint=saved.name, checkpoint_policy="none")
+        said.append([callback.held.score, callback.held.note is trial.model])
+    return said
+
+
+def test_several_ranks(data_home: Path) -> None:
+    first, second = (rank.value for rank in run_ranks(on_ranks, n=2, timeout=120))
+    assert "callbacks['a']['held'] is a _thread.lock" in first[0]
+    assert "rank 0 failed checking" in second[0]
+    assert "callbacks['a']['held'] is a _thread.lock" in second[0]
+    assert first[1] == second[1] == [0, True]

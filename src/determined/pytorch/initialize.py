@@ -54,9 +54,11 @@ def init(
     """
     refuse_while_importing_checkpoint("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
-    passed = _storable(hparams)
+    passed, texts = _storable(hparams)
     described = from_env(os.environ)
     with process_group.joined(distributed) as ranks:
+        if texts and ranks.rank == 0:
+            _warn_of_texts(texts)
         trial_seed = described.trial.trial_seed if described is not None else seed
         if trial_seed is not None:
             rng.seed_everything(trial_seed + (ranks.rank if seed_per_rank else 0))
@@ -139,8 +141,8 @@ def _check_arguments(hparams: Any, exp_conf: Any, seed: Any) -> None:
         raise TypeError(f"init: seed is a whole number of 0 or more, got {seed!r}")
 
 
-def _storable(hparams: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The hyperparameters as records and checkpoints hold them; one warning names the values that become texts."""
+def _storable(hparams: dict[str, Any] | None) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """Return the hyperparameters as records and checkpoints hold them, and those of them that became texts."""
     texts: dict[str, str] = {}
 
     def note(value: Any, name: str) -> str:
@@ -148,10 +150,11 @@ def _storable(hparams: dict[str, Any] | None) -> dict[str, Any] | None:
         return texts[name]
 
     stored = to_jsonable(hparams, "hparams", otherwise=note)
-    if not texts:
-        return hparams
+    return (stored if texts else hparams), texts
+
+
+def _warn_of_texts(texts: dict[str, str]) -> None:
     logger.warning(
         "training uses these hyperparameters as they are, and records and checkpoints hold them as texts: %s",
         ", ".join(f"{name} as {text!r:.200}" for name, text in texts.items()),
     )
-    return dict(stored)

@@ -18,14 +18,14 @@ FILE = "pickled_state.pkl"
 
 
 class Pickles:
-    """Pickled parts, each by itself, numbered from 0."""
+    """Parts that are pickled separately, numbered from 0."""
 
     def __init__(self, references: References) -> None:
         self.parts: list[bytes] = []
         self._references = references
 
     def add(self, value: Any) -> int:
-        """Pickle a value and return its number; whatever fails is raised."""
+        """Pickle a value and return its number; any failure is raised."""
         content = io.BytesIO()
         _Pickler(content, self._references).dump(value)
         self.parts.append(content.getvalue())
@@ -56,7 +56,7 @@ class PickledParts:
     def _read(self) -> list[bytes]:
         try:
             parts = pickle.loads((self._directory / FILE).read_bytes())
-        except Exception as error:  # a damaged pickle raises whatever its wrong instructions lead to
+        except Exception as error:  # a damaged pickle can raise anything
             raise InvalidCheckpointException(f"checkpoint {self._name} cannot be read: {FILE}: {error}") from error
         if not isinstance(parts, list) or not all(isinstance(part, bytes) for part in parts):
             raise InvalidCheckpointException(f"checkpoint {self._name} cannot be read: {FILE} holds no list of parts")

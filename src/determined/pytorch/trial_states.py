@@ -42,7 +42,7 @@ class EncodedState:
     pickles: list[bytes] = field(default_factory=list)
 
     def metadata(self) -> dict[str, Any]:
-        """What the metadata of the checkpoint say about it; nothing if it is complete and holds no pickles."""
+        """Return the notes for the metadata of the checkpoint; none if it is complete and holds no pickles."""
         about: dict[str, Any] = {}
         if self.problems:
             about["incomplete"] = [f"{problem.path} ({problem.type})" for problem in self.problems[:100]]
@@ -124,7 +124,10 @@ class TrialStates:
         unpickled: Callable[[int], Any] | None = None
         if self._context.experimental._pickled_state:
             unpickled = PickledParts(directory, name, references).get
-        decoder = Decoder(name, references, unpickled)
+        known = self._known
+        if known is None and self._context._current_batch_idx is not None:
+            known = {}  # an earlier call of fit has trained these objects
+        decoder = Decoder(name, references, unpickled, known)
         templates = {key: _lazily(asks, key) for key, asks in self._sources().items()}
         decoded: dict[str, Any] = {}
         for key, tree in checkpoint.items():
@@ -135,7 +138,7 @@ class TrialStates:
             elif key in templates or key.startswith("rank_") or self._wants_all():
                 decoded[key] = decoder.decode(tree, templates.get(key, MISSING), ("item", key))
             else:
-                decoded[key] = tree  # of a program with other callbacks: nobody looks at it
+                decoded[key] = tree  # added by a callback that this program does not have, so it is not used
         decoder.load_states()
         return decoded
 

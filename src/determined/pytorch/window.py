@@ -17,7 +17,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class Window:
-    """What `train_batch` returned since the last report, and what custom reducers have seen."""
+    """The metrics that `train_batch` returned since the last report, and the values that custom reducers have seen."""
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._device = context.device
@@ -50,7 +50,7 @@ class Window:
         return rows_of(columns, self.batches)
 
     def state_dict(self) -> Encoded | None:
-        """What a checkpoint in the middle of a workload needs, encoded; None at the end of a workload."""
+        """Return the encoded metrics for a checkpoint in the middle of a workload; None at the end of a workload."""
         if not self.batches:
             return None
         state = {"batches": _storable(list(self.batches)), "reducers": _storable(self._reducers.states())}
@@ -83,7 +83,7 @@ def _storable(value: Any) -> Any:
 
 
 def _restored(value: Any, device: torch.device) -> Any:
-    """What `_storable` was given."""
+    """Return the value that `_storable` was given."""
     if type(value) in (list, tuple):
         return type(value)(_restored(item, device) for item in value)
     if type(value) is not dict:

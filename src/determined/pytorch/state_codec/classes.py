@@ -75,7 +75,7 @@ def is_named(kind: type, name: str) -> bool:
 
 
 def registered() -> dict[str, Any]:
-    """What the program registered with `torch.serialization.add_safe_globals`, by name."""
+    """Return the objects that the program registered with `torch.serialization.add_safe_globals`, by name."""
     found = {}
     for entry in torch.serialization.get_safe_globals():
         if isinstance(entry, tuple):

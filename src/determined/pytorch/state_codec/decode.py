@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from determined.errors import InvalidCheckpointException
 from determined.pytorch.state_codec import classes, paths, standard, tags
+from determined.pytorch.state_codec.encode import Known
 from determined.pytorch.state_codec.paths import MISSING, Lazy, Path, Step, child
 from determined.pytorch.state_codec.references import References
 from determined.pytorch.state_codec.tags import DEEPEST, KIND
@@ -28,20 +29,29 @@ def has_tags(tree: Any) -> bool:
 
 
 class _Wrong(Exception):
-    """What is wrong with a tag."""
+    """Says how a tag is wrong."""
 
 
 class Decoder:
     """Decodes the parts of one checkpoint; `checkpoint` is how the user calls it.
 
     `unpickled` returns the value that was put into the separate file under a number; without it such values are
-    refused. Objects of the program that take a state get theirs in `load_states`, when everything was decoded.
+    refused. `known` are classes that were in these places when training began, if this process has trained already;
+    templates are then no longer fresh, and may have more attributes than the checkpoint. Objects of the program that
+    take a state get theirs in `load_states`, when everything was decoded.
     """
 
-    def __init__(self, checkpoint: str, references: References, unpickled: Callable[[int], Any] | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: str,
+        references: References,
+        unpickled: Callable[[int], Any] | None = None,
+        known: Mapping[Path, Known] | None = None,
+    ) -> None:
         self._checkpoint = checkpoint
         self._references = references
         self._unpickled = unpickled
+        self._known = known
         self._registered = classes.registered()
         self._path: list[Step] = []
         self._done: dict[int, Any] = {}
@@ -147,7 +157,7 @@ class Decoder:
             return handler(tag, template)
         except (_Wrong, InvalidCheckpointException, RecursionError):
             raise
-        except Exception as error:  # whatever wrong data lead to
+        except Exception as error:  # wrong data can raise anything
             raise _Wrong(
                 f"it holds wrong data for a value of kind {kind!r}: {type(error).__name__}: {error}"
             ) from error
@@ -227,7 +237,7 @@ class Decoder:
             if type(name) is not str or not (layout.has_dict or name in layout.slots):
                 raise _Wrong(f"a {classes.name_of(kind)} has no attribute {name!r:.80}")
         expected = set(layout.fields)
-        if type(template) is kind:
+        if type(template) is kind and self._known is None:
             expected |= classes.attributes_of(template).keys()
         lost = sorted(expected - attributes.keys() - {*_the(list, tag["without"])})
         if lost:
@@ -318,6 +328,9 @@ class Decoder:
         nothing = of_program is type(MISSING) or of_program is MISSING
         if not nothing and isinstance(of_program, type) and classes.is_named(of_program, name):
             return of_program
+        before = (self._known or {}).get(tuple(self._path))
+        if before is not None and classes.is_named(before.kind, name):
+            return before.kind
         found = self._registered.get(name)
         if isinstance(found, type):
             return found

@@ -35,7 +35,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Known:
-    """What was found in a place of a state: a class, and the attributes that the instance had."""
+    """A class that was found in a place of a state, and the attributes that the instance had."""
 
     kind: Any
     attributes: frozenset[str]
@@ -61,7 +61,7 @@ class Encoder:
         pickled: Callable[[Any], int] | None = None,
     ) -> None:
         self.found: dict[Path, Known] = {}
-        self.to_register: dict[str, str] = {}  # classes that a resumed run will not find by itself: name, first place
+        self.to_register: dict[str, str] = {}  # classes that a resumed run finds only if they are registered
         self.complete = True  # nothing was left out so far
         self._references = references
         self._known = known
@@ -323,7 +323,7 @@ class Encoder:
         return missing(Problem(paths.shown(self._path), classes.name_of(type(value)), why))
 
     def _put_elsewhere(self, value: Any, tag: dict[str, Any]) -> bool:
-        """Pickle an object as a whole, because a part of it can be neither encoded nor pickled by itself."""
+        """Pickle a whole object, because one of its parts can be neither encoded nor pickled separately."""
         try:
             number = self._pickled(value) if self._pickled is not None else 0
         except Exception:  # noqa: BLE001  (as above; the part that is missing is named in its place)

@@ -65,7 +65,7 @@ _repr = _ShortRepr()
 
 
 class Lazy:
-    """A template that is asked for at most once, and only if a value needs it."""
+    """A template that is computed at most once, and only if a value needs it."""
 
     def __init__(self, ask: Callable[[], Any]) -> None:
         self._ask: Callable[[], Any] | None = ask
@@ -74,14 +74,16 @@ class Lazy:
     def get(self) -> Any:
         if self._ask is not None:
             ask, self._ask = self._ask, None
-            self._value = ask()
+            found = ask()
+            self._value = found.get() if isinstance(found, Lazy) else found
         return self._value
 
 
 def child(template: Any, step: Step) -> Any:
-    """What the program has one step below `template`, itself the value that the program has; MISSING for nothing."""
+    """Return what the program has one step below `template`, a value of the program; MISSING for nothing."""
     if isinstance(template, Lazy):
-        template = template.get()
+        above = template
+        return Lazy(lambda: child(above.get(), step))
     kind, key = step
     if template is MISSING:
         return MISSING

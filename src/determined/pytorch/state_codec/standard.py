@@ -98,7 +98,7 @@ NAMES: dict[type, str] = {kind: name for name, (kind, _, _) in KINDS.items()}
 
 
 def name_of(value: Any) -> str | None:
-    """The kind of a value; None if it is none of these."""
+    """Return the kind of a value; None if it is none of these."""
     name = NAMES.get(type(value))
     if name is None and isinstance(value, np.generic):
         return "numpy scalar"
@@ -108,12 +108,12 @@ def name_of(value: Any) -> str | None:
 
 
 def values_of(value: Any, name: str) -> list[Any]:
-    """The list of simpler values; a ValueError says why there is none."""
+    """Return the list of simpler values; a ValueError says why there is none."""
     return KINDS[name][1](value)
 
 
 def from_values(name: str, values: list[Any]) -> Any:
-    """The value that `values_of` was given; whatever is wrong with the list raises an exception."""
+    """Return the value that `values_of` was given; a wrong list raises any kind of exception."""
     return KINDS[name][2](values)
 
 
