@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from determined.store.base import Store
-from tests.cli.running import det, det_json, det_ok, run_det
+from tests.cli.running import DET, det, det_json, det_ok, run_det
 
 CREATE = ["experiment", "create", "config.yaml", "model"]
 
@@ -57,6 +61,21 @@ def test_a_failing_hook_is_named_and_nothing_is_created(project: Path, store: St
         assert "Traceback" not in failed.stderr
     assert store.experiments.list() == []
     assert list((data_home / "determined" / "experiments").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_hook_leaves_nothing(project: Path, data_home: Path, number: signal.Signals) -> None:
+    (project / "model" / "startup-hook.sh").write_text(f"sleep 600 &\necho $! > {project}/pid\nwait\n")
+    with subprocess.Popen([*DET, *CREATE, "--paused"], stderr=subprocess.PIPE, text=True) as creating:
+        assert creating.stderr is not None
+        deadline = time.monotonic() + 30
+        while not ((project / "pid").exists() and (project / "pid").read_text().strip()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        creating.send_signal(number)
+        assert creating.wait(30) == 128 + number, creating.stderr.read()
+    assert list((data_home / "determined" / "experiments").iterdir()) == []
+    assert not psutil.pid_exists(int((project / "pid").read_text()))
 
 
 def test_det_run_has_what_the_hook_installs(project: Path, data_home: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,10 @@ from determined.errors import InvalidExperimentException
 from determined.experiment import entrypoint, startup_hook
 from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir, record_code
 from determined.experiment.files import ExperimentFiles
+from determined.experiment.hook_script import HookStopped
+from determined.experiment.interrupts import Interrupts
 from determined.experiment.settings import Settings, check_slots, settings_of
+from determined.experiment.startup_hook import PreparedHook
 from determined.experiment.storages import configured_storage
 from determined.sinks.chosen import chosen_sinks
 from determined.store.base import Store
@@ -81,7 +86,7 @@ def create_experiment(
             code = copy_model_dir(model_dir, include, files.code, leave_out)
         else:
             code = copy_code(model_dir, files.code)
-        hook = startup_hook.prepare(files, config, say=say)
+        hook = _prepared_hook(files, config, say)
         if engine is not None:
             engine.use(Interpreter() if hook is None else hook.interpreter())
         entrypoint.check(settings.command, files.place or files.code, config, engine, hook)
@@ -91,6 +96,19 @@ def create_experiment(
         shutil.rmtree(files.root, ignore_errors=True)
         raise
     return Created(experiment_id, code)
+
+
+def _prepared_hook(files: ExperimentFiles, config: dict[str, Any], say: startup_hook.Say) -> PreparedHook | None:
+    """Run the startup hook, which may take minutes; a signal ends it and then this process, without leaving files."""
+    with Interrupts().listening() as interrupts:
+        hook = None
+        with suppress(HookStopped):
+            hook = startup_hook.prepare(files, config, say=say, stopped=lambda: interrupts.wish is not None)
+    if interrupts.signal == signal.SIGINT:
+        raise KeyboardInterrupt
+    if interrupts.signal is not None:
+        raise SystemExit(128 + interrupts.signal)
+    return hook
 
 
 def _row(
