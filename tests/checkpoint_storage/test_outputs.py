@@ -43,7 +43,7 @@ def upload(storage: CheckpointStorage, output: str, files: dict[str, str], rank:
 def content(storage: CheckpointStorage, output: str, names: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """The content of files that must be there, with the sizes of those texts."""
     target = tmp_path / f"fetched-{uuid.uuid4()}"
-    storage.outputs.fetch(output, {name: len(text) for name, text in names.items()}, target)
+    storage.outputs.fetch(output, {name: len(text) for name, text in names.items()}, target, {})
     return {name: (target / name).read_text() for name in names}
 
 
@@ -62,6 +62,18 @@ def test_files_of_ranks_and_what_replaces_them(storage: CheckpointStorage, tmp_p
         content(storage, output, {"rank_0/c": "four"}, tmp_path)
     assert storage.outputs.take_back(output, second, names, {"rank_0/a"}) == ["rank_0/a"], "once more changes nothing"
     assert content(storage, output, before, tmp_path) == before
+
+
+def test_files_that_an_unfinished_upload_has_replaced_can_be_fetched(
+    storage: CheckpointStorage, tmp_path: Path
+) -> None:
+    output = new_output_id()
+    upload(storage, output, {"a": "one", "b": "two"})
+    key = upload(storage, output, {"a": "three"})
+    replaced = {"rank_0/a": key, "rank_0/b": key}
+    storage.outputs.fetch(output, {"rank_0/a": 3, "rank_0/b": 3}, tmp_path / "fetched", replaced)
+    assert (tmp_path / "fetched/rank_0/a").read_text() == "one"
+    assert (tmp_path / "fetched/rank_0/b").read_text() == "two"
 
 
 def test_what_was_forgotten_cannot_come_back_and_so_the_newer_file_stays(
@@ -100,7 +112,7 @@ def test_a_changed_file_is_not_fetched(storage: CheckpointStorage, tmp_path: Pat
     output = new_output_id()
     upload(storage, output, {"a": "one"})
     with pytest.raises(CheckpointNotFound, match="rank_0/a has 3 bytes instead of 9"):
-        storage.outputs.fetch(output, {"rank_0/a": 9}, tmp_path / "fetched")
+        storage.outputs.fetch(output, {"rank_0/a": 9}, tmp_path / "fetched", {})
 
 
 @pytest.mark.parametrize("name", ["../../x", "rank_0/../x", "/x", "rank_0//x", "rank_0/a\\b", "rank_0/\x01"])
@@ -108,9 +120,9 @@ def test_names_never_lead_elsewhere(storage: CheckpointStorage, tmp_path: Path, 
     output = new_output_id()
     upload(storage, output, {"a": "one"})
     with pytest.raises(ValueError, match="cannot be the name of a file of an output"):
-        storage.outputs.fetch(output, {name: 3}, tmp_path / "fetched")
+        storage.outputs.fetch(output, {name: 3}, tmp_path / "fetched", {})
     with pytest.raises(CheckpointNotFound, match="cannot be the id of an output"):
-        storage.outputs.fetch("../" + output, {"rank_0/a": 3}, tmp_path / "fetched")
+        storage.outputs.fetch("../" + output, {"rank_0/a": 3}, tmp_path / "fetched", {})
     with pytest.raises(CheckpointNotFound, match="cannot be the key of an upload"):
         storage.outputs.forget_replaced(output, "../x")
 

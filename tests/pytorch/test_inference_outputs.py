@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
+import shutil
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,7 @@ from determined.pytorch.experimental import (
     torch_batch_process,
 )
 from determined.pytorch.experimental.batches import Batches, Progress
+from determined.store.outputs import Output
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import announced, metrics, opened
 
@@ -282,6 +286,82 @@ def test_a_kill_during_an_upload_leaves_nothing_visible(
     torch_batch_process(Looking, [0, 1, 2], checkpoint_interval=1, latest_checkpoint=newest_progress(data_home))
     assert seen == [{"rank_0/a": 0, "rank_0/b": 0, "rank_0/c": 0}]
     assert [path.name for path in (data_home / "determined").glob(".staging-*")] == []
+
+
+class Steady(Uploading):
+    """Two files with each batch, of which one replaces an earlier one."""
+
+    def process_batch(self, batch: Any, batch_idx: int) -> None:
+        with self.context.upload_path() as path:
+            (path / f"batch_{batch_idx}.json").write_text(json.dumps(batch.tolist()))
+            (path / f"newest_{batch_idx % 2}.json").write_text(json.dumps(batch_idx))
+
+
+EVENTS = {"os.rename", "os.link", "os.mkdir", "os.rmdir", "os.remove", "shutil.rmtree", "open"}
+
+
+def killed_at(event: int, checkpoint: str | None) -> bool:
+    """Run a batch process in a child that is killed before one of the moments at which it changes files."""
+    child = os.fork()
+    if child == 0:
+        left = event
+
+        def hook(name: str, args: Any) -> None:
+            nonlocal left
+            if name in EVENTS:
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(hook)
+            process(12, processor=Steady, batch_size=1, latest_checkpoint=checkpoint)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+@pytest.mark.parametrize("seed", [8, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(100, 125))])
+def test_killed_anywhere_again_and_again_the_results_are_those_of_an_undisturbed_run(
+    data_home: Path, tmp_path: Path, seed: int
+) -> None:
+    randomness = random.Random(seed)
+    kills = 0
+    while killed_at(randomness.randrange(30, 190), newest_progress(data_home) if announced(data_home) else None):
+        kills += 1
+        assert kills < 200
+        shutil.rmtree(tmp_path / "fetched", ignore_errors=True)
+        for found in recorded_outputs():
+            if not found.uploads:
+                continue
+            with Determined() as determined:
+                rank = Path(determined.get_output(found.uuid).download(tmp_path / "fetched" / found.uuid), "rank_0")
+            done = range(found.batches)
+            assert {path.name: json.loads(path.read_text()) for path in rank.iterdir()} == {
+                **{f"batch_{number}.json": [number] for number in done},
+                **{f"newest_{number % 2}.json": number for number in done},
+            }, "what is listed is whole, and of the batches that were uploaded"
+    # An attempt that was killed before its first progress was a run of its own: only the last one counts.
+    complete = recorded_outputs()[-1]
+    directory = data_home / "determined" / complete.uuid
+    assert {path.name: json.loads(path.read_text()) for path in (directory / "rank_0").iterdir()} == {
+        **{f"batch_{number}.json": [number] for number in range(12)},
+        "newest_0.json": 10,
+        "newest_1.json": 11,
+    }
+    assert sorted(complete.resources) == sorted(f"rank_0/{path.name}" for path in (directory / "rank_0").iterdir())
+    assert [each.batches for each in complete.uploads] == [*range(1, 13)]
+    assert not (data_home / "determined" / f".replaced-{complete.uuid}").exists()
+    assert kills > 1
+
+
+def recorded_outputs() -> list[Output]:
+    with opened() as store:
+        found = [store.outputs.find(run.trial_id) for run in store.runs()]
+    return sorted([output for output in found if output is not None], key=lambda output: output.trial_id)
 
 
 def test_an_output_is_never_taken_for_progress(data_home: Path) -> None:

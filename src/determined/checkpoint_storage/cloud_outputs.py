@@ -74,17 +74,20 @@ class CloudOutputs:
     def forget_all_replaced(self, output: str) -> None:
         self._delete_below(f"{_REPLACED}/{output_id(output)}")
 
-    def fetch(self, output: str, resources: Mapping[str, int], directory: Path) -> None:
+    def fetch(self, output: str, resources: Mapping[str, int], directory: Path, replaced_by: Mapping[str, str]) -> None:
         prefix = f"{output_id(output)}/"
         present = {entry.key.removeprefix(prefix): entry.size for entry in self._bucket.entries(output)}
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         downloads = []
         for name, size in resources.items():
-            found = present.get(file_name(name))
+            key, found = prefix + file_name(name), present.get(name)
+            if name in replaced_by:
+                aside = self._bucket.head(f"{self._replaced(output, replaced_by[name])}/{name}")
+                key, found = (key, found) if aside is None else (aside.key, aside.size)
             if found != size:
                 raise not_whole(output, name, found, size)
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            downloads.append(transfer.Download(prefix + name, size, directory / name))
+            downloads.append(transfer.Download(key, size, directory / name))
         transfer.download(self._bucket, downloads)
 
     def delete(self, output: str) -> None:

@@ -77,13 +77,15 @@ class DirectoryOutputs:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._root / f"{_REPLACED}{output_id(output)}")
 
-    def fetch(self, output: str, resources: Mapping[str, int], directory: Path) -> None:
+    def fetch(self, output: str, resources: Mapping[str, int], directory: Path, replaced_by: Mapping[str, str]) -> None:
         source = self._directory(output)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        real = Path(os.path.realpath(source))
         for name, size in resources.items():
             path = source / file_name(name)
-            if not Path(os.path.realpath(path)).is_relative_to(real):
+            if name in replaced_by:
+                aside = self._replaced(output, replaced_by[name]) / name
+                path = aside if aside.exists() else path
+            if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
                 raise ValueError(f"output {output}: {name} is a link to the outside")
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             try:

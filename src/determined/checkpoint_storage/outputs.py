@@ -57,8 +57,12 @@ class OutputStorage(Protocol):
         """Remove what was kept aside for any upload of an output."""
         ...
 
-    def fetch(self, output: str, resources: Mapping[str, int], directory: Path) -> None:
-        """Copy files of an output into a directory, which is created; the sizes must be those given."""
+    def fetch(self, output: str, resources: Mapping[str, int], directory: Path, replaced_by: Mapping[str, str]) -> None:
+        """Copy files of an output into a directory, which is created; the sizes must be those given.
+
+        `replaced_by` names uploads that are not finished, by the files they may have replaced: of those the file that
+        was kept aside is taken, if there is one.
+        """
         ...
 
     def delete(self, output: str) -> None:

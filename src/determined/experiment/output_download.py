@@ -32,7 +32,7 @@ def download_output(experiment: Experiment, output: Output, target: Path) -> Non
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
-        storage_of(experiment, output.storage).outputs.fetch(output.uuid, output.resources, draft)
+        storage_of(experiment, output.storage).outputs.fetch(output.uuid, output.resources, draft, output.replaced_by)
         mark = {"output": output.uuid, "files": sorted(output.resources)}
         (draft / _MARK).write_text(json.dumps(mark))
         try:

@@ -53,6 +53,8 @@ class Output:
     storage: str
     borrowed: bool  # imported: its files belong to another store, and this one never removes them
     uploads: tuple[Upload, ...]
+    replaced_by: dict[str, str]
+    """Path to the key of an upload that may have replaced the file but is not finished: it was kept aside for that."""
 
     @property
     def resources(self) -> dict[str, int]:
@@ -78,6 +80,18 @@ def rank_directory(rank: int) -> str:
 def merged(uploads: Iterable[Upload]) -> dict[str, int]:
     """Return path to size of the files of uploads that come in their order."""
     return {path: size for upload in uploads for path, size in upload.paths.items()}
+
+
+def unfinished_replacements(uploads: Iterable[Upload]) -> dict[str, str]:
+    """Return path to key of the first unfinished upload after the last finished one with the same path."""
+    found: dict[str, str] = {}
+    for upload in uploads:
+        for path in upload.paths:
+            if upload.finished:
+                found.pop(path, None)
+            else:
+                found.setdefault(path, upload.key)
+    return found
 
 
 class Outputs(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 from determined.errors import NotFoundException, StoreError
 from determined.store.columns import text
 from determined.store.database import Database
-from determined.store.outputs import NewUpload, Output, Upload
+from determined.store.outputs import NewUpload, Output, Upload, unfinished_replacements
 
 _OUTPUT = "o.uuid, o.trial_id, o.storage, o.borrowed"
 _UPLOAD = "key, trial_id, attempt, rank, batches, files, finished, reported"
@@ -98,16 +98,12 @@ class SqlOutputs:
 
     def _read(self, rest: str, values: Sequence[Any]) -> list[Output]:
         found = self._database.execute(f"SELECT {_OUTPUT} FROM outputs o {rest}", values)
-        return [
-            Output(
-                uuid,
-                trial_id,
-                storage,
-                bool(borrowed),
-                tuple(upload for upload in self.all_uploads(trial_id) if upload.finished),
-            )
-            for uuid, trial_id, storage, borrowed in found
-        ]
+        return [self._output(*row) for row in found]
+
+    def _output(self, uuid: str, trial_id: int, storage: str, borrowed: int) -> Output:
+        uploads = self.all_uploads(trial_id)
+        finished = tuple(upload for upload in uploads if upload.finished)
+        return Output(uuid, trial_id, storage, bool(borrowed), finished, unfinished_replacements(uploads))
 
 
 def _upload(row: Sequence[Any]) -> Upload:
