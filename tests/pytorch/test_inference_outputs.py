@@ -452,6 +452,11 @@ def test_a_rank_that_never_uploads_and_shards_of_different_length(data_home: Pat
         "rank_0/batch_1.json": [2],
         "rank_0/batch_2.json": [4],
     }
+    assert metrics(data_home, "mine") == [
+        {"steps_completed": 1, "seen_by_0": 1, "seen_by_1": 1},
+        {"steps_completed": 2, "seen_by_0": 1, "seen_by_1": 1},
+        {"steps_completed": 3, "seen_by_0": 1},
+    ]
 
 
 @settings(max_examples=60, deadline=None)

@@ -140,7 +140,6 @@ class Context:
             self.preempt.close,
             self.profiler.off,
             self._tensorboard.close,
-            self.outputs.close,
             lambda: self._report_end(exc_val),
             lambda: self._supervisor.close(hurry=exc_val is not None),
             self.distributed.close,

@@ -8,9 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.outputs import new_output_id, staged_files
@@ -20,23 +18,9 @@ from determined.core.distributed import DistributedContext
 from determined.core.output_recovery import recover
 from determined.core.supervisor import Supervisor
 from determined.errors import DeterminedError, InvalidExperimentException, StoreError
-from determined.store.base import Store
-from determined.store.open import checked_place, open_store, patience
 from determined.store.outputs import NewUpload, merged, rank_directory
-from determined.store.writer import Writer
 
 logger = logging.getLogger("determined.core")
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class _Begun:
-    """The output and the attempt, which the chief tells all ranks."""
-
-    output: str
-    trial_id: int
-    attempt: int
 
 
 class OutputContext:
@@ -46,8 +30,7 @@ class OutputContext:
         self._distributed = distributed
         self._storage = storage
         self._supervisor = supervisor
-        self._begun: _Begun | None = None
-        self._writer: Writer | None = None  # of a rank that is not the chief, from its first upload on
+        self._output: str | None = None
         self._publishing = threading.Lock()  # one upload after the other, in the order in which they are recorded
         self._replacing: list[tuple[str, int]] = []  # uploads that replaced files, with their number of batches
 
@@ -56,14 +39,12 @@ class OutputContext:
 
         The chief removes the uploads of earlier attempts that this progress does not cover, before any rank goes on.
         """
-        begun = in_step(
+        self._output = in_step(
             self._distributed.allgather,
             self._distributed.rank,
             lambda: self._begin(batches, checkpoint) if self._distributed.rank == 0 else None,
             doing="opening the output",
         )[0]
-        assert begun is not None
-        self._begun = begun
 
     @contextlib.contextmanager
     def upload(self, batches: Callable[[], int]) -> Iterator[Path]:
@@ -72,14 +53,14 @@ class OutputContext:
         `batches` is asked then for how many batches of this rank have begun. A file replaces an earlier one of the
         same name.
         """
-        if self._begun is None:
+        if self._output is None:
             raise RuntimeError("the output of this run is not open: uploads are possible inside torch_batch_process")
         with self._storage.outputs.staged() as staged:
             yield staged
             files = staged_files(staged)
             if files:
                 with self._publishing, _saying_not_stored(self._distributed.rank):
-                    self._store(self._begun, staged, files, batches())
+                    self._store(self._output, staged, files, batches())
 
     def covered(self, batches: int) -> None:
         """Progress after that number of batches is saved: what its uploads replaced is not needed any more."""
@@ -87,21 +68,16 @@ class OutputContext:
             settled = [key for key, count in self._replacing if count <= batches]
             self._replacing = [(key, count) for key, count in self._replacing if count > batches]
         for key in settled:
-            assert self._begun is not None
+            assert self._output is not None
             try:
-                self._storage.outputs.forget_replaced(self._begun.output, key)
+                self._storage.outputs.forget_replaced(self._output, key)
             except OSError as error:
                 logger.warning("files that newer uploads replaced were not removed: %s", error)
 
-    def close(self) -> None:
-        """Close the connection to the store, if this rank has its own."""
-        if self._writer is not None:
-            self._writer.close()
-
-    def _begin(self, batches: int, checkpoint: str | None) -> _Begun:
+    def _begin(self, batches: int, checkpoint: str | None) -> str:
         attempt = self._supervisor.attempt()
         if checkpoint is not None:
-            source = self._ask(lambda store: store.outputs.of_checkpoint(checkpoint))
+            source = self._supervisor.ask(lambda store: store.outputs.of_checkpoint(checkpoint))
             if source is not None and source.trial_id != attempt.trial_id:
                 logger.warning(
                     "trial %d goes on after the progress of trial %d: what that one uploaded stays in output %s",
@@ -109,67 +85,60 @@ class OutputContext:
                     source.trial_id,
                     source.uuid,
                 )
-        known = self._ask(lambda store: store.outputs.find(attempt.trial_id))
+        known = self._supervisor.ask(lambda store: store.outputs.find(attempt.trial_id))
         if known is None:
-            return _Begun(new_output_id(), attempt.trial_id, attempt.number)
+            return new_output_id()
         if known.storage != self._place() or known.borrowed:
             whose = "belongs to the store that it was imported from" if known.borrowed else f"is in {known.storage}"
             raise InvalidExperimentException(
                 f"the output of trial {attempt.trial_id} {whose}, and this run would write to {self._place()}: use the "
                 "same checkpoint storage, or start a new run without latest_checkpoint"
             )
-        uploads = self._ask(lambda store: store.outputs.all_uploads(attempt.trial_id))
-        recover(self._storage.outputs, self._ask, known.uuid, uploads, batches)
-        return _Begun(known.uuid, attempt.trial_id, attempt.number)
+        uploads = self._supervisor.ask(lambda store: store.outputs.all_uploads(attempt.trial_id))
+        recover(self._storage.outputs, self._supervisor.ask, known.uuid, uploads, batches)
+        return known.uuid
 
-    def _store(self, begun: _Begun, staged: Path, files: dict[str, int], batches: int) -> None:
+    def _store(self, output: str, staged: Path, files: dict[str, int], batches: int) -> None:
         """Record the upload, move its files into place, and record that they are there."""
+        attempt = self._supervisor.attempt()
         upload = NewUpload(
             key=uuid.uuid4().hex,
-            output=begun.output,
+            output=output,
             storage=self._place(),
-            trial_id=begun.trial_id,
-            attempt=begun.attempt,
+            trial_id=attempt.trial_id,
+            attempt=attempt.number,
             rank=self._distributed.rank,
             batches=batches,
             files=files,
             reported=time.time(),
         )
         directory = rank_directory(upload.rank)
-        self._ask(lambda store: store.outputs.begin_upload(upload))
+        self._supervisor.ask(lambda store: store.outputs.begin_upload(upload))
         try:
-            replaced = self._storage.outputs.publish(begun.output, upload.key, staged, directory, files)
-            if not self._ask(lambda store: store.outputs.finish_upload(upload.key)):
+            replaced = self._storage.outputs.publish(output, upload.key, staged, directory, files)
+            if not self._supervisor.ask(lambda store: store.outputs.finish_upload(upload.key)):
                 raise StoreError(f"trial {upload.trial_id} was started again, and this upload was removed")
         except BaseException:
             self._take_back(upload)
             raise
         if replaced:
             self._replacing.append((upload.key, batches))
-        logger.info("uploaded %d files to %s/%s", len(files), begun.output, directory)
+        logger.info("uploaded %d files to %s/%s", len(files), output, directory)
 
     def _take_back(self, upload: NewUpload) -> None:
         """Restore the state before an upload that failed; what cannot be restored now is when the trial goes on."""
         try:
-            uploads = self._ask(lambda store: store.outputs.all_uploads(upload.trial_id))
+            uploads = self._supervisor.ask(lambda store: store.outputs.all_uploads(upload.trial_id))
             earlier = merged(known for known in uploads if known.finished and known.rank == upload.rank)
             paths = [f"{rank_directory(upload.rank)}/{name}" for name in upload.files]
             self._storage.outputs.take_back(upload.output, upload.key, paths, earlier)
-            self._ask(lambda store: store.outputs.remove_upload(upload.key))
+            self._supervisor.ask(lambda store: store.outputs.remove_upload(upload.key))
         except (OSError, DeterminedError):
             logger.exception("an upload that failed could not be removed; it is when the trial goes on")
 
     def _place(self) -> str:
         place: str = mask_secrets(self._storage.name)
         return place
-
-    def _ask(self, question: Callable[[Store], T]) -> T:
-        if self._distributed.rank == 0:
-            return self._supervisor.ask(question)
-        if self._writer is None:
-            place = checked_place()
-            self._writer = Writer(lambda: open_store(place), patience=patience())
-        return self._writer.ask(question)
 
 
 @contextlib.contextmanager

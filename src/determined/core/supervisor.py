@@ -89,11 +89,11 @@ class Supervisor(Protocol):
         ...
 
     def attempt(self) -> BegunAttempt:
-        """The attempt that reports belong to; it begins now if it has not. For the chief."""
+        """Return the attempt that reports of this rank belong to; it begins now if no rank has begun it."""
         ...
 
     def ask(self, question: Callable[[Store], T]) -> T:
-        """What the store answers when everything reported before is written. For the chief."""
+        """Return what the store answers when everything that this rank reported before is written."""
         ...
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None: ...
