@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -64,9 +65,10 @@ def run(tmp_path: Path) -> Callable[..., Run]:
             launcher = "determined.launch.torch_distributed"
             command = [sys.executable, "-m", launcher, f"--nproc_per_node={processes}", "--", *command]
         env = os.environ | {"XDG_DATA_HOME": str(tmp_path)}
-        done = warm.run(
-            command, cwd=EXAMPLES / example, env=env, text=True, capture_output=True, timeout=120, check=False
-        )
+        # A copy: in this repository the project of the program, which each run copies, would be the repository.
+        directory = tmp_path / "examples" / example
+        shutil.copytree(EXAMPLES / example, directory, dirs_exist_ok=True)
+        done = warm.run(command, cwd=directory, env=env, text=True, capture_output=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return Run(done.stdout + done.stderr, tmp_path / "determined")
 

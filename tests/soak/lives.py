@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,10 @@ class Life:
     def __init__(self, directory: Path, *, ranks: int = 1, workers: int = 0) -> None:
         directory.mkdir(parents=True)
         self.directory = directory
+        # A copy: in this repository the project of the program, which each run copies, would be the repository.
+        self._program = directory / "program" / PROGRAM.name
+        self._program.parent.mkdir(exist_ok=True)
+        shutil.copyfile(PROGRAM, self._program)
         self.ranks = ranks
         self.workers = workers
         self.data_home = directory / "data"
@@ -262,7 +267,7 @@ class Life:
             with open(self.directory / f"errors-{self._starts}-{rank}", "wb") as errors:
                 processes.append(
                     subprocess.Popen(
-                        [sys.executable, PROGRAM],
+                        [sys.executable, self._program],
                         cwd=self.directory,
                         env=variables,
                         stdin=subprocess.PIPE,
