@@ -14,6 +14,7 @@ from determined import code_import, core, pytorch
 from determined.checkpoint_storage import manifest
 from determined.errors import TrainingOnImportError
 from determined.experimental import Determined, core_v2
+from tests.helpers import warm
 from tests.helpers.records import runs
 from tests.helpers.trials import LineTrial, checkpoints, fit
 
@@ -56,7 +57,8 @@ with pytorch.init() as context:
 def trained(work_dir: Path, data_home: Path, source: str, *words: str) -> Path:
     """The checkpoint of a script, started as a program."""
     (work_dir / "train_of_test.py").write_text(source)
-    subprocess.run([sys.executable, *(words or ["train_of_test.py"])], check=True, cwd=work_dir, timeout=60)
+    run = subprocess.run if "-c" in words else warm.run
+    run([sys.executable, *(words or ["train_of_test.py"])], check=True, cwd=work_dir, timeout=60)
     (checkpoint,) = checkpoints(data_home)
     return checkpoint
 
