@@ -57,6 +57,7 @@ def test_rules(source: Path) -> None:
         *("deploy.key", "id_rsa", "private/credentials", "terraform.tfstate", "runs/events.out", "shared_fs/x"),
         *("datasets/a.txt", "notes.tmp", "node_modules/x/index.js", "lib/site-packages/x.py"),
         *("venv/pyvenv.cfg", "venv/lib/x.py", "conda/conda-meta/history", "conda/lib/x.py"),
+        *("checkpoints/1/load_data.json", "checkpoints/1/code/train.py"),
     )
     (source / ".detignore").write_text("datasets/\n!.env\n!deploy.key\n")
     (source / ".gitignore").write_text("*.tmp\n!keep.tmp\n")

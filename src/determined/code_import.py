@@ -42,7 +42,7 @@ def how_to_load() -> str:
     """Return the advice for a checkpoint whose class cannot be imported from its code."""
     return (
         "Pass the class: trial_class=MyTrial. For later checkpoints, put the lines that train under "
-        '`if __name__ == "__main__":` in the script, which makes it safe to import'
+        '`if __name__ == "__main__":` in the script, which makes it safe to import, or define the class in a module'
     )
 
 

@@ -27,6 +27,10 @@ MAX_REQUESTED_BYTES = 64 * 2**20  # with what .detignore includes explicitly
 MAX_FILES = 10_000
 
 _CHUNK = 2**20
+
+# In environments, and in checkpoints: one that was downloaded into the project contains a snapshot itself.
+_MARKS_OF_OTHER_THINGS = ("pyvenv.cfg", "conda-meta", "load_data.json")
+
 _NEVER = [*ALWAYS_LEFT_OUT, "credentials", "*.env", "node_modules/", "site-packages/"]
 
 # A file may be exchanged for a link or a pipe after it was looked at: do not follow the one nor wait for the other.
@@ -162,7 +166,7 @@ class _Snapshot:
         except OSError as error:
             self._skipped.add(error.strerror or str(error), f"{relative}/")
             return False
-        return not any(os.path.lexists(os.path.join(path, mark)) for mark in ("pyvenv.cfg", "conda-meta"))
+        return not any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS_OF_OTHER_THINGS)
 
     def _path(self, relative: str) -> str:
         # No link is followed below the source, which is a real path itself: so is this one.
