@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from determined.checkpoint_storage.files import make_private
 from determined.errors import StartupHookError
 
 _DISTRIBUTION = "determined-pytorch"
@@ -81,10 +82,10 @@ class HookEnvironment:
             venv.EnvBuilder(system_site_packages=True, symlinks=True).create(self.root)
         except (OSError, subprocess.SubprocessError) as error:
             raise StartupHookError(f"no virtual environment can be created in {self.root}: {error}; {_SKIP}") from error
-        self.root.chmod(0o700)
         self._add_parent_packages()
         self._provide_pip()
         self._write_constraints()
+        make_private(self.root)
 
     @property
     def _constraints(self) -> Path:
