@@ -38,7 +38,8 @@ def test_no_secret_is_stored(searches: QueuedSearch, tmp_path: Path) -> None:
     with searches.opened() as store:
         (trial,) = store.experiments.trials(number)
         assert trial.state == "ERROR"
-        assert trial.reason == "ConnectionError: no route for ******** to https://me:********@host/********"
+        shown = "ConnectionError: no route for ******** to https://me:********@host/******** (train.py, line 7)"
+        assert trial.reason == shown
         (metric,) = store.metrics(trial.id)
         assert metric.metrics["loss"] == PIN, "metrics are never masked"
         key = store.experiments.get(number).key

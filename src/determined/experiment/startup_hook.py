@@ -39,6 +39,7 @@ logger = logging.getLogger("determined.experiment")
 _HOME = "startup-hook"
 _SECONDS_BETWEEN_TRIES = 0.2
 _OURS = Path(paths.__file__).with_name("__init__.py")  # of the package determined
+_SIGNS_OF_CONSTRAINTS = ("constraint", "ResolutionImpossible")  # what pip says, with and without --quiet
 _OFF = ("0", "false", "no", "off")
 _FIND_DETERMINED = (
     "import sys, importlib.util\n"
@@ -204,7 +205,7 @@ def _refuse_failure(result: HookResult) -> None:
     shown = "".join(f"\n    {line}" for line in result.last_lines) or "\n    (it wrote nothing)"
     last = next((f": {line}" for line in reversed(result.last_lines) if line.strip()), "")
     hint = ""
-    if any("constraint" in line.lower() for line in result.last_lines):
+    if any(sign in line for line in result.last_lines for sign in _SIGNS_OF_CONSTRAINTS):
         hint = (
             "\nPIP_CONSTRAINT keeps torch, numpy and the dependencies of determined at their present versions: remove "
             "their version numbers from the requirements, or unset PIP_CONSTRAINT in the hook"
