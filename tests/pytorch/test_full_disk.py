@@ -111,7 +111,7 @@ def test_a_full_disk_costs_one_checkpoint(metrics: int, small_disk: Path, tmp_pa
 
 
 def test_no_room_for_the_record_of_a_checkpoint(small_disk: Path, tmp_path: Path, work_dir: Path) -> None:
-    """The one of batch 4 is written when the disk becomes full: it is not on record, and that of batch 2 is used."""
+    """The one of batch 4 is written when the disk becomes full: the next run records it, and goes on from there."""
     whole = run(tmp_path / "elsewhere", work_dir, metrics=3000)
     failed = run(small_disk, work_dir, "fill-before-the-record", metrics=3000)
     assert "full" in failed.stdout
@@ -122,5 +122,6 @@ def test_no_room_for_the_record_of_a_checkpoint(small_disk: Path, tmp_path: Path
     (small_disk / "ballast").unlink()
     resumed = run(small_disk, work_dir, metrics=3000)
     assert resumed.returncode == 0, resumed.stderr
-    assert resumed.stdout.split() == whole.stdout.split()[4:]
+    assert resumed.stdout.split() == whole.stdout.split()[8:]
+    assert [row.steps_completed for row in records.announced(small_disk)][:2] == [2, 4]
     assert records.metrics(small_disk, "training") == records.metrics(tmp_path / "elsewhere", "training")

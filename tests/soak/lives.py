@@ -205,6 +205,9 @@ class Life:
         ids = {name for name in seen if _ID.fullmatch(name)}
         for missing in {row.uuid for row in self.announced()} - ids:
             yield f"checkpoint {missing} was announced and is not there"
+        if all_of_them:  # at the end of the last life, which records what killed ones could not
+            for unrecorded in ids - {row.uuid for row in self.announced()}:
+                yield f"checkpoint {unrecorded} is there and was never recorded"
         for name in ids if all_of_them else ids - self._looked_at:
             self._looked_at.add(name)
             try:

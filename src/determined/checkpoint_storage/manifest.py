@@ -18,23 +18,31 @@ MANIFEST_FILE = "manifest.json"
 _CHUNK = 1 << 20
 
 
-def write(directory: Path, known: Mapping[str, str] | None = None) -> None:
-    """Describe every file below `directory`; of those in `known` the hash was taken while they were written."""
+def write(directory: Path, known: Mapping[str, str] | None = None, origin: Mapping[str, Any] | None = None) -> None:
+    """Describe every file below `directory`, and say where the checkpoint comes from.
+
+    Of the files in `known` the hash was taken while they were written.
+    """
     digests = known or {}
     entries = {
         name: {"size": os.stat(directory / name).st_size, "sha256": digests.get(name) or _digest(directory / name)}
         for name, is_directory in files.walk(directory)
         if not is_directory and name != MANIFEST_FILE
     }
-    (directory / MANIFEST_FILE).write_text(_render(entries), encoding="utf-8")
+    (directory / MANIFEST_FILE).write_text(_render(entries, origin), encoding="utf-8")
 
 
 def with_changed(directory: Path, name: str, changed: Mapping[str, bytes]) -> bytes:
     """The manifest of a checkpoint for when those files have a new content."""
-    entries = _read(directory, name)
+    entries, known_origin = _read(directory, name)
     for path, content in changed.items():
         entries[path] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    return _render(entries).encode()
+    return _render(entries, known_origin).encode()
+
+
+def origin(directory: Path, name: str) -> Any:
+    """Return what the manifest says about where the checkpoint comes from; None if it does not."""
+    return _read(directory, name)[1]
 
 
 def exists(directory: Path) -> bool:
@@ -46,7 +54,7 @@ def verify(directory: Path, name: str, wanted: Selector | None = None) -> None:
 
     Files that were added do no harm.
     """
-    for path, entry in _read(directory, name).items():
+    for path, entry in _read(directory, name)[0].items():
         if wanted is not None and not wanted(path):
             continue
         file = directory / path
@@ -65,11 +73,14 @@ def verify(directory: Path, name: str, wanted: Selector | None = None) -> None:
             raise _damaged(name, f"{path} cannot be read: {error.strerror}") from error
 
 
-def _read(directory: Path, name: str) -> dict[str, dict[str, Any]]:
+def _read(directory: Path, name: str) -> tuple[dict[str, dict[str, Any]], Any]:
     try:
         text = (directory / MANIFEST_FILE).read_bytes().decode("utf-8")
-        entries = json.loads(text)["files"]
-        whole = text == _render(entries) and all(_is_entry(path, entry) for path, entry in entries.items())
+        content = json.loads(text)
+        entries, known_origin = content["files"], content.get("origin")
+        whole = text == _render(entries, known_origin) and all(
+            _is_entry(path, entry) for path, entry in entries.items()
+        )
     except FileNotFoundError:
         raise _damaged(name, f"{MANIFEST_FILE} is missing") from None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -77,7 +88,7 @@ def _read(directory: Path, name: str) -> dict[str, dict[str, Any]]:
     if not whole:
         raise _damaged(name, f"the content of {MANIFEST_FILE} was changed")
     checked: dict[str, dict[str, Any]] = entries
-    return checked
+    return checked, known_origin
 
 
 def _is_entry(path: str, entry: Any) -> bool:
@@ -99,7 +110,9 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _render(entries: Any) -> str:
-    """The one text that says this; it ends with a hash of itself, so that no letter of it can change unnoticed."""
-    digest = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
-    return json.dumps({"files": entries, "sha256": digest}, indent=1)
+def _render(entries: Any, known_origin: Any = None) -> str:
+    """Return the one text that says this; it ends with a hash of itself, so that no change of it is unnoticed."""
+    content = {"files": entries} if known_origin is None else {"files": entries, "origin": known_origin}
+    hashed = entries if known_origin is None else content  # as in checkpoints that do not say where they come from
+    digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
+    return json.dumps({**content, "sha256": digest}, indent=1)

@@ -11,11 +11,14 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from determined.checkpoint_storage import files, manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Resources, Selector
+from determined.checkpoint_storage.unrecorded import examine
+from determined.config.masking import mask_secrets
 from determined.core import sharded
 from determined.core.agreement import in_step
 from determined.core.cleaning import Retention, clean_up
@@ -25,6 +28,7 @@ from determined.core.jsonable import to_jsonable
 from determined.core.storing import Storing, saying_not_saved
 from determined.core.supervisor import CheckpointRecord, Supervisor
 from determined.errors import DeterminedError
+from determined.store.publishing import settle_unrecorded
 
 logger = logging.getLogger("determined.core")
 
@@ -118,11 +122,12 @@ class CheckpointContext:
         self._chief_only("begin_storing")
         checked = _checked_metadata(metadata)
         storage_id = str(uuid.uuid4())
+        origin = self._supervisor.checkpoint_origin()
         with saying_not_saved(storage_id):
             staged = self._storage.stage(storage_id)
 
         def write_files() -> None:
-            _write_descriptions(staged, checked, with_manifest=True, digests=write(staged))
+            _write_descriptions(staged, checked, origin, write(staged))
             files.sync_tree(staged)
 
         try:
@@ -130,7 +135,7 @@ class CheckpointContext:
                 storage_id,
                 checked["steps_completed"],
                 fork(write_files),
-                commit=lambda: self._storage.commit(storage_id),
+                commit=lambda: self._commit(storage_id),
                 announce=lambda resources: self._announce(storage_id, checked, resources),
                 abandon=lambda: self._storage.abandon(storage_id),
             )
@@ -195,7 +200,8 @@ class CheckpointContext:
             self._distributed.allgather_local(None)
 
     def of_the_last_run(self) -> list[str]:
-        """The checkpoints of this program's last run by hand, the newest first. For the chief."""
+        """Return the checkpoints of this program's last run by hand, the newest first. For the chief."""
+        self.record_published()
         return self._supervisor.checkpoints_of_the_last_run()
 
     def verify(self, storage_id: str) -> None:
@@ -370,10 +376,24 @@ class CheckpointContext:
         self._together(commit, doing)
 
     def _finish(self, storage_id: str, metadata: dict[str, Any], with_manifest: bool = False) -> None:
+        origin = self._supervisor.checkpoint_origin() if with_manifest else None
         with saying_not_saved(storage_id):
-            _write_descriptions(self._storage.staged(storage_id), metadata, with_manifest)
-            resources = self._storage.commit(storage_id)
+            _write_descriptions(self._storage.staged(storage_id), metadata, origin)
+            resources = self._commit(storage_id)
         self._announce(storage_id, metadata, resources)
+
+    def _commit(self, storage_id: str) -> Resources:
+        """Make a checkpoint visible, after a note in the store: it can be recorded even if this process is killed."""
+        self._supervisor.publish_checkpoint(storage_id)
+        return self._storage.commit(storage_id)
+
+    def record_published(self) -> None:
+        """Record checkpoints in this storage whose processes were killed before they could. For the chief."""
+        place = mask_secrets(self._storage.name)
+        try:
+            settle_unrecorded(self._supervisor.ask, place, partial(examine, self._storage))
+        except OSError as error:
+            logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
 
     def _announce(self, storage_id: str, metadata: dict[str, Any], resources: Resources) -> None:
         try:
@@ -394,11 +414,12 @@ class CheckpointContext:
 
 
 def _write_descriptions(
-    staged: Path, metadata: dict[str, Any], with_manifest: bool, digests: Mapping[str, str] | None = None
+    staged: Path, metadata: dict[str, Any], origin: dict[str, Any] | None, digests: Mapping[str, str] | None = None
 ) -> None:
+    """Write the metadata file, and a manifest if the origin is given."""
     (staged / METADATA_FILE).write_text(json.dumps(metadata, indent=2))
-    if with_manifest:
-        manifest.write(staged, digests)
+    if origin is not None:
+        manifest.write(staged, digests, origin)
 
 
 def _jsonable_metadata(metadata: Any) -> dict[str, Any]:

@@ -108,6 +108,8 @@ class Context:
         run the next attempt of that checkpoint's trial.
         """
         self._supervisor.begin_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
+        if self.distributed.rank == 0:
+            self.checkpoint.record_published()
 
     def at_close(self, action: Callable[[BaseException | None], None]) -> None:
         """Call this first when the run is closed, with the error that ends it, if there is one."""
@@ -245,15 +247,16 @@ def init(
         detached=_detached,
         name=checked_name if described is None else None,
     )
+    checkpoint = CheckpointContext(distributed, storages[0], supervisor, _retention(checkpoint_storage, info))
     if _detached is not None and described is None:
-        info = detached.describe(info, _begin_now(distributed, supervisor), _hparams)
+        info = detached.describe(info, _begin_now(distributed, supervisor, checkpoint), _hparams)
     tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
     train = TrainContext(distributed, supervisor, tensorboard)
     preempt = PreemptContext(distributed, supervisor, preempt_mode)
     length = _searcher_length(info, by_hand=described is None)
     return Context(
         distributed=distributed,
-        checkpoint=CheckpointContext(distributed, storages[0], supervisor, _retention(checkpoint_storage, info)),
+        checkpoint=checkpoint,
         preempt=preempt,
         train=train,
         searcher=SearcherContext(distributed, train, preempt, length, info.trial._rungs),
@@ -265,13 +268,22 @@ def init(
     )
 
 
-def _begin_now(distributed: DistributedContext, supervisor: StoreSupervisor) -> DetachedRun:
-    """What the chief records counts for all ranks."""
+def _begin_now(
+    distributed: DistributedContext, supervisor: StoreSupervisor, checkpoint: CheckpointContext
+) -> DetachedRun:
+    """Begin the attempt on the chief, and return on every rank what it is."""
+
+    def begin() -> DetachedRun | None:
+        if distributed.rank != 0:
+            return None
+        checkpoint.record_published()  # the trial goes on after its newest one
+        return supervisor.begin_detached()
+
     try:
         begun = in_step(
             distributed.allgather,
             distributed.rank,
-            lambda: supervisor.begin_detached() if distributed.rank == 0 else None,
+            begin,
             doing="recording the run",
         )[0]
     except BaseException:

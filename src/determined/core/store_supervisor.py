@@ -29,6 +29,7 @@ from determined.store.records import (
     MetadataRow,
     MetricRow,
     NewRun,
+    PublishingRow,
     Row,
     StatusRow,
     is_to_be_removed,
@@ -84,6 +85,7 @@ class StoreSupervisor:
         self._beginning = threading.Lock()  # the profiler reports from a thread of its own
         self._attempt: BegunAttempt | None = None
         self._has_begun_it = False
+        self._origin: tuple[BegunAttempt, dict[str, Any]] | None = None
         self._attempt_began = time.monotonic()
         self._reports = itertools.count()
         self._latest: dict[str, tuple[int, Metrics]] = {}
@@ -156,6 +158,20 @@ class StoreSupervisor:
 
     def ask(self, question: Callable[[Store], T]) -> T:
         return self._writer.ask(question)
+
+    def checkpoint_origin(self) -> dict[str, Any]:
+        attempt = self._begun()
+        if self._origin is None or self._origin[0] != attempt:
+            found = self._writer.ask(lambda store: store.publishing.origin(attempt.trial_id, attempt.number))
+            self._origin = attempt, found.plain()
+        return self._origin[1]
+
+    def publish_checkpoint(self, storage_id: str) -> None:
+        attempt = self._begun()
+        row = PublishingRow(storage_id, attempt.trial_id, attempt.number, self._storage, time.time())
+        self._writer.put(row)
+        # Whoever finds the checkpoint goes on from it, and does not report again what came before.
+        self._writer.flush()
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None:
         attempt = self._begun()

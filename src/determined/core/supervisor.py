@@ -96,6 +96,14 @@ class Supervisor(Protocol):
         """Return what the store answers when everything that this rank reported before is written."""
         ...
 
+    def publish_checkpoint(self, storage_id: str) -> None:
+        """Note that a checkpoint is about to appear in its storage. Everything reported before is stored then."""
+        ...
+
+    def checkpoint_origin(self) -> dict[str, Any]:
+        """Return what a checkpoint of this attempt says about where it comes from."""
+        ...
+
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None: ...
 
     def checkpoints(self) -> list[Checkpoint]:

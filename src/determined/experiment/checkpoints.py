@@ -7,11 +7,14 @@ from functools import partial
 
 from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.unrecorded import examine
+from determined.config.masking import mask_secrets
 from determined.config.measures import number
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.settings import Settings
 from determined.experiment.storages import configured_storage
 from determined.store.base import Store
+from determined.store.publishing import settle_unrecorded
 from determined.store.records import Checkpoint, is_to_be_removed
 from determined.store.writer import Writer
 
@@ -47,6 +50,7 @@ class TrialCheckpoints:
     def clean_up(self, settings: Settings) -> None:
         """Remove what the present policy does not keep, now that no trial goes on. A failure costs room, not the
         experiment."""
+        self._record_published()
         block = settings.config.get("checkpoint_storage") or {}
         policy = retention.Policy(
             **{name: block[name] for name in _NUMBERS if block.get(name) is not None},
@@ -90,7 +94,16 @@ class TrialCheckpoints:
 
         return self._writer.ask(ask)
 
+    def _record_published(self, trial_id: int | None = None) -> None:
+        """Record checkpoints whose processes were killed before they could; of a trial that is not at work, or all."""
+        place = mask_secrets(self._storage().name)
+        try:
+            settle_unrecorded(self._writer.ask, place, partial(examine, self._storage()), trial_id)
+        except OSError as error:
+            logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
+
     def _active(self, trial_id: int) -> list[Checkpoint]:
+        self._record_published(trial_id)
         known = self._writer.ask(lambda store: store.checkpoints(trial_id))
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opene
     from determined.store.experiments import Experiments
     from determined.store.lineage import Lineage
     from determined.store.outputs import Outputs
+    from determined.store.publishing import Publishing
     from determined.store.queueing import Queue
     from determined.store.registry import Registry
     from determined.store.upkeep import Upkeep
@@ -53,6 +54,11 @@ class Store(Protocol):
     @property
     def lineage(self) -> Lineage:
         """Which runs made use of which checkpoints."""
+        ...
+
+    @property
+    def publishing(self) -> Publishing:
+        """Checkpoints between the moment they appear in their storage and the row that records them."""
         ...
 
     @property

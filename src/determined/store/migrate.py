@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from determined.errors import StoreError
 from determined.store.database import Database
 from determined.store.schema import MIGRATIONS, VERSION_TABLE, refuse_foreign
@@ -20,6 +22,9 @@ def migrate(database: Database) -> None:
             for statement in migration.format(identity=database.identity).split(";"):
                 if statement.strip():
                     database.execute(statement)
+        if "store_identity" in database.tables():
+            # What tells this store from all others that use the same checkpoint storage.
+            database.execute("INSERT INTO store_identity (uuid) VALUES (?)", [str(uuid.uuid4())])
         database.execute(f"UPDATE {VERSION_TABLE} SET version = ?", [len(MIGRATIONS)])
 
 

@@ -75,6 +75,17 @@ class MetricRow:
 
 
 @dataclass(frozen=True)
+class PublishingRow:
+    """A checkpoint that is about to appear in its storage; its `CheckpointRow` takes the place of this row."""
+
+    uuid: str
+    trial_id: int
+    attempt: int
+    storage: str
+    since: float
+
+
+@dataclass(frozen=True)
 class CheckpointRow:
     """A checkpoint that can be loaded from now on."""
 
@@ -137,7 +148,7 @@ class LogRow:
     level: str | None = None  # DEBUG, INFO, ... if the line names one
 
 
-Row = MetricRow | CheckpointRow | StatusRow | MetadataRow | EndRow | LogRow
+Row = MetricRow | PublishingRow | CheckpointRow | StatusRow | MetadataRow | EndRow | LogRow
 
 
 @dataclass(frozen=True)

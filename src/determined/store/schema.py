@@ -320,6 +320,18 @@ ALTER TABLE samples_of_ranks RENAME TO samples;
 
 ALTER TABLE trials ADD COLUMN rank_metadata TEXT NOT NULL DEFAULT '{{}}';
 ALTER TABLE attempts ADD COLUMN warned_of_shared_metric SMALLINT NOT NULL DEFAULT 0;
+
+CREATE TABLE store_identity (
+    uuid TEXT PRIMARY KEY
+);
+
+CREATE TABLE publishing (
+    uuid TEXT PRIMARY KEY,
+    trial_id BIGINT NOT NULL REFERENCES trials (id),
+    attempt INTEGER NOT NULL,
+    storage TEXT NOT NULL,
+    since DOUBLE PRECISION NOT NULL
+);
 """
 
 MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH]

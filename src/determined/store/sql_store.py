@@ -15,6 +15,7 @@ from determined.store.experiments import Experiments
 from determined.store.lineage import Lineage
 from determined.store.migrate import migrate
 from determined.store.outputs import Outputs
+from determined.store.publishing import Publishing
 from determined.store.queueing import Queue
 from determined.store.ranks import claim_shared_metric, counting, merged_metadata
 from determined.store.records import (
@@ -29,6 +30,7 @@ from determined.store.records import (
     MetadataRow,
     Metric,
     MetricRow,
+    PublishingRow,
     Request,
     RequestKind,
     Row,
@@ -52,6 +54,7 @@ R = TypeVar("R")
 
 _SAMPLES = "samples (trial_id, attempt, rank, sequence, metric_group, body, reported)"
 _LOGS = "logs (trial_id, attempt, rank, sequence, stream, body, written, level)"
+_PUBLISHING = "publishing (uuid, trial_id, attempt, storage, since)"
 _CHECKPOINTS = "checkpoints (uuid, trial_id, attempt, steps_completed, metadata, resources, storage, state, reported)"
 
 
@@ -65,6 +68,7 @@ class SqlStore:
         self._registry = SqlRegistry(database)
         self._lineage = SqlLineage(database)
         self._outputs = SqlOutputs(database)
+        self._publishing = Publishing(database)
         self._upkeep = SqlUpkeep(database)
         try:
             migrate(database)
@@ -87,6 +91,10 @@ class SqlStore:
     @property
     def lineage(self) -> Lineage:
         return self._lineage
+
+    @property
+    def publishing(self) -> Publishing:
+        return self._publishing
 
     @property
     def outputs(self) -> Outputs:
@@ -142,12 +150,15 @@ class SqlStore:
             write_reports(self._database, rows)
             insert(_SAMPLES, _values(rows, MetricRow, _sample_values), "DO NOTHING")
             insert(_CHECKPOINTS, _values(rows, CheckpointRow, _checkpoint_values), "DO NOTHING")
+            insert(_PUBLISHING, _values(rows, PublishingRow, _publishing_values), "DO NOTHING")
             insert(_LOGS, _values(rows, LogRow, _log_values), "DO NOTHING")
             for row in rows:
                 if isinstance(row, StatusRow):
                     self._write_status(row)
                 elif isinstance(row, MetadataRow):
                     self._write_metadata(row)
+                elif isinstance(row, CheckpointRow):
+                    self._database.execute("DELETE FROM publishing WHERE uuid = ?", [row.uuid])
                 elif isinstance(row, EndRow):
                     self._write_end(row)
 
@@ -442,6 +453,10 @@ def _sample_values(row: MetricRow) -> Sequence[Any] | None:
     if row.steps_completed is not None:
         return None
     return row.trial_id, row.attempt, row.rank, row.sequence, text(row.group), row.body, row.reported
+
+
+def _publishing_values(row: PublishingRow) -> Sequence[Any]:
+    return row.uuid, row.trial_id, row.attempt, text(row.storage), row.since
 
 
 def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:

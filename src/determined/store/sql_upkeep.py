@@ -19,6 +19,7 @@ from determined.store.records import Checkpoint, CheckpointState
 from determined.store.upkeep import RunDirectory
 
 _OF_TRIALS = (
+    "publishing",
     "checkpoint_uses",
     "requests",
     "logs",

@@ -13,8 +13,8 @@ from determined.store.tables import Table, all_tables
 NAME = "determined-store"
 VERSION = 1
 
-# Who waits for a machine is a matter of that machine.
-_STAY = ("queue",)
+# Which experiments wait for a machine, and who is about to publish what, is a matter of the store itself.
+_STAY = ("queue", "store_identity", "publishing")
 
 
 @dataclass(frozen=True)
