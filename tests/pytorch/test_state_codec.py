@@ -9,7 +9,9 @@ import datetime
 import decimal
 import enum
 import fractions
+import functools
 import io
+import operator
 import os
 import pathlib
 import random
@@ -172,6 +174,34 @@ def test_objects_of_the_run_are_referred_to() -> None:
     assert back["owner"].weights[0] is model.weight
     with pytest.raises(InvalidCheckpointException, match=r"checkpoint mine .*it refers to 'model'.*no such object"):
         restored(tree, state)
+
+
+FUNCTIONS = {
+    "numpy.mean": np.mean,
+    "numpy.add": np.add,
+    "torch.relu": torch.relu,
+    "itemgetter": operator.itemgetter(1),
+    "cached": functools.lru_cache(len),
+    "partial": functools.partial(len, "x"),
+    "built-in": len,
+    "bound": "".join,
+    "module": os,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_every_kind_come_from_the_program(name: str) -> None:
+    function = FUNCTIONS[name]
+    owner = Guarded(function=function, n=1)
+    state = {"in a dict": function, "in a list": [function], "in an object": owner}
+    tree = stored(state)
+    back = restored(tree, state)
+    assert back["in a dict"] is back["in a list"][0] is back["in an object"].function is function
+    with torch.serialization.safe_globals([Guarded]):
+        alone = restored(tree)
+    assert "in a dict" not in alone
+    assert alone["in a list"] == [None]
+    assert vars(alone["in an object"]) == {"n": 1}
 
 
 def test_what_a_program_attached_to_a_tensor_is_left_out() -> None:

@@ -56,7 +56,12 @@ _PROGRAM_VALUES = (
 
 
 def is_program_value(value: Any) -> bool:
-    return isinstance(value, _PROGRAM_VALUES)
+    """Is it code, or like code a thing that the program has anyway? Compiled functions are of many classes."""
+    if isinstance(value, _PROGRAM_VALUES):
+        return True
+    kind: Any = type(value)
+    compiled = callable(value) and not isinstance(value, (type, torch.Tensor)) and layout_of(kind) is None
+    return compiled and not is_stateful(value)
 
 
 def name_of(kind: Any) -> str:
@@ -118,7 +123,7 @@ def layout_of(kind: type) -> Layout | None:
     has_dict = kind.__dictoffset__ != 0
     if has_dict and not kind.__flags__ & _MANAGED_DICT and not base_class.__dictoffset__:
         size += _POINTER
-    if kind.__weakrefoffset__ and not base_class.__weakrefoffset__:
+    if kind.__weakrefoffset__ > 0 and not base_class.__weakrefoffset__:
         size += _POINTER
     if kind.__basicsize__ > size:
         return None

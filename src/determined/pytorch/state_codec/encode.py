@@ -48,8 +48,8 @@ class _CannotEncode(Exception):
 class Encoder:
     """Encodes the parts of one state: a value that occurs in several places is written once.
 
-    `known` says which classes a resumed run will find in which places; without it all are taken to be found, and
-    `found` says afterwards what there was. `tensor` is called with every tensor and returns what to put in its place.
+    `known` says which classes a resumed run will find in which places. Without it all are taken to be found, and
+    `found` says afterwards which ones there were. `tensor` is called with every tensor and returns its replacement.
     `pickled` is called with a value that cannot be encoded, and returns a number under which it was put elsewhere.
     """
 
@@ -302,6 +302,8 @@ class Encoder:
             return None
 
     def _note(self, value: Any) -> None:
+        if self._known is not None:
+            return
         if isinstance(value, type):
             self.found[tuple(self._path)] = Known(value, frozenset())
         elif not isinstance(value, (torch.Tensor, np.ndarray)):
