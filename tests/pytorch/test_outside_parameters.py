@@ -97,3 +97,25 @@ def test_a_usual_trial_has_none(data_home: Path, caplog: pytest.LogCaptureFixtur
     assert warnings_in(caplog) == []
     (checkpoint,) = checkpoints(data_home)
     assert "outside_parameters" not in torch.load(checkpoint / "state_dict.pth", weights_only=True)
+
+
+def test_one_without_values_yet_is_saved_when_it_has_them(data_home: Path) -> None:
+    class Lazy(LineTrial):
+        def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+            super().__init__(context)
+            self.head = torch.nn.LazyLinear(1)
+            self.optimizer.add_param_group({"params": [*self.head.parameters()]})
+
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+            x, y = batch
+            loss = torch.nn.functional.mse_loss(self.head(self.model(x)), y)
+            self.context.backward(loss)
+            self.context.step_optimizer(self.optimizer)
+            return {"loss": loss}
+
+    trial = fit(Lazy, max_length=pytorch.Batch(2))
+    (checkpoint,) = checkpoints(data_home)
+    stored = torch.load(checkpoint / "state_dict.pth", weights_only=True)["outside_parameters"][0]
+    assert torch.equal(stored[0]["value"], trial.head.weight)
+    with pytest.raises(InvalidCheckpointException, match="other parameters outside"):
+        fit(Lazy, max_length=pytorch.Batch(3), latest_checkpoint=checkpoint.name)

@@ -211,6 +211,15 @@ class TestEarlyCheck:
         fit(with_callbacks(again), max_length=pytorch.Batch(2), latest_checkpoint=only(data_home).name)
         assert again.asked == 2  # once before training, once for the checkpoint
 
+    def test_parameters_without_values_yet_are_no_problem(self, data_home: Path) -> None:
+        class Lazy(LineTrial):
+            def make_model(self) -> torch.nn.Module:
+                return torch.nn.LazyLinear(1, bias=False)
+
+        trial = fit(Lazy, max_length=pytorch.Batch(1))
+        loaded = torch.load(only(data_home) / "state_dict.pth", weights_only=True)
+        assert torch.equal(loaded["models_state_dict"][0]["weight"], trial.model.weight)
+
     def test_every_problem_is_listed(self) -> None:
         with pytest.raises(TypeError) as raised:
             fit(with_callbacks(Holding([threading.Lock()] * 2 + [object()])), max_length=pytorch.Batch(1))

@@ -17,14 +17,14 @@ _MOST_SHOWN = 10
 
 
 def take(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]) -> list[list[dict[str, Any]]]:
-    """The values of these parameters, for each optimizer."""
+    """Return the values of these parameters, for each optimizer; those of lazy modules have none before a batch."""
     inside = {id(parameter) for model in models for parameter in model.parameters()}
     return [
         [
             {"group": number, "position": position, "value": parameter.detach()}
             for number, group in enumerate(optimizer.param_groups)
             for position, parameter in enumerate(group["params"])
-            if id(parameter) not in inside
+            if id(parameter) not in inside and not isinstance(parameter, torch.nn.UninitializedParameter)
         ]
         for optimizer in optimizers
     ]

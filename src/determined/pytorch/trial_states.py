@@ -25,6 +25,8 @@ from determined.pytorch.state_codec.tags import KIND, PICKLED_PART, tags_in
 logger = logging.getLogger("determined.pytorch")
 
 _MOST_SHOWN = 10
+# Parameters of lazy modules: they have no values before the first batch, and are usual ones after it.
+_GET_VALUES_LATER = ("torch.nn.parameter.UninitializedParameter", "torch.nn.parameter.UninitializedBuffer")
 _OPTIONS = (
     "convert it to numbers, strings, lists, dicts, arrays or tensors in state_dict() and back in load_state_dict(); or "
     "register its class with torch.serialization.add_safe_globals, if it is written in Python; or call "
@@ -88,7 +90,8 @@ class TrialStates:
         """Before the first batch: refuse states that cannot be saved, instead of losing the run at its end."""
         self._known = None
         encoder, _ = self._encoder()
-        problems = problems_in(encoder.encode(self._take_early(logging.WARNING)))
+        found = problems_in(encoder.encode(self._take_early(logging.WARNING)))
+        problems = [problem for problem in found if problem.type not in _GET_VALUES_LATER]
         self._known = encoder.found
         if problems:
             raise TypeError(
