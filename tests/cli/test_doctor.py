@@ -22,7 +22,18 @@ from tests.cli.running import DET, det, run_det
 from tests.helpers.records import opened
 
 THINGS = [
-    *("Python", "det on PATH", "torch", "devices", "C compiler", "slots", "shared memory", "open files", "loopback"),
+    *(
+        "Python",
+        "det on PATH",
+        "torch",
+        "devices",
+        "torch internals",
+        "C compiler",
+        "slots",
+        "shared memory",
+        "open files",
+        "loopback",
+    ),
     *("host name", "clock", "data directory", "store", "checkpoint storage", "packages"),
 ]
 
@@ -54,7 +65,7 @@ def test_a_healthy_machine() -> None:
     by_name = {check["name"]: check for check in found["checks"]}
     assert by_name["torch"]["state"] == "ok"
     assert "checkpoints by others are safe to load" in by_name["torch"]["found"]
-    assert by_name["store"]["state"] == "ok"
+    assert by_name["store"]["state"] == by_name["torch internals"]["state"] == "ok"
     assert all(check["advice"] for check in found["checks"] if check["state"] != "ok")
 
 
@@ -69,6 +80,15 @@ def test_a_torch_that_cannot_be_imported(no_torch: None) -> None:
     assert "\x1b" not in result.stdout
     assert "Traceback" not in result.output
     assert checks()["torch"]["needed"] is True
+
+
+def test_a_torch_with_other_internals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a future release may be."""
+    (tmp_path / "sitecustomize.py").write_text("import torch\ndel torch.cuda._is_in_bad_fork\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = checks()["torch internals"]
+    assert (found["state"], found["needed"]) == ("problem", True)
+    assert found["found"].startswith("torch.cuda._is_in_bad_fork (trials are copies of a process")
 
 
 def test_stores_in_bad_health(no_torch: None, data_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ class TestExperiment:
         assert (searched.notes, searched.project_id, searched.workspace_id) == ("", None, None)
         assert searched.start_time is not None
         assert searched.end_time is not None
-        assert searched.start_time.tzinfo is timezone.utc
+        assert searched.start_time.tzinfo is UTC
         assert searched.start_time < searched.end_time
         assert repr(searched) == f"Experiment(id={searched.id}, name='sdk search', state=COMPLETED)"
 

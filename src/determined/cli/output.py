@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Literal, TextIO, TypeVar
 
@@ -77,7 +77,7 @@ def jsonable(value: Any) -> Any:
 
 def iso_time(seconds: float | None) -> str | None:
     """A moment in UTC, as ISO 8601."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def _csv_value(value: Any) -> Any:

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from determined.cli import text
@@ -74,7 +74,7 @@ def time_text(seconds: float | None) -> str:
     """A moment in the viewer's zone, or in UTC with `--utc`."""
     if seconds is None:
         return ""
-    return f"{datetime.fromtimestamp(seconds, timezone.utc).astimezone(shown_zone()):%Y-%m-%d %H:%M:%S%z}"
+    return f"{datetime.fromtimestamp(seconds, UTC).astimezone(shown_zone()):%Y-%m-%d %H:%M:%S%z}"
 
 
 def duration(seconds: float) -> str:

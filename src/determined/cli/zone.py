@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timezone
+from datetime import UTC, timezone
 from typing import Any, TypeVar
 
 import click
@@ -23,7 +23,7 @@ def with_utc(command: F) -> F:
 def shown_zone() -> timezone | None:
     """None stands for the viewer's own zone, with the offset that it has, or had, at that moment."""
     context = click.get_current_context(silent=True)
-    return timezone.utc if context is not None and context.meta.get(_UTC) else None
+    return UTC if context is not None and context.meta.get(_UTC) else None
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: bool) -> None:

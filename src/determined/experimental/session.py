@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from determined.errors import StoreUnavailable
@@ -75,4 +75,4 @@ class Session:
 
 def moment(seconds: float | None) -> datetime | None:
     """A time of the store, in UTC."""
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,7 @@ def _lines(
         found = _present(session, trial_id, wanted, [0])
         found = found if tail is None else iter(deque(found, maxlen=tail))
     for line in islice(found, head):
-        written = datetime.fromtimestamp(line.written, timezone.utc)
+        written = datetime.fromtimestamp(line.written, UTC)
         yield f"[{written.isoformat(timespec='milliseconds')}] [rank={line.rank}] {line.text}"
 
 
@@ -108,4 +108,4 @@ def seconds_of(name: str, value: Time | None) -> float | None:
             raise ValueError(f"{name} must be a time like 2026-01-31T12:00:00Z, got {value!r}") from None
     if not isinstance(value, datetime):
         raise TypeError(f"{name} must be a text, a number of seconds or a datetime, got {value!r}")
-    return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()

@@ -84,7 +84,7 @@ def sync_buffers(models: list[torch.nn.Module]) -> None:
     """
     for model in models:
         ddp: Any = model
-        if isinstance(model, DistributedDataParallel) and ddp.forward_sync_buffers and ddp.modules_buffers:
+        if isinstance(model, DistributedDataParallel) and ddp.broadcast_buffers and ddp.modules_buffers:
             with torch.no_grad():
                 ddp._sync_buffers()
             ddp.require_forward_param_sync = False  # until the next forward of training

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from determined.errors import ExperimentHeld, LeaseLost, NotFoundException
 from determined.store.database import Database
@@ -102,7 +102,7 @@ def _take(database: Database, experiment_id: int, process: Process, seen: _Row) 
 
 
 def _held(experiment_id: int, holder: Holder) -> ExperimentHeld:
-    since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    since = datetime.fromtimestamp(holder.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return ExperimentHeld(
         f"experiment {experiment_id} is being run by process {holder.process.pid} on host {holder.process.host} since "
         f"{since}"

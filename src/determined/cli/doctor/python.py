@@ -10,13 +10,13 @@ from pathlib import Path
 
 from determined.cli.doctor.result import Result, ok, problem
 
-_OLDEST = (3, 10)
+_OLDEST = (3, 11)
 
 
 def check_python() -> Iterator[Result]:
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < _OLDEST:
-        yield problem("Python", found, "install Python 3.10 or newer", needed=True)
+        yield problem("Python", found, f"install Python {_OLDEST[0]}.{_OLDEST[1]} or newer", needed=True)
     else:
         yield ok("Python", found)
     yield _det_on_path()

@@ -13,9 +13,10 @@ from typing import Any
 from determined.cli.doctor.result import Result, missing, ok, problem
 
 _SECONDS = 120
-_SAFE_FROM = (2, 10)
+_OLDEST = (2, 10)  # also the first release whose restricted loader was not bypassed
 _PROGRAM = """
 import json, torch
+from determined.torch_interfaces import failures
 print(json.dumps({
     "version": torch.__version__,
     "cuda": torch.version.cuda,
@@ -25,6 +26,7 @@ print(json.dumps({
     "threads": torch.get_num_threads(),
     "sum": torch.ones(3).sum().item(),
     "distributed": torch.distributed.is_available() and torch.distributed.is_gloo_available(),
+    "changed": failures(),
 }))
 """
 
@@ -60,6 +62,8 @@ def check_torch(process: subprocess.Popen[str]) -> Iterator[Result]:
     if not found["distributed"]:
         advice = "install a build of torch with gloo to train with several processes"
         yield problem("torch.distributed", "this build of torch has no gloo", advice)
+    else:
+        yield _interfaces(found)
     yield _compiler()
 
 
@@ -79,10 +83,18 @@ def _version(found: dict[str, Any]) -> Result:
     build = f"CUDA {found['cuda']}" if found["cuda"] else f"ROCm {found['hip']}" if found["hip"] else "CPU"
     about = f"{found['version']}, build for {build}, {found['threads']} threads"
     numbers = tuple(int(number) for number in re.findall(r"\d+", found["version"])[:2])
-    if numbers < _SAFE_FROM:
-        advice = "pip install --upgrade torch: until 2.10 a checkpoint by somebody else could run code"
-        return problem("torch", about, advice)
+    if numbers < _OLDEST:
+        advice = "pip install --upgrade torch: before 2.10, which is needed, a checkpoint by others could run code"
+        return problem("torch", about, advice, needed=True)
     return ok("torch", f"{about}; checkpoints by others are safe to load")
+
+
+def _interfaces(found: dict[str, Any]) -> Result:
+    """Report whether the private interfaces of torch that are in use are as this library expects them."""
+    if found["changed"]:
+        advice = "use a torch that this library was tested with (2.10 to 2.13), or a newer determined-pytorch"
+        return problem("torch internals", "; ".join(found["changed"]), advice, needed=True)
+    return ok("torch internals", "all that are in use are as expected")
 
 
 def _devices(found: dict[str, Any]) -> Result:
