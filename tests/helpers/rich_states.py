@@ -146,7 +146,7 @@ def kinds(n: int) -> dict[str, Any]:
         "enum": [Mode.WARM, Mode.COLD][n % 2],
         "flags": Rights.READ | Rights.WRITE if n % 2 else Rights.READ,
         "path": pathlib.Path("/some/where") / str(n),
-        "datetime": datetime.datetime(2024, 1, 2, 3, 4, 5, n, datetime.timezone.utc),
+        "datetime": datetime.datetime(2024, 1, 2, 3, 4, 5, n, datetime.UTC),
         "zoned": datetime.datetime(2024, 1, 2, 3, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"), fold=1),
         "date": datetime.date(2024, 1, n % 28 + 1),
         "time": datetime.time(1, 2, n % 60, fold=1),

@@ -77,7 +77,7 @@ hashable = st.one_of(
     st.binary(),
     st.sampled_from([Mode.WARM, Mode.COLD]),
     st.builds(pathlib.PurePosixPath, st.text(st.characters(blacklist_characters="\0", codec="utf-8"))),
-    st.datetimes(timezones=st.timezones() | st.just(datetime.timezone.utc) | st.none()),
+    st.datetimes(timezones=st.timezones() | st.just(datetime.UTC) | st.none()),
     st.dates(),
     st.times(),
     st.timedeltas(),
