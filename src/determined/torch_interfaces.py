@@ -56,7 +56,7 @@ def _default_group() -> None:
 
     module: Any = distributed_c10d
     if not dist.is_initialized():
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group("gloo", store=module.HashStore(), rank=0, world_size=1)
     group = module._get_default_group()
     module._get_default_store()
     timeouts = [group._get_backend(device).options._timeout for device in group._device_types]
