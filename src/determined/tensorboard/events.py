@@ -169,11 +169,12 @@ def _floats(values: np.ndarray[Any, Any]) -> Bytes:
 
 
 @lru_cache(maxsize=1)
-def _crc_table() -> Words:
+def _crc_table() -> list[int]:
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1).astype(np.uint32)
-    return table
+    numbers: list[int] = table.tolist()
+    return numbers
 
 
 def _contributions(length: int) -> Words:
@@ -185,10 +186,17 @@ def _contributions(length: int) -> Words:
 @lru_cache(maxsize=8)
 def _contribution_table(length: int) -> Words:
     table = _crc_table()
-    rows = [table]
-    for _ in range(length - 1):
-        rows.append(table[rows[-1] & 0xFF] ^ (rows[-1] >> 8))
-    return np.stack(rows)
+    single_bits = np.empty((length, 8), dtype=np.uint32)
+    row = [table[1 << bit] for bit in range(8)]
+    for distance in range(length):
+        single_bits[distance] = row
+        row = [table[crc & 0xFF] ^ (crc >> 8) for crc in row]
+    # The checksum is linear, so that a byte contributes what its bits do: the columns of larger bytes follow from these.
+    contributions = np.zeros((length, 256), dtype=np.uint32)
+    for bit in range(8):
+        known = 1 << bit
+        contributions[:, known : 2 * known] = contributions[:, :known] ^ single_bits[:, bit : bit + 1]
+    return contributions
 
 
 def _crc(data: bytes) -> int:
@@ -203,7 +211,7 @@ def _crc_of_zeros(length: int) -> int:
     table = _crc_table()
     crc = 0xFFFFFFFF
     for _ in range(length):
-        crc = int(table[crc & 0xFF]) ^ (crc >> 8)
+        crc = table[crc & 0xFF] ^ (crc >> 8)
     return crc ^ 0xFFFFFFFF
 
 
@@ -222,8 +230,3 @@ def _stored_crc(data: bytes) -> bytes:
 def _header(length: int) -> bytes:
     size = struct.pack("<Q", length)
     return size + _stored_crc(size)
-
-
-# Made when this is loaded: then copies of a process that has loaded it find them ready.
-for _length in (8, 64, 128, 256):
-    _contribution_table(_length)
