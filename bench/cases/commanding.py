@@ -71,7 +71,7 @@ def fill_the_rest(*, experiments: int) -> None:
 
 
 def _row(case: str, limit: float, effort: Effort, place: str, arguments: list[str]) -> Row:
-    times = [_seconds(arguments, place) for _ in range(effort.starts + 1)][1:]  # the first one warms the caches
+    times = [command_seconds(arguments, place) for _ in range(effort.starts + 1)][1:]  # the first one warms the caches
     median = statistics.median(wall for wall, _ in times)
     cpu = statistics.median(cpu for _, cpu in times)
     return Row(
@@ -85,8 +85,8 @@ def _row(case: str, limit: float, effort: Effort, place: str, arguments: list[st
     )
 
 
-def _seconds(arguments: list[str], place: str) -> tuple[float, float]:
-    """By the clock on the wall, and of CPU time."""
+def command_seconds(arguments: list[str], place: str) -> tuple[float, float]:
+    """Run `det` with these arguments; return the seconds by the clock on the wall, and of CPU time."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         command = [sys.executable, "-c", "from determined.cli.main import main; main()", *arguments]
         environment = {**child_environment(Path(directory)), "DET_STORE": place}

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from determined.config.hyperparameters import sample_hyperparameters
-from determined.config.random_stream import RandomStream
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.errors import InternalException, InvalidExperimentException
 from determined.info import ClusterInfo
@@ -87,7 +85,10 @@ class TrialContext:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> TrialContext:
-        """A context for debugging by hand; hyperparameters that are not constants are drawn at random."""
+        """Return a context for debugging; hyperparameters that are not constants are drawn at random."""
+        from determined.config.hyperparameters import sample_hyperparameters
+        from determined.config.random_stream import RandomStream
+
         exp_conf = {name: value for name, value in config.items() if name not in _IGNORED_BY_FROM_CONFIG}
         return cls(
             distributed=DummyDistributedContext(),

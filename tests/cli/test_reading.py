@@ -268,7 +268,7 @@ def test_describe_as_csv(search: int, tmp_path: Path) -> None:
 
 
 def test_config(store: Store, search: int) -> None:
-    from determined.config import load_yaml
+    from determined.config.load import load_yaml
 
     assert load_yaml(det_ok("e", "config", str(search))) == det_json("e", "config", str(search))
     config = {"environment": {"environment_variables": ["API_TOKEN=hunter2"]}, "name": WEIRD}

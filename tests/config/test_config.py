@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from determined.config import Length, load_yaml, parse_length, sample_hyperparameters
+from determined.config.hyperparameters import sample_hyperparameters
+from determined.config.length import Length, parse_length
+from determined.config.load import load_yaml
 from determined.config.masking import MASK, mask_arguments, mask_secrets
 from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from determined import core
-from determined.config import Length
+from determined.config.length import Length
 from determined.core.attempts import Member
 from determined.core.preempt import PreemptContext
 from determined.core.profiler import SystemSampler, average

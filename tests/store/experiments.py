@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from dataclasses import replace
 from typing import Any
 
 from determined.store.base import Store
@@ -80,7 +79,7 @@ def begin_managed(
 ) -> BegunAttempt:
     """The workers of a trial that was just started begin; `passed` is what its program passes to `init()`."""
     start = managed_start(trial_id, allocate(store, lease, trial_id), steps, checkpoint)
-    return store.begin_attempt(replace(start, run=replace(start.run, passed_hparams=passed)))
+    return store.begin_attempt(start._replace(run=start.run._replace(passed_hparams=passed)))
 
 
 def managed_start(trial_id: int, allocation: str, steps: int = 0, checkpoint: str | None = None) -> AttemptStart:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
@@ -198,7 +197,7 @@ class TestMetrics:
 
     def test_all_or_nothing(self, store: Store) -> None:
         attempt = begin(store)
-        unknown = dataclasses.replace(metric(attempt, "g", 2, {}), trial_id=999)
+        unknown = metric(attempt, "g", 2, {})._replace(trial_id=999)
         with pytest.raises(StoreError):
             store.write([metric(attempt, "g", 1, {}), unknown])
         assert store.metrics(attempt.trial_id) == []

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from determined.errors import StoreError
 from determined.store.base import Store
+from determined.store.columns import text as stored
 from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
 from determined.store.process import Process, this_process
-from determined.store.records import EndRow, LogRow, StatusRow
+from determined.store.records import EndRow, LogFilter, LogRow, StatusRow
 from tests.store.experiments import (
     allocate,
     begin_managed,
@@ -179,7 +179,7 @@ class TestTrials:
 
         start = managed_start(trial_id, allocate(store, lease, trial_id))
         odd = {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}, "kind": dict}
-        store.begin_attempt(replace(start, run=replace(start.run, passed_hparams=odd)))
+        store.begin_attempt(start._replace(run=start.run._replace(passed_hparams=odd)))
         found = store.experiments.trial(trial_id)
         assert found.hparams == {"lr": 0.0}
         assert found.passed_hparams == {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}, "kind": repr(dict)}
@@ -332,7 +332,7 @@ class TestLogs:
 
         def line(trial: int, number: int) -> LogRow:
             stream = ("stdout", "stderr")[number % 2]
-            return LogRow(trial, 1, number % 3, number, stream, f"line {number}", 6000.0, levels[number % 6])
+            return LogRow(trial, 1, number % 3, number, stream, f"line {number}", 6000.0 + number, levels[number % 6])
 
         store.write([line(trial, number) for number in range(12) for trial in (trial_id, other)])
 
@@ -343,12 +343,31 @@ class TestLogs:
         assert shown(limit=2) == [0, 1]
         assert shown(tail=2) == [10, 11]
         assert shown(tail=5, limit=2) == [10, 11]
-        assert shown(rank=1) == [1, 4, 7, 10]
-        assert shown(stream="stderr", rank=1) == [1, 7]
-        assert shown(level="ERROR") == [2, 4, 8, 10]
-        assert shown(level="DEBUG", tail=3) == [8, 10, 11]
+        assert shown(only=LogFilter(ranks=(1,))) == [1, 4, 7, 10]
+        assert shown(only=LogFilter(ranks=(2, 1, 99))) == [1, 2, 4, 5, 7, 8, 10, 11]
+        assert shown(only=LogFilter(streams=("stderr",), ranks=(1,))) == [1, 7]
+        assert shown(only=LogFilter(level="ERROR")) == [2, 4, 8, 10]
+        assert shown(only=LogFilter(level="DEBUG"), tail=3) == [8, 10, 11]
+        assert shown(only=LogFilter(text="line 1")) == [1, 10, 11]
+        assert shown(only=LogFilter(text="line 1"), tail=2) == [10, 11]
+        assert shown(only=LogFilter(text="LINE")) == []
+        assert shown(only=LogFilter(text="")) == list(range(12))
+        assert shown(only=LogFilter(before=6003.0, after=6001.0)) == [2]
+        assert store.newest_log(trial_id) == store.logs(trial_id)[-1].id
+        assert store.newest_log(999) == 0
         third = store.logs(trial_id)[2]
         assert (third.level, third.rank, third.stream) == ("ERROR", 2, "stdout")
         assert shown(after=third.id, limit=1) == [3]
         with pytest.raises(StoreError, match=r"no level 'LOUD'.*WARNING"):
-            shown(level="LOUD")
+            shown(only=LogFilter(level="LOUD"))
+
+    @pytest.mark.parametrize(
+        "text", ["100%", "a_b", "a*b[c]?", "\\", "'", "é", "\N{GRINNING FACE}", "\0", "\udce9", "?", "%s"]
+    )
+    def test_a_text_is_searched_as_it_is(self, store: Store, text: str) -> None:
+        _, (trial_id,) = with_trials(store, 1)
+        lines = [f"before {text} after", "100 percent", "aXb", "acb", text.upper() + "!", "e"]
+        store.write([LogRow(trial_id, 1, 0, number, "stdout", line, 6000.0) for number, line in enumerate(lines)])
+        found = {log.text for log in store.logs(trial_id, only=LogFilter(text=text))}
+        written = stored(text)
+        assert found == {stored(line) for line in lines if written in stored(line)}

@@ -7,10 +7,9 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from determined.errors import StorageAccessError
@@ -50,8 +49,7 @@ _CONNECTION_TROUBLES = [
 ]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One stored object."""
 
     key: str

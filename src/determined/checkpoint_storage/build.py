@@ -8,9 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from determined import paths
-from determined.checkpoint_storage import clouds
 from determined.checkpoint_storage.base import CheckpointStorage
-from determined.checkpoint_storage.cloud import CloudStorage
 from determined.checkpoint_storage.directory import DirectoryStorage
 
 # What each type takes: required names, optional names. The retention numbers belong to the experiment.
@@ -52,9 +50,18 @@ def build_from_config(config: dict[str, Any]) -> CheckpointStorage:
         return DirectoryStorage(_shared_fs_root(config))
     if kind == "azure":
         _check_azure(config)
-        return CloudStorage(clouds.azure_bucket(config))
-    _check_prefix(config.get("prefix"))
-    return CloudStorage(clouds.s3_bucket(config) if kind == "s3" else clouds.gcs_bucket(config))
+    else:
+        _check_prefix(config.get("prefix"))
+    return _cloud_storage(kind, config)
+
+
+def _cloud_storage(kind: str, config: dict[str, Any]) -> CheckpointStorage:
+    # Imported here because most runs keep their checkpoints in a directory, and all of them wait for the import.
+    from determined.checkpoint_storage import clouds
+    from determined.checkpoint_storage.cloud import CloudStorage
+
+    make = {"azure": clouds.azure_bucket, "s3": clouds.s3_bucket, "gcs": clouds.gcs_bucket}[kind]
+    return CloudStorage(make(config))
 
 
 def _from_string(text: str) -> CheckpointStorage:

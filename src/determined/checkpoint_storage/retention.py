@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import CheckpointStorage
@@ -44,8 +45,7 @@ class Policy:
                 raise ValueError(f"checkpoint_storage.{name} must be a whole number from 0 on, got {number!r}")
 
 
-@dataclass(frozen=True)
-class CleanUp:
+class CleanUp(NamedTuple):
     """What a clean-up did."""
 
     removed: tuple[str, ...]  # those that were gone already included

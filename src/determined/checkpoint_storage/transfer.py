@@ -6,9 +6,8 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from determined.checkpoint_storage.bucket import PART_BYTES, Bucket
 
@@ -31,8 +30,7 @@ def delete(bucket: Bucket, keys: Iterable[str]) -> None:
     in_parallel(bucket.delete, keys, _PIECES_AT_ONCE)
 
 
-@dataclass(frozen=True)
-class Download:
+class Download(NamedTuple):
     """One object and the file that it becomes."""
 
     key: str

@@ -7,17 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from determined.cli.groups import explain_unused
 from determined.cli.whole_numbers import ID, Count
 from determined.cli.zone import shown_zone, with_utc
-from determined.store.records import LOG_LEVELS
-
-if TYPE_CHECKING:
-    from determined.store.records import Log
+from determined.store.records import LOG_LEVELS, LogFilter
 
 _NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"
 # What Python 3.10 does not read: an offset as tables show it, and a fraction of a second as RFC 3339 allows it.
@@ -27,31 +24,12 @@ _FRACTION = re.compile(r"\.(\d+)")
 
 @dataclass(frozen=True)
 class LogChoice:
-    """What somebody asked for; None and empty mean: all."""
+    """Which lines, how many of them, and whether to wait for more."""
 
     follow: bool
     head: int | None
     tail: int | None
-    ranks: tuple[int, ...]
-    level: str | None
-    before: float | None
-    after: float | None
-    streams: tuple[str, ...]
-    text: str | None
-
-    @property
-    def store_knows(self) -> bool:
-        """Whether the store finds these lines by itself."""
-        return self.before is None and self.after is None and not self.streams and self.text is None
-
-    def matches(self, line: Log) -> bool:
-        """In all that the store does not sort out."""
-        return (
-            (self.before is None or line.written < self.before)
-            and (self.after is None or line.written > self.after)
-            and (not self.streams or line.stream in self.streams)
-            and (self.text is None or self.text in line.text)
-        )
+    only: LogFilter
 
 
 def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,12 +77,14 @@ def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
             follow=follow,
             head=head,
             tail=tail,
-            ranks=ranks,
-            level=level,
-            before=_moment("--timestamp-before", before),
-            after=_moment("--timestamp-after", after),
-            streams=streams,
-            text=text,
+            only=LogFilter(
+                ranks=tuple(dict.fromkeys(ranks)),
+                streams=tuple(dict.fromkeys(streams)),
+                level=level,
+                text=text,
+                before=_moment("--timestamp-before", before),
+                after=_moment("--timestamp-after", after),
+            ),
         )
         return command(*args, choice=choice, **kwargs)
 

@@ -54,8 +54,13 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """One object on a line of its own, for output that grows."""
-    click.echo(json.dumps(jsonable(value)))
+    """Print one object on a line, for output that grows."""
+    click.echo(json_line(value))
+
+
+def json_line(value: Any) -> str:
+    """Return a value as JSON on one line."""
+    return json.dumps(jsonable(value))
 
 
 def write_csv(file: TextIO, columns: Sequence[Column], rows: Sequence[Row]) -> None:

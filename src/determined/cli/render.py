@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from determined.cli import text
 from determined.cli.zone import shown_zone
 
 _NARROWEST = 12
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True)
@@ -28,24 +31,29 @@ Row = Sequence[Any]
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """The table, as wide as the terminal allows; in a file or a pipe nothing is cut."""
-    names = [text.visible(column.name) for column in columns]
-    cells = [[text.visible(cell(value)) for value in row] for row in rows]
-    widths = [max(map(text.width, in_column)) for in_column in zip(names, *cells, strict=True)]
+    """Return the table, as wide as the terminal allows; in a file or a pipe nothing is cut.
+
+    It is made column by column, because a whole column of ordinary text needs no look at each of its cells.
+    """
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    cells = [
+        text.visible_column([column.name, *_cells(in_column)])
+        for column, in_column in zip(columns, values, strict=True)
+    ]
+    widths = [text.widest(in_column) for in_column in cells]
     if sys.stdout.isatty():
         room = shutil.get_terminal_size().columns
         widths = _fitted(widths, [column.long for column in columns], room - 3 * len(columns) + 1)
-    numbers = [_are_numbers(in_column) for in_column in zip(*rows, strict=True)] or [False] * len(columns)
-    lines = [
-        _line(names, widths, numbers),
-        "+".join("-" * (width + 2) for width in widths),
-        *(_line(row, widths, numbers) for row in cells),
+    padded = [
+        text.padded(in_column, width, right=_are_numbers(given))
+        for in_column, width, given in zip(cells, widths, values, strict=True)
     ]
-    return "\n".join(lines)
+    head, *lines = [(" " + " | ".join(line)).rstrip() for line in zip(*padded, strict=True)]
+    return "\n".join([head, "+".join("-" * (width + 2) for width in widths), *lines])
 
 
 def cell(value: Any) -> str:
-    """One value, as a table shows it."""
+    """Return one value as a table shows it."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -58,12 +66,9 @@ def cell(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """Six digits are enough to look at; what is no number keeps its name."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    return f"{value:.6g}"
+    """Return six digits of a number, which are enough to look at; what is no number keeps its name."""
+    shown = f"{value:.6g}"
+    return _NO_NUMBERS.get(shown, shown)
 
 
 def percent(fraction: float | None) -> str:
@@ -71,10 +76,19 @@ def percent(fraction: float | None) -> str:
 
 
 def time_text(seconds: float | None) -> str:
-    """A moment in the viewer's zone, or in UTC with `--utc`."""
-    if seconds is None:
-        return ""
-    return f"{datetime.fromtimestamp(seconds, UTC).astimezone(shown_zone()):%Y-%m-%d %H:%M:%S%z}"
+    """Return a moment in the viewer's zone, or in UTC with `--utc`."""
+    return time_texts()(seconds)
+
+
+def time_texts() -> Callable[[float | None], str]:
+    """Return a function that does the same for many moments, of which several may be in one second."""
+    broken_down = time.localtime if shown_zone() is None else time.gmtime
+
+    @lru_cache(maxsize=1024)
+    def of_second(second: int) -> str:
+        return time.strftime("%Y-%m-%d %H:%M:%S%z", broken_down(second))
+
+    return lambda seconds: "" if seconds is None else of_second(math.floor(seconds))
 
 
 def duration(seconds: float) -> str:
@@ -104,18 +118,19 @@ def some(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], numbers: Sequence[bool]) -> str:
-    padded = []
-    for content, width, right in zip(cells, widths, numbers, strict=True):
-        shown = text.cut(content, width)
-        padding = " " * (width - text.width(shown))
-        padded.append(padding + shown if right else shown + padding)
-    return (" " + " | ".join(padded)).rstrip()
+def _cells(values: Sequence[Any]) -> list[str]:
+    """Return the cells of a column; where all values have one common type, no cell is asked for its own."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return list(values)
+    if kinds == {int}:
+        return list(map(str, values))
+    return list(map(number if kinds == {float} else cell, values))
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
-    filled = [value for value in values if value is not None]
-    return bool(filled) and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in filled)
+    kinds = set(map(type, values)) - {type(None)}
+    return bool(kinds) and all(issubclass(kind, (int, float)) and kind is not bool for kind in kinds)
 
 
 def _fitted(widths: list[int], long: list[bool], room: int) -> list[int]:

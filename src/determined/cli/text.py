@@ -18,6 +18,25 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(lambda found: _escape(found.group()), text)
 
 
+def visible_column(texts: list[str]) -> list[str]:
+    """Return many texts as `visible` shows them; as a rule all of them are harmless, which one look tells."""
+    return texts if "".join(texts).isprintable() else list(map(visible, texts))  # no unsafe character is printable
+
+
+def widest(texts: list[str]) -> int:
+    """Return the width of the widest of these texts."""
+    return max(map(len if _all_ascii(texts) else width, texts))
+
+
+def padded(texts: list[str], columns: int, *, right: bool) -> list[str]:
+    """Return all texts with exactly this width: cut, or filled with spaces, which are put before them with `right`."""
+    if not _all_ascii(texts) or max(map(len, texts)) > columns:
+        shown = [cut(text, columns) for text in texts]
+        gaps = [" " * (columns - width(text)) for text in shown]
+        return [gap + text if right else text + gap for text, gap in zip(shown, gaps, strict=True)]
+    return [text.rjust(columns) for text in texts] if right else [text.ljust(columns) for text in texts]
+
+
 def visible_lines(text: str) -> str:
     """The same for a text of several lines: they stay lines."""
     return "\n".join(visible(line) for line in text.split("\n"))
@@ -49,6 +68,10 @@ def cut(text: str, columns: int) -> str:
             break
         kept.append(character)
     return "".join(kept) + "…"
+
+
+def _all_ascii(texts: list[str]) -> bool:
+    return "".join(texts).isascii()
 
 
 def _character_width(character: str) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from determined.config.masking import mask_secrets
 
@@ -14,8 +13,7 @@ _LONGEST_SHOWN = 60
 _MISSING = object()
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A hyperparameter that a program replaced; the values as JSON text, secrets masked."""
 
     name: str

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from determined.errors import InvalidConfigurationException
 
 LengthUnit = Literal["batches", "records", "epochs"]
 
 
-@dataclass(frozen=True)
-class Length:
+class Length(NamedTuple):
     """`unit` is None for a bare number."""
 
     value: int

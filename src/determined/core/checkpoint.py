@@ -10,10 +10,9 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from determined.checkpoint_storage import files, manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Resources, Selector
@@ -42,8 +41,7 @@ class DownloadMode(enum.Enum):
     NoSharedDownload = "NO_SHARED_DOWNLOAD"
 
 
-@dataclass(frozen=True)
-class _Offer:
+class _Offer(NamedTuple):
     """What one rank brings to a sharded upload."""
 
     listing: list[str] | None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
@@ -17,8 +16,7 @@ logger = logging.getLogger("determined.core")
 _NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 
 
-@dataclass(frozen=True)
-class Retention:
+class Retention(NamedTuple):
     """How many checkpoints a trial keeps, and by which metric the best are known."""
 
     policy: retention.Policy

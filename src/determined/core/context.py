@@ -12,11 +12,10 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from determined import info as cluster_info
 from determined import paths
@@ -293,8 +292,7 @@ def _begin_now(
     return begun
 
 
-@dataclass(frozen=True)
-class _Opened:
+class _Opened(NamedTuple):
     """What the chief decides for all ranks of a run."""
 
     run_dir: Path

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from determined.config.masking import mask_secrets
 from determined.info import ClusterInfo
@@ -12,8 +12,7 @@ from determined.info import ClusterInfo
 logger = logging.getLogger("determined.core")
 
 
-@dataclass(frozen=True)
-class Detached:
+class Detached(NamedTuple):
     """The program's own names of its experiment and trial (the same names continue it), and the store to record in."""
 
     external_experiment: str | None = None
@@ -21,8 +20,7 @@ class Detached:
     store: str | None = None  # None: the store that the environment names
 
 
-@dataclass(frozen=True)
-class DetachedRun:
+class DetachedRun(NamedTuple):
     """What the store made of it."""
 
     experiment_id: int

@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import asdict
 
 from determined.store.process import Process, is_running, this_process
 
@@ -32,7 +31,7 @@ def address() -> str:
     if _SIGNAL is not None and _memory is None:
         _memory = os.memfd_create("determined-stack")
         faulthandler.register(_SIGNAL, file=_memory, all_threads=True)
-    return json.dumps({"process": asdict(this_process()), "memory": _memory})
+    return json.dumps({"process": this_process()._asdict(), "memory": _memory})
 
 
 def describe(where: str) -> str:

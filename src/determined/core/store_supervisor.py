@@ -282,7 +282,7 @@ class StoreSupervisor:
             self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))
 
     def report_status(self, change: StatusChange) -> None:
-        for name, value in vars(change).items():
+        for name, value in change._asdict().items():
             if value is not None:
                 setattr(self._status, name, value)
         ended = change.state not in (None, "running")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from determined.store.base import Store
 from determined.store.records import BegunAttempt, Checkpoint
@@ -17,15 +17,13 @@ Metrics = dict[str, Any]
 StopReason = Literal["pause", "cancel", "stop", "reschedule"]
 
 
-@dataclass(frozen=True)
-class StopRequest:
+class StopRequest(NamedTuple):
     """Somebody wants this run to end soon."""
 
     reason: StopReason
 
 
-@dataclass(frozen=True)
-class CheckpointRecord:
+class CheckpointRecord(NamedTuple):
     """A finished checkpoint, as it is announced."""
 
     storage_id: str
@@ -34,8 +32,7 @@ class CheckpointRecord:
     resources: dict[str, int]
 
 
-@dataclass(frozen=True)
-class StatusChange:
+class StatusChange(NamedTuple):
     """What is new about a run; None means unchanged."""
 
     phase: str | None = None

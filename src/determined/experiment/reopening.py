@@ -7,7 +7,7 @@ cut short in between has changed nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from determined.config.derive import derive
@@ -189,7 +189,7 @@ def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[
     if hparams is None:
         created, touched = told.created, again
     else:
-        created, touched = [replace(new, hparams=hparams(new.hparams)) for new in told.created], trials
+        created, touched = [new._replace(hparams=hparams(new.hparams)) for new in told.created], trials
     return Change(
         journal=tuple(told.entries),
         new_trials=tuple(created),

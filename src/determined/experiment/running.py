@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from determined.config.line_mask import LineMask
@@ -93,6 +93,6 @@ class Running:
 def _masked(change: Change, mask: LineMask) -> Change:
     experiment = change.experiment
     if experiment is not None and experiment.reason:
-        experiment = replace(experiment, reason=mask(experiment.reason))
-    trials = tuple(replace(one, reason=mask(one.reason)) if one.reason else one for one in change.trials)
-    return replace(change, experiment=experiment, trials=trials)
+        experiment = experiment._replace(reason=mask(experiment.reason))
+    trials = tuple(one._replace(reason=mask(one.reason)) if one.reason else one for one in change.trials)
+    return change._replace(experiment=experiment, trials=trials)

@@ -14,6 +14,7 @@ from determined.experimental.metrics import TrialMetrics
 from determined.experimental.output import Output, outputs_of_trial
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
+from determined.store.records import LogFilter
 
 if TYPE_CHECKING:
     from determined.experimental.experiment import Experiment
@@ -159,15 +160,15 @@ class Trial:
         for name, given in (("container_ids", container_ids), ("sources", sources)):
             if given:
                 logger.warning("%s has no effect: trials run as processes of this machine", name)
-        wanted = trial_logs.Wanted(
-            rank_ids,
-            stdtypes,
-            None if min_level is None else LogLevel(min_level).value,
-            trial_logs.seconds_of("timestamp_before", timestamp_before),
-            trial_logs.seconds_of("timestamp_after", timestamp_after),
-            search_text,
+        only = LogFilter(
+            ranks=tuple(rank_ids or ()),
+            streams=tuple(stdtypes or ()),
+            level=None if min_level is None else LogLevel(min_level).value,
+            text=search_text,
+            before=trial_logs.seconds_of("timestamp_before", timestamp_before),
+            after=trial_logs.seconds_of("timestamp_after", timestamp_after),
         )
-        return trial_logs.iter_lines(self._session, self.id, wanted, follow=follow, head=head, tail=tail)
+        return trial_logs.iter_lines(self._session, self.id, only, follow=follow, head=head, tail=tail)
 
     def logs(self, follow: bool = False, **chosen: Any) -> Iterator[str]:
         """Old name of `iter_logs`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from determined.errors import InvalidExperimentException
@@ -109,7 +108,7 @@ class TrainingData:
     def position(self, batches_trained: int) -> DataPosition:
         """Where all ranks together are in the data when each has trained so many batches."""
         moved = self._before.moved((batches_trained - self._begun_at) * self._ranks.size, self._batch_size)
-        return replace(moved, ranks=self._ranks.size, epoch_offset=self.epoch_offset)
+        return moved._replace(ranks=self._ranks.size, epoch_offset=self.epoch_offset)
 
     def state_dict(self, batches_trained: int) -> dict[str, Any] | None:
         """What this rank must know to go on, besides the position; None where that is all."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from determined.pytorch.units import Batch, Epoch, TrainUnit
 
@@ -68,8 +67,7 @@ def _candidates(schedule: Any, first: int, last: int) -> Iterable[int]:
 DEFAULT_REPORTING_PERIOD = Batch(100)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The length of training and the periods on the way, over epochs of `epoch_length` batches.
 
     `epoch_offset` is added to a number of batches before epochs are counted in it: it is not 0 when a part of them was

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from determined.config.measures import finite_number
 from determined.pytorch.metrics import Metrics
 from determined.pytorch.state import TrialState
 
 
-@dataclass(frozen=True)
-class CheckpointPolicy:
+class CheckpointPolicy(NamedTuple):
     """`all`, `none`, or `best`: those whose metric is strictly better than every one before."""
 
     name: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from determined.errors import InvalidCheckpointException
 
 
-@dataclass(frozen=True)
-class PassShape:
+class PassShape(NamedTuple):
     """One pass over the data: so many records, cut into batches of `batch_size`.
 
     Of a sampler whose batches are the user's own, the "records" are those batches, one in each batch.
@@ -25,16 +23,14 @@ class PassShape:
         return left // self.batch_size if self.drop_last else -(-left // self.batch_size)
 
 
-@dataclass(frozen=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Batches of all ranks that were trained one after the other with one batch size."""
 
     batches: int
     batch_size: int
 
 
-@dataclass(frozen=True)
-class DataPosition:
+class DataPosition(NamedTuple):
     """What has been taken from the endless sequence of batches that all ranks together train.
 
     The stretches say it exactly, whatever numbers of ranks and batch sizes there were, and for samplers without a

@@ -6,8 +6,7 @@ import enum
 import itertools
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -76,8 +75,7 @@ class SimpleReducer(MetricReducer):
         return self.function([value for one in rounds for value in one if value is not missing])
 
 
-@dataclass(frozen=True)
-class _Registered:
+class _Registered(NamedTuple):
     reducer: MetricReducer
     name: str | None
     for_training: bool

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from determined.store.records import (
+    ALL_LINES,
     Attempt,
     AttemptStart,
     BegunAttempt,
     Checkpoint,
     Log,
+    LogFilter,
     Metric,
     MetricRow,
     Request,
@@ -167,15 +169,14 @@ class Store(Protocol):
         after: int = 0,
         limit: int | None = None,
         *,
-        rank: int | None = None,
-        stream: str | None = None,
-        level: str | None = None,
+        only: LogFilter = ALL_LINES,
         tail: int | None = None,
     ) -> list[Log]:
-        """Lines with a greater id, in order: at most `limit` of them, or the last `tail`.
+        """Return the wanted lines with a greater id, in order: at most `limit` of them, or the last `tail`."""
+        ...
 
-        They can be those of one rank, of one stream, or of that level and above.
-        """
+    def newest_log(self, trial_id: int) -> int:
+        """Return the id of the trial's newest line; 0 if it has none."""
         ...
 
     def add_request(self, trial_id: int, kind: RequestKind) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from determined.store import by_hand, lease
@@ -73,8 +72,7 @@ def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
     )
     state = by_hand.common_state([by_hand.experiment_state(row[1], Process(*row[3:])) for row in found])
     progress = [row[0] for row in found if row[0] is not None]
-    return replace(
-        experiment,
+    return experiment._replace(
         state=state,
         progress=sum(progress) / len(found) if progress else None,
         ended=None if state == "ACTIVE" else max((row[2] for row in found if row[2] is not None), default=None),

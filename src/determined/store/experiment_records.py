@@ -1,10 +1,9 @@
 """Experiments that a search runs, as plain values: what is written about them, and what is read."""
 
-from __future__ import annotations
+# Named tuples, and annotations that are evaluated at once: see `records.py`.
 
 import enum
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from determined.config.effective import effective
 from determined.store.process import Process
@@ -48,8 +47,7 @@ class Unchanged(enum.Enum):
 UNCHANGED: Final = Unchanged.UNCHANGED
 
 
-@dataclass(frozen=True)
-class NewExperiment:
+class NewExperiment(NamedTuple):
     """An experiment that was asked for; its secrets are masked already."""
 
     key: str  # made by whoever asks: asking again with the same one changes nothing
@@ -68,16 +66,14 @@ class NewExperiment:
     parent_id: int | None = None
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to run an experiment; the token grows with every acquisition, and only the newest one counts."""
 
     experiment_id: int
     token: int
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """Who runs an experiment; as long as it does, its heartbeat grows."""
 
     process: Process
@@ -86,8 +82,7 @@ class Holder:
     heartbeat: int
 
 
-@dataclass(frozen=True)
-class NewEntry:
+class NewEntry(NamedTuple):
     """What the search was told, and what it decided."""
 
     sequence: int  # 1, 2, 3 ... within the experiment, counted by the caller
@@ -95,8 +90,7 @@ class NewEntry:
     actions: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class NewTrial:
+class NewTrial(NamedTuple):
     """A trial that the search has created."""
 
     number: int  # 0, 1, 2 ... within the experiment
@@ -110,8 +104,7 @@ class NewTrial:
     created: float
 
 
-@dataclass(frozen=True)
-class TrialChange:
+class TrialChange(NamedTuple):
     """What is new about a trial; None means unchanged.
 
     A new allocation resets what the trial said of itself, and requests made before it do not count any more. A state
@@ -131,8 +124,7 @@ class TrialChange:
     hparams: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class ExperimentChange:
+class ExperimentChange(NamedTuple):
     """What is new about an experiment; None means unchanged. A state in which it is not over takes its end away."""
 
     state: ExperimentState | None = None
@@ -146,8 +138,7 @@ class ExperimentChange:
     last_request: int | None = None  # requests up to this one are dealt with
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """All that belongs to one decision: kept together, or not at all."""
 
     journal: tuple[NewEntry, ...] = ()
@@ -158,8 +149,7 @@ class Change:
     experiment: ExperimentChange | None = None
 
 
-@dataclass(frozen=True)
-class JournalEntry:
+class JournalEntry(NamedTuple):
     """What the search was told, and what it decided."""
 
     sequence: int
@@ -167,8 +157,7 @@ class JournalEntry:
     actions: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class ExperimentRequest:
+class ExperimentRequest(NamedTuple):
     """Somebody wants an experiment, or one trial of it, to do something."""
 
     id: int
@@ -178,8 +167,7 @@ class ExperimentRequest:
     created: float
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """How far a trial may go, and whether its workers are asked to stop; of several requests the newest counts."""
 
     goal: float | None
@@ -187,8 +175,7 @@ class Decision:
     allocation: str
 
 
-@dataclass(frozen=True)
-class Experiment:
+class Experiment(NamedTuple):
     """An experiment as it is now. One that was run by hand has one trial, no search, and the state of that trial."""
 
     id: int
@@ -221,8 +208,7 @@ class Experiment:
     borrowed: bool = False  # imported: its files belong to another store, and this one never removes them
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """A trial as it is now."""
 
     id: int

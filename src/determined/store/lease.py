@@ -7,8 +7,8 @@ its own monotonic clock.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from determined.errors import ExperimentHeld, LeaseLost, NotFoundException
 from determined.store.database import Database
@@ -18,8 +18,7 @@ from determined.store.process import Process, is_running, on_this_machine
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     token: int
     holder: Holder | None
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """A process, distinguished from later ones with the same number by the time it started."""
 
     host: str
@@ -35,6 +33,8 @@ def on_this_machine(process: Process) -> bool:
 
 def this_user() -> str:
     """Return the name of the user who runs this process, or the number of one without a name, as in containers."""
+    import getpass  # here, because it loads what controls terminals, which most programs never need
+
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 DEFAULT_PRIORITY = 42
 HIGHEST_PRIORITY, LOWEST_PRIORITY = 1, 99
 
 
-@dataclass(frozen=True)
-class NewEntry:
+class NewEntry(NamedTuple):
     """An experiment that is to wait on that machine, for that user; `priority` 1 goes first, 99 last."""
 
     experiment_id: int
@@ -21,8 +19,7 @@ class NewEntry:
     max_trials: int | None = None  # to which its search is to be extended
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An experiment in the queue. Among those of the same priority the smaller `order` goes first."""
 
     order: int

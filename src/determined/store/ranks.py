@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from determined.store.columns import text
@@ -27,7 +26,7 @@ def counting(reports: list[Metric]) -> list[Metric]:
         own = {name: value for name, value in report.metrics.items() if name not in names}
         names.update(own)
         if own or not report.metrics:
-            kept[place] = report if len(own) == len(report.metrics) else replace(report, metrics=own)
+            kept[place] = report if len(own) == len(report.metrics) else report._replace(metrics=own)
     return [kept[place] for place in sorted(kept)]
 
 

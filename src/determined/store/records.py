@@ -1,9 +1,9 @@
 """The rows of a store as plain values: those that are written, and those that are read."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`, and named tuples instead of data classes: every program that imports the
+# library waits for this module, and annotations kept as text are compiled one by one when a named tuple is made.
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from determined.errors import StoreError
 from determined.store.process import Process
@@ -15,8 +15,7 @@ RequestKind = Literal["pause", "cancel", "kill", "stop"]
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
-@dataclass(frozen=True)
-class NewRun:
+class NewRun(NamedTuple):
     """A run that somebody started by hand: an experiment with one trial.
 
     A program may have names of its own for both. A trial that is known by its names goes on; one whose experiment
@@ -35,8 +34,7 @@ class NewRun:
     identity: str | None = None  # the same for all runs of one program; None when nothing identifies it
 
 
-@dataclass(frozen=True)
-class BegunAttempt:
+class BegunAttempt(NamedTuple):
     """What a run must know to go on."""
 
     experiment_id: int
@@ -46,8 +44,7 @@ class BegunAttempt:
     last_request: int  # requests up to this one were made to an earlier attempt
 
 
-@dataclass(frozen=True)
-class AttemptStart:
+class AttemptStart(NamedTuple):
     """One life of a trial's processes begins: where, from which step, and out of which checkpoint."""
 
     key: str  # made by the run: asking again with the same one changes nothing
@@ -60,8 +57,7 @@ class AttemptStart:
     allocation: tuple[int, str] | None = None  # the trial that a runner started this for, and by which start of it
 
 
-@dataclass(frozen=True)
-class MetricRow:
+class MetricRow(NamedTuple):
     """A report. Without a step it is a sample, of which there may be many."""
 
     trial_id: int
@@ -74,8 +70,7 @@ class MetricRow:
     rank: int = 0
 
 
-@dataclass(frozen=True)
-class PublishingRow:
+class PublishingRow(NamedTuple):
     """A checkpoint that is about to appear in its storage; its `CheckpointRow` takes the place of this row."""
 
     uuid: str
@@ -85,8 +80,7 @@ class PublishingRow:
     since: float
 
 
-@dataclass(frozen=True)
-class CheckpointRow:
+class CheckpointRow(NamedTuple):
     """A checkpoint that can be loaded from now on."""
 
     uuid: str
@@ -99,8 +93,7 @@ class CheckpointRow:
     reported: float
 
 
-@dataclass(frozen=True)
-class StatusRow:
+class StatusRow(NamedTuple):
     """How a trial is doing now; what is None, or False, stays as it is in the store."""
 
     trial_id: int
@@ -112,8 +105,7 @@ class StatusRow:
     follows_operations: bool = False  # its program iterates over `searcher.operations()`
 
 
-@dataclass(frozen=True)
-class MetadataRow:
+class MetadataRow(NamedTuple):
     """What a rank says about its run in its own words; it replaces what the same rank said before."""
 
     trial_id: int
@@ -122,8 +114,7 @@ class MetadataRow:
     rank: int = 0
 
 
-@dataclass(frozen=True)
-class EndRow:
+class EndRow(NamedTuple):
     """An attempt is over, by its own word. What a rank other than the chief says counts until the chief says so."""
 
     trial_id: int
@@ -134,8 +125,7 @@ class EndRow:
     rank: int = 0
 
 
-@dataclass(frozen=True)
-class LogRow:
+class LogRow(NamedTuple):
     """A line that a rank wrote."""
 
     trial_id: int
@@ -151,8 +141,7 @@ class LogRow:
 Row = MetricRow | PublishingRow | CheckpointRow | StatusRow | MetadataRow | EndRow | LogRow
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One life of a trial's processes."""
 
     trial_id: int
@@ -166,8 +155,7 @@ class Attempt:
     seconds: float | None
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A trial with its newest attempt, as it is listed."""
 
     experiment_id: int
@@ -184,8 +172,7 @@ class Run:
     attempt: Attempt
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """What a rank reported for one group and step, or one sample."""
 
     group: str
@@ -198,8 +185,7 @@ class Metric:
     rank: int = 0
 
 
-@dataclass(frozen=True)
-class SharedMetric:
+class SharedMetric(NamedTuple):
     """A metric that two ranks reported for the same group and step."""
 
     name: str
@@ -209,8 +195,7 @@ class SharedMetric:
     counting_rank: int  # the lower one, whose value counts
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A checkpoint with what a validation at the same step gave."""
 
     uuid: str
@@ -231,8 +216,7 @@ def is_to_be_removed(checkpoint: Checkpoint) -> bool:
     return checkpoint.state == "DELETED" and bool(checkpoint.resources) and not checkpoint.borrowed
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(NamedTuple):
     """A line of the log, in the order in which it reached the store."""
 
     id: int
@@ -244,8 +228,21 @@ class Log:
     level: str | None = None
 
 
-@dataclass(frozen=True)
-class Request:
+class LogFilter(NamedTuple):
+    """Which lines of a log are wanted; empty and None mean all."""
+
+    ranks: tuple[int, ...] = ()
+    streams: tuple[str, ...] = ()
+    level: str | None = None  # this one and those above it
+    text: str | None = None  # that the line contains
+    before: float | None = None
+    after: float | None = None
+
+
+ALL_LINES = LogFilter()
+
+
+class Request(NamedTuple):
     """Somebody wants a trial to do something."""
 
     id: int

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """A model as it is now."""
 
     id: int
@@ -24,8 +23,7 @@ class Model:
     versions: int  # how many there are
 
 
-@dataclass(frozen=True)
-class ModelVersion:
+class ModelVersion(NamedTuple):
     """A checkpoint under a number of its model; a number is never given twice."""
 
     model_id: int

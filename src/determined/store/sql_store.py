@@ -19,6 +19,7 @@ from determined.store.publishing import Publishing
 from determined.store.queueing import Queue
 from determined.store.ranks import claim_shared_metric, counting, merged_metadata
 from determined.store.records import (
+    ALL_LINES,
     Attempt,
     AttemptStart,
     BegunAttempt,
@@ -26,6 +27,7 @@ from determined.store.records import (
     CheckpointRow,
     EndRow,
     Log,
+    LogFilter,
     LogRow,
     MetadataRow,
     Metric,
@@ -37,13 +39,13 @@ from determined.store.records import (
     Run,
     SharedMetric,
     StatusRow,
-    levels_from,
 )
 from determined.store.registry import Registry
 from determined.store.reports import archive_after, write_reports
 from determined.store.sql_by_hand import add_trial, find_named_trial, newest_saved_step
 from determined.store.sql_experiments import SqlExperiments
 from determined.store.sql_lineage import SqlLineage
+from determined.store.sql_logs import newest_log, read_logs
 from determined.store.sql_outputs import SqlOutputs
 from determined.store.sql_queue import SqlQueue
 from determined.store.sql_registry import SqlRegistry
@@ -295,27 +297,13 @@ class SqlStore:
         after: int = 0,
         limit: int | None = None,
         *,
-        rank: int | None = None,
-        stream: str | None = None,
-        level: str | None = None,
+        only: LogFilter = ALL_LINES,
         tail: int | None = None,
     ) -> list[Log]:
-        conditions, values = ["trial_id = ?", "id > ?"], list[Any]([trial_id, after])
-        for column, value in (("rank", rank), ("stream", stream)):
-            if value is not None:
-                conditions.append(f"{column} = ?")
-                values.append(value)
-        if level is not None:
-            levels = levels_from(level)
-            conditions.append(f"level IN ({', '.join('?' * len(levels))})")
-            values += levels
-        most = min((count for count in (limit, tail) if count is not None), default=None)
-        found = self._database.execute(
-            f"SELECT id, attempt, rank, stream, body, written, level FROM logs WHERE {' AND '.join(conditions)} "
-            f"ORDER BY id {'' if tail is None else 'DESC'} {'' if most is None else 'LIMIT ?'}",
-            values if most is None else [*values, most],
-        )
-        return [Log(*row) for row in (found if tail is None else reversed(found))]
+        return read_logs(self._database, trial_id, after, limit, only, tail)
+
+    def newest_log(self, trial_id: int) -> int:
+        return newest_log(self._database, trial_id)
 
     def add_request(self, trial_id: int, kind: RequestKind) -> int:
         with self._database.transaction(exclusive=True):
@@ -436,7 +424,7 @@ class SqlStore:
             "ORDER BY attempt, sequence, rank",
             [trial_id] if group is None else [trial_id, text(group)],
         )
-        return [columns.metric(row) for row in found]
+        return columns.metrics(found)
 
 
 def _passed_hparams(start: AttemptStart) -> str | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from determined.store.experiment_records import Lease
 from determined.store.records import Checkpoint, CheckpointState
 
 
-@dataclass(frozen=True)
-class RunDirectory:
+class RunDirectory(NamedTuple):
     """Where the processes of an attempt kept their files."""
 
     host: str

@@ -14,10 +14,9 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,8 +100,7 @@ def _bounded(tags: Sequence[str]) -> Iterator[slice]:
         yield slice(begin, len(tags))
 
 
-@dataclass(frozen=True)
-class _Event:
+class _Event(NamedTuple):
     """A record to stamp times, steps and values into: zeros where they go, and what each byte does to the checksum."""
 
     record: Bytes
@@ -191,7 +189,7 @@ def _contribution_table(length: int) -> Words:
     for distance in range(length):
         single_bits[distance] = row
         row = [table[crc & 0xFF] ^ (crc >> 8) for crc in row]
-    # The checksum is linear, so that a byte contributes what its bits do: the columns of larger bytes follow from these.
+    # The checksum is linear: a byte contributes what its bits do, so the columns of larger bytes follow from these.
     contributions = np.zeros((length, 256), dtype=np.uint32)
     for bit in range(8):
         known = 1 << bit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.experiment.workloads import Workload, metric_names, workload_columns, workload_row, workloads_of
+from determined.cli.experiment.workloads import Workload, metric_names, workload_columns, workload_rows, workloads_of
 from determined.cli.groups import Command
 from determined.cli.holders import advice
 from determined.cli.id_lists import numbers
@@ -20,6 +20,7 @@ from determined.cli.text import visible
 from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
+    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
 
 _EXPERIMENT = [
@@ -63,7 +64,7 @@ def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form
     with opened_store() as store:
         experiments = [store.experiments.get(number) for number in experiment_ids]
         trials = {row.id: store.experiments.trials(row.id) for row in experiments}
-        workloads = {trial.id: workloads_of(store, trial.id) for rows in trials.values() for trial in rows}
+        workloads = {trial.id: _workloads(store, trial.id) for rows in trials.values() for trial in rows}
         hints = advice(store, experiments)
     if form == "json":
         print_json([_plain(row, trials[row.id], workloads, metrics) for row in experiments])
@@ -85,6 +86,12 @@ def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form
         _explain(experiments, everyone, hints)
 
 
+def _workloads(store: Store, trial_id: int) -> list[Workload]:
+    # Group by group, so that reports of other groups, which are not shown, are not read.
+    reports = [*store.metrics(trial_id, "training"), *store.metrics(trial_id, "validation")]
+    return workloads_of(reports, store.checkpoints(trial_id))
+
+
 def _tables(
     experiments: list[Experiment], trials: list[Trial], workloads: dict[int, list[Workload]], metrics: bool
 ) -> Tables:
@@ -96,7 +103,7 @@ def _tables(
             "Workloads",
             "workloads.csv",
             workload_columns(*names),
-            [workload_row(trial.id, workload, *names) for trial in trials for workload in workloads[trial.id]],
+            [row for trial in trials for row in workload_rows(trial.id, workloads[trial.id], *names)],
         ),
     ]
 

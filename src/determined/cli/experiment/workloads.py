@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from determined.cli.output import iso_time
 from determined.cli.plain import checkpoint_state
-from determined.cli.render import Column, Row, time_text
+from determined.cli.render import Column, Row, time_texts
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.records import Checkpoint, Metric
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What all ranks reported for one group and step, and which of them reported each metric."""
 
     reported: float
@@ -30,8 +27,7 @@ class Report:
         }
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(NamedTuple):
     """What a trial reported and saved at one step."""
 
     steps_completed: int
@@ -55,23 +51,26 @@ class Workload:
         }
 
 
-def workloads_of(store: Store, trial_id: int) -> list[Workload]:
-    """Return what a trial reported and saved, by step."""
-    training = _reports(store.metrics(trial_id, "training"))
-    validation = _reports(store.metrics(trial_id, "validation"))
-    # The newest comes first, and of two at the same step it is the one to show.
-    checkpoints = {row.steps_completed: row for row in reversed(store.checkpoints(trial_id))}
-    steps = sorted(step for step in {*training, *validation, *checkpoints} if step is not None)
-    return [Workload(step, training.get(step), validation.get(step), checkpoints.get(step)) for step in steps]
+def workloads_of(rows: Sequence[Metric], checkpoints: Sequence[Checkpoint]) -> list[Workload]:
+    """Return what a trial reported and saved, by step; checkpoints come with the newest first."""
+    training = _reports(row for row in rows if row.group == "training")
+    validation = _reports(row for row in rows if row.group == "validation")
+    # Of two checkpoints at the same step the newest is the one to show.
+    saved = {row.steps_completed: row for row in reversed(checkpoints)}
+    steps = sorted(step for step in {*training, *validation, *saved} if step is not None)
+    return [Workload(step, training.get(step), validation.get(step), saved.get(step)) for step in steps]
 
 
 def _reports(rows: Iterable[Metric]) -> dict[int | None, Report]:
     """Return what was reported at each step; no two ranks have a metric of the same name there."""
     found: dict[int | None, Report] = {}
     for row in rows:
-        report = found.setdefault(row.steps_completed, Report(row.reported, {}, {}))
-        report.metrics.update(row.metrics)
-        report.ranks.update(dict.fromkeys(row.metrics, row.rank))
+        report = found.get(row.steps_completed)
+        if report is None:
+            found[row.steps_completed] = Report(row.reported, dict(row.metrics), dict.fromkeys(row.metrics, row.rank))
+        else:
+            report.metrics.update(row.metrics)
+            report.ranks.update(dict.fromkeys(row.metrics, row.rank))
     return found
 
 
@@ -80,8 +79,10 @@ def metric_names(workloads: Iterable[Workload]) -> tuple[list[str], list[str]]:
     training: set[str] = set()
     validation: set[str] = set()
     for workload in workloads:
-        training |= set(workload.training.metrics) if workload.training else set()
-        validation |= set(workload.validation.metrics) if workload.validation else set()
+        if workload.training is not None:
+            training.update(workload.training.metrics)
+        if workload.validation is not None:
+            validation.update(workload.validation.metrics)
     return sorted(training), sorted(validation)
 
 
@@ -100,24 +101,25 @@ def workload_columns(training: list[str], validation: list[str]) -> list[Column]
     ]
 
 
-def workload_row(trial_id: int, workload: Workload, training: list[str], validation: list[str]) -> Row:
-    checkpoint = workload.checkpoint
-    return [
-        trial_id,
-        workload.steps_completed,
-        *_state(workload.training),
-        *_values(workload.training, training),
-        "" if checkpoint is None else checkpoint_state(checkpoint),
-        "" if checkpoint is None else time_text(checkpoint.reported),
-        *_state(workload.validation),
-        *_values(workload.validation, validation),
-    ]
+def workload_rows(
+    trial_id: int, workloads: Iterable[Workload], training: list[str], validation: list[str]
+) -> Iterator[Row]:
+    """Yield a row for each workload, with a cell for each of the named metrics."""
+    time_text = time_texts()
 
+    def report(found: Report | None, names: list[str]) -> list[Any]:
+        """Return state, time and metrics; a metric that was not reported is empty, one that is zero is 0."""
+        if found is None:
+            return ["", "", *[None] * len(names)]
+        return ["COMPLETED", time_text(found.reported), *map(found.metrics.get, names)]
 
-def _state(report: Report | None) -> tuple[str, str]:
-    return ("", "") if report is None else ("COMPLETED", time_text(report.reported))
-
-
-def _values(report: Report | None, names: list[str]) -> list[Any]:
-    """A metric that was not reported is empty; one that is zero is 0."""
-    return [None if report is None else report.metrics.get(name) for name in names]
+    for workload in workloads:
+        checkpoint = workload.checkpoint
+        yield [
+            trial_id,
+            workload.steps_completed,
+            *report(workload.training, training),
+            "" if checkpoint is None else checkpoint_state(checkpoint),
+            "" if checkpoint is None else time_text(checkpoint.reported),
+            *report(workload.validation, validation),
+        ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,11 +17,10 @@ from determined.cli.render import Column, Row, table, time_text
 from determined.cli.text import visible
 from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
+from determined.store.summaries import Summary, summarize
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial
-
-Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
 
 _TRIAL = [
     Column("Experiment ID"),
@@ -59,8 +58,9 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
         raise click.UsageError("--metrics and --metrics-summary exclude each other")
     with opened_store() as store:
         row = store.experiments.trial(trial_id)
-        workloads: list[Workload] = page.of(workloads_of(store, trial_id))
-    summary = _summary(trial_id)
+        reports = store.metrics(trial_id)
+        workloads: list[Workload] = page.of(workloads_of(reports, store.checkpoints(trial_id)))
+    summary = summarize(reports)
     if summed_up:
         columns = [Column("Group"), Column("Metric"), *(Column(measure) for measure in _MEASURES)]
         show(form, columns, _summary_rows(summary), lambda: summary)
@@ -79,17 +79,6 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
     click.echo(f"{table(_TRIAL, [_trial_row(row, summary)])}\n\nWorkloads\n{table(columns, rows)}")
     if row.reason:
         click.echo("\n" + visible(f"Trial {row.id}: {row.state}: {row.reason}"))
-
-
-def _summary(trial_id: int) -> Summary:
-    from determined.experimental.metrics import summarize
-    from determined.experimental.session import Session
-
-    session = Session(None)
-    try:
-        return summarize(session, trial_id)
-    finally:
-        session.close()
 
 
 def _summary_rows(summary: Summary) -> list[Row]:

@@ -1,0 +1,95 @@
+"""What commands read and load: no more lines, rows and modules than their answer needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from determined.cli.log_reading import _Reader
+from determined.store import open as opening
+from determined.store.base import Store
+from determined.store.records import LogFilter, LogRow
+from determined.store.sqlite import SqliteDatabase
+from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
+from tests.cli.running import det_json, det_ok
+
+LINES = [(0, None, f"line {number}" + (" with a needle" if number % 50 == 7 else "")) for number in range(1500)]
+
+
+class Queries:
+    """Statements that were executed, with their values and the number of rows that they gave."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.all: list[tuple[str, list[Any], int]] = []
+        execute = SqliteDatabase.execute
+
+        def counting(database: SqliteDatabase, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
+            found = execute(database, statement, values)
+            self.all.append((statement, list(values), len(found)))
+            return found
+
+        monkeypatch.setattr(SqliteDatabase, "execute", counting)
+
+    def of(self, table: str) -> list[tuple[str, list[Any], int]]:
+        return [query for query in self.all if f"FROM {table}" in query[0]]
+
+
+@pytest.fixture
+def trial(store: Store) -> int:
+    lease = lead(store, new_experiment(store))
+    (trial_id,) = add_trials(store, lease, [{}])
+    reports = [(step, {"loss": 1 / step}) for step in range(1, 21)]
+    work(store, lease, trial_id, Steps(training=reports, validation=reports, lines=LINES))
+    return trial_id
+
+
+def test_the_database_searches_the_log(trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = Queries(monkeypatch)
+    assert det_ok_lines("--search", "needle") == 30
+    assert sum(rows for statement, _, rows in queries.of("logs") if "body" in statement) == 30
+    queries.all.clear()
+    assert det_ok_lines("--search", "needle", "--tail", "2") == 2
+    assert det_ok_lines("--search", "needle", "--head", "2") == 2
+    assert sum(rows for statement, _, rows in queries.of("logs") if "body" in statement) <= 6
+
+
+def det_ok_lines(*arguments: str) -> int:
+    return len(det_json_lines("trial", "logs", "1", *arguments))
+
+
+def det_json_lines(*arguments: str) -> list[Any]:
+    return [json.loads(line) for line in det_ok(*arguments, "--json").splitlines()]
+
+
+def test_lines_that_are_not_wanted_are_searched_once(store: Store, trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = _Reader(store, lambda: [trial], LogFilter(text="needle"))
+    assert len(list(reader.new_lines())) == 30
+    queries, newest = Queries(monkeypatch), store.newest_log(trial)
+    assert list(reader.new_lines()) == []
+    assert [values[1] for statement, values, _ in queries.of("logs") if "body" in statement] == [newest]
+    store.write([LogRow(trial, 1, 0, 5000, "stdout", "a needle again", 1_790_000_020.0)])
+    assert [line.text for _, line in reader.new_lines()] == ["a needle again"]
+
+
+def test_a_trial_is_described_with_one_store_and_without_the_sdk(trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    open_store = opening.open_store
+    monkeypatch.setattr(opening, "open_store", lambda *given: opened.append(given) or open_store(*given))
+    queries = Queries(monkeypatch)
+    plain = det_json("trial", "describe", str(trial), "--metrics")
+    assert plain["summary_metrics"]["validation"]["loss"]["count"] == 20
+    assert len(opened) == 1
+    assert sum(rows for statement, _, rows in queries.of("metrics") if "body" in statement) == 40
+
+    program = (
+        "import sys; from determined.cli.main import main\n"
+        f"try: main(['trial', 'describe', '{trial}'])\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "print([name for name in sys.modules if name.startswith('determined.experimental')], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stderr.strip() == "[]"
