@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from determined.program import Program
 
@@ -19,8 +19,7 @@ _SYSTEM = (
 )
 
 
-@dataclass(frozen=True)
-class CodeRoot:
+class CodeRoot(NamedTuple):
     """The directory with a program's code, and the files in it that are known to be in use."""
 
     directory: Path

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Kind = Literal["script", "module", "notebook", "test", "interactive"]
 
@@ -18,8 +17,7 @@ _PACKAGE = Path(__file__).resolve().parent
 _SHARED_WORKERS = {"celery", "distributed", "execnet", "gunicorn", "ipykernel", "joblib", "ray", "uvicorn"}
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """What this process runs; `file` is its real path, and None for code that was typed in or piped."""
 
     kind: Kind

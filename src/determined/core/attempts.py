@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from determined.core.managed import Managed
 from determined.errors import StoreError
@@ -16,8 +16,7 @@ from determined.store.records import AttemptStart, BegunAttempt, NewRun
 from determined.store.writer import Writer
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A rank of a run: what the chief made up for all ranks, and which of them this process is."""
 
     run_key: str

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 PROGRESS_METADATA = "batch_inference"
 """The key in the metadata of a checkpoint that holds the progress of batch inference."""
 
 
-@dataclass(frozen=True)
-class NewUpload:
+class NewUpload(NamedTuple):
     """One call of `upload_path()`: its files appear together."""
 
     key: str  # made by the run: recording it again with the same key changes nothing
@@ -25,8 +23,7 @@ class NewUpload:
     reported: float
 
 
-@dataclass(frozen=True)
-class Upload:
+class Upload(NamedTuple):
     """An upload as it is recorded; one that is not finished was interrupted or is under way."""
 
     key: str
@@ -44,8 +41,7 @@ class Upload:
         return {f"{rank_directory(self.rank)}/{name}": size for name, size in self.files.items()}
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """The output of a trial with its finished uploads, the oldest first."""
 
     uuid: str
