@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -383,7 +382,7 @@ def test_a_report_says_of_which_rank_it_is() -> None:
     with opened() as store:
         attempt = begin(store)
         rows = [metric(attempt, "training", 1, {"loss": rank, f"of {rank}": 1}) for rank in (1, 0)]
-        store.write([replace(row, rank=1 - place) for place, row in enumerate(rows)])
+        store.write([row._replace(rank=1 - place) for place, row in enumerate(rows)])
     with Determined() as determined:
         found = list(determined.get_trial(attempt.trial_id).iter_metrics("training"))
     assert [(row.rank, row.metrics) for row in found] == [(0, {"loss": 0, "of 0": 1}), (1, {"of 1": 1})]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from typing import Any
@@ -33,7 +32,7 @@ REPORTS = st.lists(
 
 
 def reported(rank: int, attempt: BegunAttempt, group: str, step: int | None, metrics: dict[str, Any]) -> MetricRow:
-    return dataclasses.replace(row_of(attempt, group, step, metrics), rank=rank)
+    return row_of(attempt, group, step, metrics)._replace(rank=rank)
 
 
 def shown(store: Store, trial_id: int) -> list[tuple[str, int | None, int, dict[str, Any]]]:
@@ -91,7 +90,7 @@ def test_a_newer_attempt_with_fewer_ranks_replaces_what_it_reports_again(store: 
 def test_each_rank_counts_its_reports_by_itself(store: Store) -> None:
     attempt = begin(store)
     rows = [reported(rank, attempt, "cpu", None, {"x": rank}) for rank in (0, 1)]
-    rows = [dataclasses.replace(row, sequence=0) for row in rows]
+    rows = [row._replace(sequence=0) for row in rows]
     store.write(rows)
     store.write(rows)
     assert [(row.rank, row.sequence, row.metrics) for row in store.samples(attempt.trial_id)] == [
@@ -189,10 +188,10 @@ def test_the_chiefs_word_on_the_end_counts(store: Store) -> None:
 
 def test_the_newest_attempt_of_a_run_is_found(store: Store) -> None:
     assert store.newest_attempt("key") is None
-    first = store.begin_attempt(dataclasses.replace(start(), key="key-0"))
+    first = store.begin_attempt(start()._replace(key="key-0"))
     begin(store)
     assert store.newest_attempt("key") == ("key-0", first)
-    second = store.begin_attempt(dataclasses.replace(start(previous=first), key="key-1"))
+    second = store.begin_attempt(start(previous=first)._replace(key="key-1"))
     assert store.newest_attempt("key") == ("key-1", second)
     assert (second.trial_id, second.number) == (first.trial_id, 2)
 
