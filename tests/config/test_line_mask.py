@@ -19,6 +19,7 @@ ENVIRONMENT = {
     "OPENAI_APIKEY": "sk-1234567890",
     "SSH_KEY": "-----BEGIN-----\nfirst line of it\nsecond line\n-----END-----",
     "SHORT_TOKEN": "1234567",
+    "TOKEN_2": "the second token",
     "PIN_TOKEN": "12345678",
     "DATABASE_URL": "postgresql://me:p@ss/word@host/db",
     "PWD": "/home/me/project",
@@ -37,6 +38,7 @@ ENVIRONMENT = {
         "postgres-password and mysql-password",
         "Authorization: Bearer sk-1234567890",
         "first line of it",
+        "the second token",
         "connect to postgresql://me:p@ss/word@host/db failed",
         "http://me:another-one@host/x?y=1 and ftp://you:secret@host",
         "p@ss/word",
@@ -46,7 +48,17 @@ ENVIRONMENT = {
 def test_secrets_of_the_environment_are_hidden(text: str) -> None:
     masked = line_mask(ENVIRONMENT)(text)
     assert MASK in masked
-    secrets = [PASSWORD, repr(PASSWORD)[1:-1], "p@ss/word", "another-one", ":secret@", "sk-12", "first line", "1234567"]
+    secrets = [
+        PASSWORD,
+        repr(PASSWORD)[1:-1],
+        "p@ss/word",
+        "another-one",
+        ":secret@",
+        "sk-12",
+        "first line",
+        "1234567",
+        "second token",
+    ]
     assert not any(secret in masked for secret in (*secrets, "postgres-password", "mysql-password"))
 
 

@@ -11,7 +11,7 @@ from tests.queue.conftest import QueuedSearch
 def test_variables_of_the_caller_and_secrets_of_the_daemon(here: QueuedSearch) -> None:
     daemon = subprocess.Popen(
         [*DET, "queue", "serve", "--idle", "60"],
-        env={**here.env(), "COLOUR": "red", "MY_TOKEN": "the daemon's"},
+        env={**here.env(), "COLOUR": "red", "MY_TOKEN": "daemon"},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -30,7 +30,7 @@ def test_variables_of_the_caller_and_secrets_of_the_daemon(here: QueuedSearch) -
     here.wait(1)
     with here.opened() as store:
         (trial,) = store.experiments.trials(1)
-        assert [line.text for line in store.logs(trial.id)] == ["green, round, the daemon's"]
+        assert [line.text for line in store.logs(trial.id)] == ["green, round, daemon"]  # too short to be masked
     kept = [path for path in here.home.rglob("*") if path.is_file() and b"the caller's" in path.read_bytes()]
     assert kept == []
     (surroundings,) = here.home.glob("determined/experiments/*/surroundings.json")
