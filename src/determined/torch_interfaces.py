@@ -52,11 +52,12 @@ def _gloo() -> None:
 
 def _default_group() -> None:
     import torch.distributed as dist
+    from torch._C._distributed_c10d import HashStore
     from torch.distributed import distributed_c10d
 
     module: Any = distributed_c10d
     if not dist.is_initialized():
-        dist.init_process_group("gloo", store=module.HashStore(), rank=0, world_size=1)
+        dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     group = module._get_default_group()
     module._get_default_store()
     timeouts = [group._get_backend(device).options._timeout for device in group._device_types]
