@@ -199,7 +199,7 @@ class CheckpointContext:
 
     def of_the_last_run(self) -> list[str]:
         """Return the checkpoints of this program's last run by hand, the newest first. For the chief."""
-        self.record_published()
+        self._record_published()
         return self._supervisor.checkpoints_of_the_last_run()
 
     def verify(self, storage_id: str) -> None:
@@ -385,7 +385,7 @@ class CheckpointContext:
         self._supervisor.publish_checkpoint(storage_id)
         return self._storage.commit(storage_id)
 
-    def record_published(self) -> None:
+    def _record_published(self) -> None:
         """Record checkpoints in this storage whose processes were killed before they could. For the chief."""
         place = mask_secrets(self._storage.name)
         try:

@@ -108,7 +108,7 @@ class Context:
         """
         self._supervisor.begin_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
         if self.distributed.rank == 0:
-            self.checkpoint.record_published()
+            self.checkpoint._record_published()
 
     def at_close(self, action: Callable[[BaseException | None], None]) -> None:
         """Call this first when the run is closed, with the error that ends it, if there is one."""
@@ -275,7 +275,7 @@ def _begin_now(
     def begin() -> DetachedRun | None:
         if distributed.rank != 0:
             return None
-        checkpoint.record_published()  # the trial goes on after its newest one
+        checkpoint._record_published()  # the trial goes on after its newest one
         return supervisor.begin_detached()
 
     try:
