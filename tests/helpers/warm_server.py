@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
@@ -14,7 +15,6 @@ from typing import Any
 
 from determined.engines import messages
 from determined.engines.command import Module, Program, Script
-from determined.engines.kernel import signal_when_parent_ends
 from determined.engines.warm import _warm_up
 from determined.engines.warm_job import Order, Warmth, live
 
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 def main(listener: socket.socket, directory: Path) -> None:
     """Serve until the process that started us ends."""
-    signal_when_parent_ends(signal.SIGKILL)
+    parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.dont_write_bytecode = True  # programs are run in directories of the repository, too
     for name in ("pytest", "sklearn.datasets"):  # imported by test modules and by the examples
@@ -40,8 +40,11 @@ def main(listener: socket.socket, directory: Path) -> None:
     selector = selectors.DefaultSelector()
     selector.register(listener, selectors.EVENT_READ)
     selector.register(wake, selectors.EVENT_READ)
+    selector.register(parent, selectors.EVENT_READ)  # readable when pytest has ended, also by a SIGKILL
     while True:
         ready = [key.fileobj for key, _ in selector.select()]
+        if parent in ready:
+            return
         if wake in ready:
             wake.recv(4096)
         if listener in ready:
@@ -58,7 +61,7 @@ def main(listener: socket.socket, directory: Path) -> None:
                 for stream in streams:
                     os.close(stream)
                 clients[pid] = client
-                messages.send(client, {"pid": pid})
+                _send(client, {"pid": pid})
         _report_exits(clients)
 
 
@@ -68,10 +71,12 @@ def _report_exits(clients: dict[int, socket.socket]) -> None:
         if pid == 0:
             return
         with clients.pop(pid) as client:
-            try:
-                messages.send(client, {"status": status})
-            except ConnectionError:
-                continue  # the test has forgotten the process
+            _send(client, {"status": status})
+
+
+def _send(client: socket.socket, message: dict[str, Any]) -> None:
+    with contextlib.suppress(ConnectionError):  # the test has given up the process, or ended
+        messages.send(client, message)
 
 
 def _run(request: dict[str, Any], streams: list[int], warmth: Warmth, directory: Path) -> None:
