@@ -92,6 +92,7 @@ def _warm_up() -> Warmth:
     server = _FOR_A_SERVER if "://" in environment.get("DET_STORE", "") else ()
     for name in (*_IMPORTED, *filter(importlib.util.find_spec, server)):
         importlib.import_module(name)
+    importlib.import_module("determined.tensorboard.events").prepare()  # else every trial makes its own tables
     atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)  # looks for a package, every time
     for cleaning in list(weakref.finalize._registry):  # type: ignore[attr-defined]
         cleaning.atexit = False  # what libraries made here goes with the memory; a copy need not take it apart

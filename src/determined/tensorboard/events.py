@@ -228,3 +228,9 @@ def _stored_crc(data: bytes) -> bytes:
 def _header(length: int) -> bytes:
     size = struct.pack("<Q", length)
     return size + _stored_crc(size)
+
+
+def prepare() -> None:
+    """Make the tables that nearly every event needs; the warm process does, so that trials copied from it have them."""
+    for length in (8, 64, 128, 256):
+        _contribution_table(length)
