@@ -1,4 +1,4 @@
-"""What a program says about a run that it opens by itself."""
+"""The description that a program gives of a run that it opens itself."""
 
 from __future__ import annotations
 
