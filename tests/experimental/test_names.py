@@ -157,7 +157,7 @@ ATTRIBUTES: dict[Any, str] = {
     client.ModelVersion: "model_id model_version name notes checkpoint metadata labels creation_time last_updated_time",
 }
 FIELDS: dict[Any, str] = {
-    client.TrialMetrics: "trial_id trial_run_id steps_completed end_time metrics group batch_metrics",
+    client.TrialMetrics: "trial_id trial_run_id steps_completed end_time metrics group batch_metrics rank",
     client.CheckpointTrainingMetadata: "experiment_config experiment_id trial_id hparams validation_metrics",
     core_v2.DefaultConfig: ("name hparams data description labels workspace project checkpoint_storage searcher"),
     core_v2.UnmanagedConfig: "workspace project external_experiment_id external_trial_id",

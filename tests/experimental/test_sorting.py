@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.experimental.enums import OrderBy
-from determined.experimental.metrics import _summary
 from determined.experimental.sorting import in_order
+from determined.store.summaries import _summary
 
 
 @given(st.lists(st.none() | st.floats()), st.sampled_from(OrderBy))
