@@ -127,7 +127,7 @@ def _server_address() -> str:
         server = subprocess.Popen(
             [sys.executable, "-m", "tests.helpers.warm_server", str(listener.fileno()), directory],
             cwd=_REPOSITORY,
-            env=_without(("DET_", "PYTEST_", *_SET_BY_IMPORTS), os.environ),
+            env=_without(("DET_", "PYTEST_", "XDG_DATA_HOME", *_SET_BY_IMPORTS), os.environ),
             stdin=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),
             start_new_session=True,
