@@ -18,7 +18,11 @@ class Report(NamedTuple):
 
     reported: float
     metrics: dict[str, Any]
-    ranks: dict[str, int]
+    rows: tuple[Metric, ...]  # of each rank
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        return {name: row.rank for row in self.rows for name in row.metrics}
 
     def plain(self, metrics: bool) -> dict[str, Any]:
         return {
@@ -67,10 +71,10 @@ def _reports(rows: Iterable[Metric]) -> dict[int | None, Report]:
     for row in rows:
         report = found.get(row.steps_completed)
         if report is None:
-            found[row.steps_completed] = Report(row.reported, dict(row.metrics), dict.fromkeys(row.metrics, row.rank))
+            found[row.steps_completed] = Report(row.reported, row.metrics, (row,))
         else:
-            report.metrics.update(row.metrics)
-            report.ranks.update(dict.fromkeys(row.metrics, row.rank))
+            together = {**report.metrics, **row.metrics}
+            found[row.steps_completed] = Report(report.reported, together, (*report.rows, row))
     return found
 
 
