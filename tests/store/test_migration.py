@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from determined.errors import StoreError
+from determined.store import process
 from determined.store.base import Store
-from determined.store.open import open_store
+from determined.store.open import open_database, open_store
 from determined.store.schema import MIGRATIONS, VERSION_TABLE
 from tests.store.experiments import with_trials
 from tests.store.rows import begin
@@ -66,4 +71,33 @@ def test_life_goes_on(old_place: str) -> None:
     assert (attempt.trial_id, attempt.number, attempt.metadata, attempt.last_request) == (1, 3, {"mine": 1}, 1)
     lease, trials = with_trials(store, 2)
     assert (lease.experiment_id, trials) == (3, [3, 4])
+    store.close()
+
+
+def test_nothing_is_changed_while_runs_of_the_older_version_are_at_work(old_place: str) -> None:
+    run = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        database = open_database(old_place)
+        database.execute(
+            "UPDATE attempts SET host = ?, pid = ?, process_started = ? WHERE key = 'a'",
+            [process.this_process().host, run.pid, process._started(run.pid)],
+        )
+        with pytest.raises(StoreError, match=rf"an older version still write.*process {run.pid}\b.*DET_STORE"):
+            open_store(old_place)
+        assert database.execute(f"SELECT version FROM {VERSION_TABLE}") == [(1,)]
+        assert "outputs" not in database.tables()
+    finally:
+        run.communicate(b"\n")
+    open_store(old_place).close()
+    assert database.execute(f"SELECT version FROM {VERSION_TABLE}") == [(len(MIGRATIONS),)]
+    database.close()
+
+
+def test_a_store_keeps_its_identity_in_later_versions(old_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_store(old_place).close()
+    monkeypatch.setattr(
+        "determined.store.migrate.MIGRATIONS", [*MIGRATIONS, "ALTER TABLE trials ADD COLUMN nickname TEXT"]
+    )
+    store = open_store(old_place)
+    assert store.publishing.origin(1, 1).trial == 1
     store.close()

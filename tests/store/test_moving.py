@@ -321,3 +321,39 @@ def test_an_export_of_an_older_version_lacks_columns(
     use(monkeypatch, tmp_path / "store.sqlite")
     assert len(take(write(tmp_path / "older.jsonl", lines)).experiments) == 4
     assert nothing_is_wrong()
+
+
+def test_an_export_of_the_fourth_version_has_another_order_of_tables(
+    tmp_path: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That version wrote metrics and samples before checkpoints, and knew no ranks and no outputs."""
+    header, *lines, end = read(exported)
+    header["schema"] = 4
+    order = [
+        "experiments",
+        "trials",
+        "attempts",
+        "metrics",
+        "samples",
+        "checkpoints",
+        "logs",
+        "requests",
+        "leases",
+        "journal",
+        "snapshots",
+        "experiment_requests",
+        "models",
+        "model_versions",
+        "checkpoint_uses",
+    ]
+    kept = [line for line in lines if line["table"] in order and not line["row"].get("rank")]
+    kept.sort(key=lambda line: order.index(line["table"]))
+    for line in kept:
+        if line["table"] in ("metrics", "samples"):
+            del line["row"]["rank"]
+    end["end"] = {table: sum(line["table"] == table for line in kept) for table in end["end"] if table in order}
+    assert end["end"]["metrics"]
+    assert end["end"]["checkpoints"]
+    use(monkeypatch, tmp_path / "store.sqlite")
+    assert len(take(write(tmp_path / "fourth.jsonl", [header, *kept, end])).experiments) == 4
+    assert nothing_is_wrong()

@@ -68,7 +68,7 @@ class SqliteDatabase:
                 self.close()
                 self._connection = connect_unwritable(self._path, copied=True)
                 _open.add(self._connection)
-                migrate(self)
+                migrate(self, is_copy=True)
             self._connection.execute("PRAGMA query_only = ON")
         except BaseException:
             self.close()

@@ -61,26 +61,29 @@ class Table:
 
 @cache
 def all_tables() -> dict[str, Table]:
-    """Each after those that it refers to."""
-    with closing(_made_of_the_schema()) as connection:
-        statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
-        names = [name for (name,) in connection.execute(statement)]
-        return {name: _table(connection, name) for name in names}
+    """Return the tables by name, each after those that it refers to.
+
+    They have the order in which the versions of the schema introduced their names. Exports are written and read in this
+    order, so a table that a later version makes anew under its old name must keep its place.
+    """
+    statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+    introduced = dict[str, None]()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for migration in MIGRATIONS:
+            connection.executescript(migration.format(identity=SqliteDatabase.identity))
+            present = [name for (name,) in connection.execute(statement)]
+            introduced |= dict.fromkeys(present)
+        return {name: _table(connection, name) for name in introduced if name in present}
 
 
 @cache
 def all_indexes() -> dict[str, str]:
     """Those that the schema makes by name, and the table of each."""
-    with closing(_made_of_the_schema()) as connection:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for migration in MIGRATIONS:
+            connection.executescript(migration.format(identity=SqliteDatabase.identity))
         statement = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
         return dict(connection.execute(statement).fetchall())
-
-
-def _made_of_the_schema() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    for migration in MIGRATIONS:
-        connection.executescript(migration.format(identity=SqliteDatabase.identity))
-    return connection
 
 
 def _table(connection: sqlite3.Connection, name: str) -> Table:
