@@ -7,15 +7,18 @@ import subprocess
 import sys
 
 PROGRAM = """
-import json, sys
+import gc, json, sys
 import torch
 before = set(sys.modules)
+full = gc.get_stats()[2]["collections"]
 import determined.pytorch
+full = gc.get_stats()[2]["collections"] - full
 from determined.tensorboard import events
 own = [module for name, module in sys.modules.items() if name.split(".")[0] == "determined"]
 made = {f"{c.__module__}.{c.__qualname__}" for module in own for c in vars(module).values()
         if isinstance(c, type) and "__dataclass_params__" in vars(c) and c.__module__.startswith("determined")}
 print(json.dumps({
+    "collections": [gc.isenabled(), full],
     "loaded": sorted(set(sys.modules) - before),
     "dataclasses": sorted(made),
     "tables": events._contribution_table.cache_info().currsize + events._crc_table.cache_info().currsize,
@@ -46,3 +49,4 @@ def test_what_comes_along_with_the_library() -> None:
     assert not LATER & set(found["loaded"])
     assert len(found["dataclasses"]) <= MOST_DATACLASSES, found["dataclasses"]
     assert found["tables"] == 0
+    assert found["collections"] == [True, 0], "the collector is paused during the import, and only then"

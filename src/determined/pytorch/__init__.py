@@ -1,35 +1,46 @@
 """determined.pytorch: train PyTorch models by saying what happens with one batch."""
 
+import gc
 import sys
 
-from determined.pytorch import samplers
-from determined.pytorch.callbacks import ClipGradsL2Norm, ClipGradsL2Value, PyTorchCallback
-from determined.pytorch.context import CheckpointLoadContext, PyTorchTrialContext
-from determined.pytorch.controller import PyTorchTrialController
-from determined.pytorch.data import DataLoader, TorchData
-from determined.pytorch.data import _Data as _Data
-from determined.pytorch.device import data_length, to_device
-from determined.pytorch.experimental_context import PyTorchExperimentalContext
-from determined.pytorch.initialize import init
-from determined.pytorch.internals import _log_tb_metrics as _log_tb_metrics
-from determined.pytorch.internals import _PyTorchTrialController as _PyTorchTrialController
-from determined.pytorch.internals import _TrainBoundary as _TrainBoundary
-from determined.pytorch.internals import reset_parameters
-from determined.pytorch.load import load_trial_from_checkpoint_path
-from determined.pytorch.loop import ShouldExit
-from determined.pytorch.lr_scheduler import LRScheduler
-from determined.pytorch.plan import BoundaryType
-from determined.pytorch.reducer import MetricReducer, Reducer, ReducerContext, SimpleReducer, simple_reduce
-from determined.pytorch.samplers import (
-    DistributedBatchSampler,
-    RepeatBatchSampler,
-    SkipBatchSampler,
-    adapt_batch_sampler,
-)
-from determined.pytorch.state import TrialState
-from determined.pytorch.trainer import Trainer
-from determined.pytorch.trial import PyTorchTrial
-from determined.pytorch.units import Batch, Epoch, TrainUnit
+import torch  # noqa: F401  (before the pause: the program may import it as well)
+
+# Everything that these imports create stays. A collection of all generations would be due about here, and would walk
+# through the objects of torch for nothing: 80 ms, more than these imports take themselves.
+_collects = gc.isenabled()
+gc.disable()
+try:
+    from determined.pytorch import samplers
+    from determined.pytorch.callbacks import ClipGradsL2Norm, ClipGradsL2Value, PyTorchCallback
+    from determined.pytorch.context import CheckpointLoadContext, PyTorchTrialContext
+    from determined.pytorch.controller import PyTorchTrialController
+    from determined.pytorch.data import DataLoader, TorchData
+    from determined.pytorch.data import _Data as _Data
+    from determined.pytorch.device import data_length, to_device
+    from determined.pytorch.experimental_context import PyTorchExperimentalContext
+    from determined.pytorch.initialize import init
+    from determined.pytorch.internals import _log_tb_metrics as _log_tb_metrics
+    from determined.pytorch.internals import _PyTorchTrialController as _PyTorchTrialController
+    from determined.pytorch.internals import _TrainBoundary as _TrainBoundary
+    from determined.pytorch.internals import reset_parameters
+    from determined.pytorch.load import load_trial_from_checkpoint_path
+    from determined.pytorch.loop import ShouldExit
+    from determined.pytorch.lr_scheduler import LRScheduler
+    from determined.pytorch.plan import BoundaryType
+    from determined.pytorch.reducer import MetricReducer, Reducer, ReducerContext, SimpleReducer, simple_reduce
+    from determined.pytorch.samplers import (
+        DistributedBatchSampler,
+        RepeatBatchSampler,
+        SkipBatchSampler,
+        adapt_batch_sampler,
+    )
+    from determined.pytorch.state import TrialState
+    from determined.pytorch.trainer import Trainer
+    from determined.pytorch.trial import PyTorchTrial
+    from determined.pytorch.units import Batch, Epoch, TrainUnit
+finally:
+    if _collects:
+        gc.enable()
 
 # Names that programs written against the internals of earlier releases use, and the modules they import them from.
 for _name in ("_pytorch_trial", "_pytorch_context", "_data", "_callback", "_lr_scheduler", "_reducer"):
