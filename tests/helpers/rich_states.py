@@ -184,6 +184,7 @@ def kinds(n: int) -> dict[str, Any]:
         "dtype": np.dtype("float16"),
         "namespace-like": {"determined/kind": "mine", 3: n, None: 1, (1, "x"): 2},
         "tensor": torch.arange(3.0) + n,
+        "sparse tensor": torch.tensor([0.0, n + 1.0]).to_sparse(),
         "dict": {"nan": float("nan"), "list": [n, {"deep": (n,)}]},
     }
 
@@ -201,7 +202,7 @@ def described(value: Any, seen: dict[int, int] | None = None) -> Any:
         return f"again {seen[id(value)]}"
     seen.setdefault(id(value), len(seen))
     if isinstance(value, torch.Tensor):
-        return [name, str(value.dtype), value.tolist()]
+        return [name, str(value.dtype), str(value.layout), value.to_dense().tolist()]
     if isinstance(value, (np.ndarray, np.generic)):
         content = described(value.tolist(), seen) if value.dtype == object else np.asarray(value).tobytes().hex()
         order = value.flags.f_contiguous

@@ -320,6 +320,17 @@ def test_an_attribute_that_was_deleted_or_never_set_is_no_mistake() -> None:
     assert vars(restored(tree, begun)["x"]) == {"a": 1}
 
 
+def test_children_that_know_their_parent_take_no_place_for_each_way_to_them() -> None:
+    parent = Guarded(children=[])
+    parent.children.extend(Guarded(number=number, parent=parent) for number in range(40))
+    encoder = Encoder(References())
+    encoder.encode({"first": parent, "again": [parent]})
+    assert len(encoder.found) == 41
+    later = Encoder(References(), encoder.found)
+    later.encode({"again": [parent.children[3].parent], "first": None})  # found by way of its other place
+    assert not later.to_register
+
+
 class Wicked:
     """A class of the program with a property that must not be set from a file."""
 
@@ -378,6 +389,7 @@ HOSTILE: dict[str, Any] = {
     "negative shape": standard("numpy array", "<f8", [-1], "C", torch.zeros(8, dtype=torch.uint8)),
     "huge bytearray": standard("bytearray", 10**15),
     "huge timedelta": standard("timedelta", 10**15, 0, 0),
+    "huge fraction": standard("fraction", "1e999999999"),
     "month 13": standard("date", 2024, 13, 1),
     "zone outside": standard("zone", "../../../../etc/passwd"),
     "path that is none": standard("path PosixPath", "PosixPath", 3),

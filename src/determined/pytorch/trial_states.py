@@ -17,7 +17,7 @@ from determined.pytorch.parallel import bare
 from determined.pytorch.pickled_state import PickledParts, Pickles
 from determined.pytorch.run_references import references_of, references_of_models
 from determined.pytorch.state_codec import Decoder, Encoder, Lazy, Problem, References, has_tags, problems_in
-from determined.pytorch.state_codec.encode import Known
+from determined.pytorch.state_codec.known import Known
 from determined.pytorch.state_codec.paths import MISSING
 from determined.pytorch.state_codec.paths import Path as Place
 from determined.pytorch.state_codec.tags import KIND, PICKLED_PART, tags_in
@@ -104,7 +104,7 @@ class TrialStates:
         sizes: list[int] = []
 
         def count(tensor: torch.Tensor) -> torch.Tensor:
-            sizes.append(tensor.nbytes)
+            sizes.append(tensor.numel() * tensor.element_size())  # sparse tensors have no `nbytes`
             return tensor
 
         encoder, pickles = self._encoder(count)

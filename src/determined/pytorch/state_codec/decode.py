@@ -11,7 +11,7 @@ import numpy as np
 
 from determined.errors import InvalidCheckpointException
 from determined.pytorch.state_codec import classes, paths, standard, tags
-from determined.pytorch.state_codec.encode import Known
+from determined.pytorch.state_codec.known import Known
 from determined.pytorch.state_codec.paths import MISSING, Lazy, Path, Step, child
 from determined.pytorch.state_codec.references import References
 from determined.pytorch.state_codec.tags import DEEPEST, KIND

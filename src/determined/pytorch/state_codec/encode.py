@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from determined.pytorch.state_codec import classes, paths, standard
+from determined.pytorch.state_codec.known import FoundClasses, Known
 from determined.pytorch.state_codec.paths import Path, Step
 from determined.pytorch.state_codec.references import References
 from determined.pytorch.state_codec.tags import DEEPEST, KIND, PICKLED_PART, Problem, missing, problems_in
@@ -33,14 +34,6 @@ class Encoded:
     tree: Any
 
 
-@dataclass(frozen=True)
-class Known:
-    """A class that was found in a place of a state, and the attributes that the instance had."""
-
-    kind: Any
-    attributes: frozenset[str]
-
-
 class _CannotEncode(Exception):
     """Why a value cannot be encoded."""
 
@@ -60,7 +53,7 @@ class Encoder:
         tensor: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
         pickled: Callable[[Any], int] | None = None,
     ) -> None:
-        self.found: dict[Path, Known] = {}
+        self.found = FoundClasses()
         self.to_register: dict[str, str] = {}  # classes that a resumed run finds only if they are registered
         self.complete = True  # nothing was left out so far
         self._references = references
@@ -94,7 +87,7 @@ class Encoder:
         done = self._done.get(id(value))
         if done is not None:
             if self._known is None:
-                self._note_again(done[2])
+                self.found.refer(tuple(self._path), done[2])
             return done[1]
         if len(self._path) > DEEPEST:
             return self._missing(value, f"it is nested deeper than {DEEPEST} levels")
@@ -305,15 +298,9 @@ class Encoder:
         if self._known is not None:
             return
         if isinstance(value, type):
-            self.found[tuple(self._path)] = Known(value, frozenset())
+            self.found.add(tuple(self._path), Known(value, frozenset()))
         elif not isinstance(value, (torch.Tensor, np.ndarray)):
-            self.found[tuple(self._path)] = Known(type(value), frozenset(classes.attributes_of(value)))
-
-    def _note_again(self, first: Path) -> None:
-        """A value that was found before is in this place, too, with everything below it."""
-        here = tuple(self._path)
-        below = {path: known for path, known in self.found.items() if path[: len(first)] == first}
-        self.found.update({here + path[len(first) :]: known for path, known in below.items()})
+            self.found.add(tuple(self._path), Known(type(value), frozenset(classes.attributes_of(value))))
 
     def _missing(self, value: Any, why: str) -> Any:
         if self._pickled is not None:

@@ -82,7 +82,7 @@ KINDS: dict[str, _Kind] = {
     "fraction": (
         fractions.Fraction,
         lambda value: [value.numerator, value.denominator],
-        lambda values: fractions.Fraction(*values),
+        lambda values: fractions.Fraction(*map(_the_integer, values)),
     ),
     "uuid": (uuid.UUID, lambda value: [value.bytes], lambda values: uuid.UUID(bytes=_the_bytes(*values))),
     "numpy dtype": (np.dtype, lambda value: [_description(value)], lambda values: _dtype(*values)),
@@ -128,6 +128,12 @@ def _values_of_time(value: datetime.time) -> list[Any]:
 def _the_bytes(value: Any) -> bytes:
     if type(value) is not bytes:
         raise TypeError(f"expected bytes, got a {type(value).__name__}")  # bytearray(10**12) would allocate them
+    return value
+
+
+def _the_integer(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"expected an integer, got a {type(value).__name__}")  # Fraction("1e999999999") takes hours
     return value
 
 
