@@ -96,3 +96,22 @@ def test_no_known_secret_is_left(secrets: list[str], words: list[str]) -> None:
     masked = mask(line)
     assert not any(secret in masked for secret in secrets if secret not in MASK and MASK not in secret)
     assert LineMask([])(line) == line or "://" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("https://u:p@ss@host/x", f"https://u:{MASK}@host/x"),
+        ('{"url":"http://u:secret@h:80","mail":"a@b"}', f'{{"url":"http://u:{MASK}@h:80","mail":"a@b"}}'),
+        ("http://u:one@h,x@y", f"http://u:{MASK}@h,x@y"),
+    ],
+)
+def test_a_password_with_an_at_sign_in_a_url_is_hidden_up_to_the_host(text: str, masked: str) -> None:
+    assert line_mask({})(text) == masked
+
+
+def test_a_secret_is_hidden_as_urls_quote_it_and_as_it_was_before() -> None:
+    mask = line_mask(
+        {"DB_PASSWORD": "p@ss word+9", "CACHE_URL": "redis://u:caf%C3%A9-%40-1@h/0", "A_TOKEN": "\udce4" * 8}
+    )
+    assert mask("p%40ss%20word%2B9 p%40ss+word%2B9 café-@-1 caf%C3%A9-%40-1") == " ".join([MASK] * 4)

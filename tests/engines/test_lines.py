@@ -66,3 +66,12 @@ def test_it_does_not_matter_how_the_bytes_arrive(parts: Sequence[bytes], data: s
     pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     expected = [text for text in texts(whole) if text]
     assert [text for text in texts(*filter(None, pieces)) if text] == expected
+
+
+def test_a_long_line_is_cut_between_words() -> None:
+    words = "".join(f"SOME_TOKEN={number:020} " for number in range(1900))
+    found = texts(words.encode(), b"end\n")
+    assert len(found) > 1
+    assert all(len(text) <= LONGEST for text in found)
+    assert all(text.endswith(" ") for text in found[:-1])
+    assert "".join(found) == words + "end"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
 from determined.config.masking import MASK, mask_url_passwords, secrets_in
 
@@ -60,6 +61,7 @@ def _made(secrets: frozenset[str]) -> LineMask:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As it is, as Python and JSON quote it, and its lines one by one: a log has them one by one."""
+    """As it is, as Python, JSON and URLs quote it, and its lines one by one: a log has them one by one."""
     yield from (secret, secret.strip(), repr(secret)[1:-1], json.dumps(secret)[1:-1])
+    yield from (quote(secret, safe="", errors="replace"), quote_plus(secret, errors="replace"), unquote(secret))
     yield from (line.strip() for line in secret.splitlines())

@@ -16,7 +16,8 @@ _SECRET_NAME = re.compile(
 # No pattern begins with a repetition: on a long word that would take the square of its length.
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)  # all that follows is its value, with spaces in it
 _ASSIGNMENT = re.compile(r"((?:key|token|secret|password|passwd|\bsig)=)[^\s&]+", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(\w://[^/\s:@]*:)[^/\s@]+(@)")
+# A password may hold an `@` that should have been quoted; but what stands behind a quote or a comma is no part of it.
+_PASSWORD_IN_URL = re.compile(r"(\w://[^/\s:@]*:)[^/\s@]+(?:@[^/\s@\"',;]+)*(@)")
 
 
 def mask_secrets(value: Any, name: str = "") -> Any:

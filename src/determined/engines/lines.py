@@ -11,6 +11,9 @@ from determined.engines.base import Line
 
 LONGEST = 16 * 1024
 
+# A line that is too long is cut behind a space, if one is near: a cut through a secret would keep it from being masked.
+_LONGEST_WORD = 1024
+
 _BLOCK = 64 * 1024
 _MOST_BLOCKS = 64  # more than a pipe holds
 _RANK = re.compile(r"\[rank=(\d+)\] ")
@@ -67,7 +70,8 @@ class Splitter:
         self._after_return = block.endswith(b"\r") if block else False
         lines, self._pending = split_lines(self._pending + block)
         if len(self._pending) >= LONGEST:
-            lines, self._pending = [*lines, self._pending], b""
+            *pieces, self._pending = _pieces(self._pending)
+            lines += pieces
         return [self._line(piece, written) for line in lines for piece in _pieces(line)]
 
     def flush(self, written: float) -> list[Line]:
@@ -96,6 +100,11 @@ def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
 
 def _pieces(line: bytes) -> list[bytes]:
     """A line, or several when it is too long for one."""
-    if len(line) <= LONGEST:
-        return [line]
-    return [line[start : start + LONGEST] for start in range(0, len(line), LONGEST)]
+    pieces = []
+    start = 0
+    while len(line) - start > LONGEST:
+        end = start + LONGEST
+        end = line.rfind(b" ", end - _LONGEST_WORD, end) + 1 or end
+        pieces.append(line[start:end])
+        start = end
+    return [*pieces, line[start:]]
