@@ -6,6 +6,7 @@ A name that is not listed here is not used; a test compares the list with the so
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +27,7 @@ def failures() -> list[str]:
 
     A process group of one rank is made and left behind: run it in a process of its own.
     """
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     found = []
     for interface in INTERFACES:
         try:

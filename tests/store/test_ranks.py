@@ -140,7 +140,7 @@ def test_one_process_is_told_of_a_shared_metric(place: str) -> None:
     assert told[2] is None
     shared = told[1]
     assert shared is not None
-    assert (shared.name, shared.group, shared.steps_completed, shared.rank, shared.counting_rank) == (
+    assert (shared.name, shared.group, shared.steps_completed, shared.rank, shared.lower_rank) == (
         "loss",
         "g",
         2,

@@ -460,13 +460,14 @@ class StoreSupervisor:
         found = store.claim_shared_metric(reports) if reports else None
         if found is not None:
             logger.warning(
-                "rank %d reported the metric %r of group %r for step %d, and so did rank %d, whose value counts; other "
-                "metrics may be concerned as well: report on one rank, or under names of their own",
+                "rank %d reported the metric %r of group %r for step %d, and so did rank %d: the value of the "
+                "lowest rank counts; other metrics may be concerned as well: report on one rank, or under names of "
+                "their own",
                 found.rank,
                 found.name,
                 found.group,
                 found.steps_completed,
-                found.counting_rank,
+                found.lower_rank,
             )
 
     def _say_once(self, level: int, message: str) -> None:

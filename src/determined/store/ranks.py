@@ -69,5 +69,5 @@ def _shared_metric(database: Database, rows: Sequence[MetricRow]) -> SharedMetri
             names = own & json.loads(body).keys()
             if names:
                 lower, higher = sorted((rank, first.rank))
-                return SharedMetric(min(names), group, step, rank=higher, counting_rank=lower)
+                return SharedMetric(min(names), group, step, rank=higher, lower_rank=lower)
     return None

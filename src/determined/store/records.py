@@ -192,7 +192,7 @@ class SharedMetric(NamedTuple):
     group: str
     steps_completed: int
     rank: int
-    counting_rank: int  # the lower one, whose value counts
+    lower_rank: int  # which reported it too; another rank below it may still do so
 
 
 class Checkpoint(NamedTuple):

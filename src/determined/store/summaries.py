@@ -31,7 +31,10 @@ def _summary(values: list[Any]) -> dict[str, Any]:
         # Integers beyond the range of a float count as infinities: Python neither adds them to floats nor divides them.
         values = [value if finite_number(value) is not None else number(value) for value in values]
         finite = [value for value in values if math.isfinite(value)]
-        total = sum(values)
+        try:
+            total = sum(values)
+        except OverflowError:  # the sum of the integers among them is beyond that range
+            total = sum(map(float, values))
         summary |= {
             "sum": total,
             "mean": (number(total) or 0.0) / len(values),
