@@ -155,6 +155,20 @@ def test_one_process_is_told_of_a_shared_metric(place: str) -> None:
         store.close()
 
 
+def test_after_the_warning_no_report_waits_for_other_writers_again(place: str) -> None:
+    store, other = open_store(place), open_store(place)
+    attempt = begin(store)
+    rows = [reported(rank, attempt, "g", 1, {"loss": rank}) for rank in (0, 1)]
+    store.write(rows)
+    assert store.claim_shared_metric(rows[1:]) is not None
+    database = other._database  # type: ignore[attr-defined]
+    with database.transaction():
+        database.execute("UPDATE attempts SET seconds = 1")
+        assert store.claim_shared_metric(rows[1:]) is None
+    store.close()
+    other.close()
+
+
 def test_metadata_of_all_ranks_is_one_map(store: Store) -> None:
     attempt = begin(store)
     trial = attempt.trial_id

@@ -41,15 +41,18 @@ def merged_metadata(chief: str, others: str) -> dict[str, Any]:
 
 def claim_shared_metric(database: Database, rows: Sequence[MetricRow]) -> SharedMetric | None:
     """Find a metric of rows that were just written which another rank reported too; see `Store`."""
-    found = _shared_metric(database, [row for row in rows if row.steps_completed is not None])
+    with_steps = [row for row in rows if row.steps_completed is not None]
+    if not with_steps:
+        return None
+    question = "SELECT warned_of_shared_metric FROM attempts WHERE trial_id = ? AND number = ?"
+    values = [with_steps[0].trial_id, with_steps[0].attempt]
+    if database.execute(question, values) == [(1,)]:
+        return None  # every later report would cost a search and a transaction otherwise
+    found = _shared_metric(database, with_steps)
     if found is None:
         return None
-    trial_id, attempt = rows[0].trial_id, rows[0].attempt
     with database.transaction():
-        values = [trial_id, attempt]
-        ((warned,),) = database.read_locked(
-            "SELECT warned_of_shared_metric FROM attempts WHERE trial_id = ? AND number = ?", values
-        )
+        ((warned,),) = database.read_locked(question, values)
         database.execute("UPDATE attempts SET warned_of_shared_metric = 1 WHERE trial_id = ? AND number = ?", values)
     return None if warned else found
 
