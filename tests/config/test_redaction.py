@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,3 +35,8 @@ def test_what_stays_and_what_goes() -> None:
     expected = {"lr": 0.1, "ok": True, "none": None, "token": MASK, "list": [MASK, 3]}
     assert redaction.data(data) == expected
     assert json.loads(json.dumps(Redaction([]).data({"a": "b"}))) == {"a": "b"}
+
+
+def test_a_secret_may_hold_bytes_that_are_no_text() -> None:
+    secret = os.fsdecode(b"secret-\xe4\xf6\xfc")  # as os.environ has it
+    assert Redaction([secret]).text(f"it is {secret}") == f"it is {MASK}"

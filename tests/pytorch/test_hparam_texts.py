@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from pathlib import Path
@@ -81,3 +82,8 @@ def test_loading_gives_the_texts(data_home: Path) -> None:
 
 def test_a_repr_that_fails_is_no_failure() -> None:
     assert as_text(Silent()) == "<tests.pytorch.test_hparam_texts.Silent>"
+
+
+def test_functions_written_in_c_have_names_too() -> None:
+    assert as_text(np.mean) == "numpy.mean"
+    assert as_text(functools.lru_cache(activation)) == "tests.pytorch.test_hparam_texts.activation"

@@ -43,5 +43,5 @@ class Redaction:
 
 def _forms(secret: str) -> Iterable[str]:
     """As it is, line by line, and as it stands in a URL."""
-    yield from (secret, secret.strip(), quote(secret, safe=""), unquote(secret))
+    yield from (secret, secret.strip(), quote(secret, safe="", errors="replace"), unquote(secret))
     yield from (line.strip() for line in secret.splitlines())

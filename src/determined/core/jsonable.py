@@ -62,11 +62,10 @@ def to_jsonable(value: Any, name: str, depth: int = 0, otherwise: Otherwise | No
 
 def as_text(value: Any) -> str:
     """Return what stands for a value that JSON cannot hold: the name of a class or function, else its repr."""
-    if isinstance(value, (type, *_FUNCTIONS)):
-        return f"{value.__module__}.{value.__qualname__}"
     try:
-        return repr(value)[:_LONGEST_TEXT]
-    except Exception:  # noqa: BLE001  (a program's own __repr__ may fail in any way, and only a text is wanted)
+        qualname = getattr(value, "__qualname__", None)  # functions in C, such as numpy.mean, have their own classes
+        return f"{value.__module__}.{qualname}" if callable(value) and qualname else repr(value)[:_LONGEST_TEXT]
+    except Exception:  # noqa: BLE001  (a program's own methods may fail in any way, and only a text is wanted)
         return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
