@@ -107,6 +107,14 @@ def test_a_script_with_the_guard_loads(data_home: Path, work_dir: Path) -> None:
     assert len(runs(data_home)) == 1
 
 
+def test_a_script_with_a_dot_in_its_name_loads(checkpoint: Path) -> None:
+    rewritten(checkpoint, "", **MAIN | {"main_script": "train.v2.py"})
+    (checkpoint / "code" / "train.v2.py").write_text("import train_of_test\n" + TRIAL)
+    manifest.write(checkpoint)
+    assert type(load(checkpoint)).__name__ == "Trial"
+    assert not {"train_v2", "train_of_test"} & sys.modules.keys()
+
+
 @pytest.mark.parametrize(
     ("line", "call"),
     [

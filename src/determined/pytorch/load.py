@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -124,7 +127,11 @@ def _import_class(directory: Path, about: dict[str, Any]) -> type[PyTorchTrial]:
         module = _main_module(directory, name, about["main_module"], script)
     try:
         with importing_checkpoint(str(directory)), _importable(code, script, about["import_paths"]):
-            found: Any = importlib.import_module(module)
+            found: Any
+            if script is not None and module == script.stem and "." in module:
+                found = _import_file(script)  # by name, `train.v2` would be a module in a package `train`
+            else:
+                found = importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
     except TrainingOnImportError:
@@ -153,6 +160,18 @@ def _main_module(directory: Path, name: str, main_module: Any, script: Path | No
         f"the trial class {name!r} of checkpoint {directory} was defined in a notebook, in an interactive session, "
         f"or in a script that is not in the checkpoint, so it cannot be imported. {how_to_load()}"
     )
+
+
+def _import_file(script: Path) -> ModuleType:
+    """Import a script whose file name is not the name of a module."""
+    name = script.stem.replace(".", "_")
+    spec = importlib.util.spec_from_file_location(name, script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # data classes look up the module of their class
+    spec.loader.exec_module(module)
+    return module
 
 
 @contextmanager
