@@ -84,6 +84,16 @@ def test_nothing_is_logged_when_nothing_is_skipped(source: Path, caplog: pytest.
     assert caplog.records == []
 
 
+def test_a_script_that_a_rule_excludes_is_named(source: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(source, "scratch/train.py", "scratch/other.py", "model.py")
+    write(source, ".gitignore", content="scratch/\n")
+    assert taken(source, in_use=("scratch/train.py",)) == {"model.py"}
+    (line,) = [record.message for record in caplog.records if "skipped" in record.message]
+    assert "excluded by .gitignore, .detignore or a built-in rule: scratch/train.py." in line
+    write(source, ".detignore", content="!scratch/\n")
+    assert "scratch/train.py" in taken(source, in_use=("scratch/train.py",))
+
+
 def test_more_is_included_by_detignore(source: Path) -> None:
     write(source, "vocab.bin", "data/a.bin", "data/b.bin", "other.bin", content=b"\0" * 3_000_000)
     (source / ".gitignore").write_text("*.bin\n")

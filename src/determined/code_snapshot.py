@@ -176,6 +176,8 @@ class _Snapshot:
         around = [str(parent) for parent in reversed(PurePosixPath(relative).parents)][1:]
         if all(map(self._is_wanted_directory, around)) and self._is_wanted(relative):
             self._take(relative)
+        else:
+            self._skipped.add("in use, but excluded by .gitignore, .detignore or a built-in rule", relative)
 
     def _take(self, relative: str) -> None:
         """Copy one file, or note why it is skipped. Links, devices and pipes are not files and are not mentioned."""
