@@ -64,7 +64,9 @@ def test_a_full_disk_does_not_end_the_daemon(here: QueuedSearch) -> None:
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}
     experiment = create(here, "--slots", "3")
     here.put_into_queue(experiment)
-    QueueFiles.of(str(here.home / "determined" / "store.sqlite")).status.with_suffix(".new").symlink_to("/dev/full")
+    status = QueueFiles.of(str(here.home / "determined" / "store.sqlite")).status
+    status.parent.mkdir(mode=0o700, exist_ok=True)
+    status.with_suffix(".new").symlink_to("/dev/full")
     said = serve(here)
     assert sum("could not be written: [Errno 28]" in line for line in said) == 1
     assert here.state(experiment) == "PAUSED"

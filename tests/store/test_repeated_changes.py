@@ -45,13 +45,14 @@ def changes(draw: st.DrawFn, number: int) -> Callable[[list[int]], Change]:
     asked = draw(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["pause", "stop", "kill"])), max_size=3))
     experiment = draw(
         st.none()
-        | st.builds(
-            ExperimentChange,
-            state=st.sampled_from(["ACTIVE", "PAUSED", "COMPLETED"]),
-            progress=st.floats(0, 1),
-            ended=st.none() | st.floats(0, 9),
-            max_trials=st.none() | st.integers(1, 9),
-        )
+        | st.fixed_dictionaries(
+            {
+                "state": st.sampled_from(["ACTIVE", "PAUSED", "COMPLETED"]),
+                "progress": st.floats(0, 1),
+                "ended": st.none() | st.floats(0, 9),
+                "max_trials": st.none() | st.integers(1, 9),
+            }
+        ).map(lambda values: ExperimentChange(**values))
     )
 
     def change(ids: list[int]) -> Change:
@@ -86,12 +87,12 @@ def everything(store: Store, lease: Lease) -> list[Any]:
     experiments, experiment_id = store.experiments, lease.experiment_id
     experiment, trials = experiments.get(experiment_id), experiments.trials(experiment_id)
     return [
-        {**vars(experiment), "id": 0, "key": "", "holder": None},
-        [{**vars(trial), "id": 0, "experiment_id": 0} for trial in trials],
+        {**experiment._asdict(), "id": 0, "key": "", "holder": None},
+        [{**trial._asdict(), "id": 0, "experiment_id": 0} for trial in trials],
         experiments.journal(experiment_id),
         experiments.snapshot(experiment_id),
         [[request.kind for request in store.requests(trial.id)] for trial in trials],
-        [vars(experiments.decision(trial.id)) for trial in trials],
+        [experiments.decision(trial.id) for trial in trials],
     ]
 
 
