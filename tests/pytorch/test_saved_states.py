@@ -471,6 +471,19 @@ class Phased(Holding):
             self.held = Guarded(x=1)
 
 
+@pytest.mark.parametrize("key", ["models_state_dict", "optimizers_state_dict", "callbacks", "rank_rng_states"])
+def test_another_object_in_the_place_of_a_state_is_refused(key: str, data_home: Path) -> None:
+    fit(LineTrial, max_length=pytorch.Batch(1))
+    checkpoint = only(data_home)
+    state = torch.load(checkpoint / "state_dict.pth", weights_only=True)
+    trial = {KIND: "reference", "to": "trial"}
+    state[key] = trial if key == "rank_rng_states" else [trial]
+    torch.save(state, checkpoint / "state_dict.pth")
+    manifest.write(checkpoint)
+    with pytest.raises(InvalidCheckpointException, match=f"checkpoint {checkpoint.name} holds a"):
+        fit(LineTrial, max_length=pytorch.Batch(2), latest_checkpoint=checkpoint.name)
+
+
 def test_a_rollback_finds_the_classes_that_were_there_at_first(data_home: Path) -> None:
     class Bad(LineTrial):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:

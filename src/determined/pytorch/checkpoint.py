@@ -237,9 +237,11 @@ class Checkpointer:
             checkpoint, len(context.models), len(context.optimizers), len(context.lr_schedulers)
         )
         for model, stored in _pairs(context.models, checkpoint, "models_state_dict", name):
-            checkpoint_legacy.load_weights(bare(model), stored)
+            with _saying_not_taken("a model", name):
+                checkpoint_legacy.load_weights(bare(model), stored)
         for optimizer, stored in _pairs(context.optimizers, checkpoint, "optimizers_state_dict", name):
-            load_optimizer_state(optimizer, stored)
+            with _saying_not_taken("an optimizer", name):
+                load_optimizer_state(optimizer, stored)
         outside = checkpoint.get(outside_parameters.KEY)
         outside_parameters.put_back(outside, context.models, context.optimizers, name)
         for scheduler, stored in _pairs(context.lr_schedulers, checkpoint, "lr_schedulers_state_dict", name):
@@ -250,7 +252,11 @@ class Checkpointer:
         self._restore_window(checkpoint, state, window)
         if state.batches_trained and checkpoint.get("rank_data"):
             self._data.load_state_dicts(checkpoint["rank_data"])
-        self._callbacks.load_state_dict(checkpoint.get("callbacks") or {})
+        callbacks = checkpoint.get("callbacks") or {}
+        if not isinstance(callbacks, dict):
+            kind = type(callbacks).__name__
+            raise InvalidCheckpointException(f"checkpoint {name} holds a {kind} in 'callbacks', not a dict")
+        self._callbacks.load_state_dict(callbacks)
 
     def _restore_window(self, checkpoint: dict[str, Any], state: TrialState, window: Window) -> None:
         windows = checkpoint.get("rank_windows")
@@ -275,6 +281,9 @@ class Checkpointer:
     def _restore_generators(self, checkpoint: dict[str, Any], name: str) -> None:
         rank = self._context.distributed.rank
         states = checkpoint.get("rank_rng_states") or []
+        if not isinstance(states, list):
+            kind = type(states).__name__
+            raise InvalidCheckpointException(f"checkpoint {name} holds a {kind} in 'rank_rng_states', not a list")
         state = states[rank] if rank < len(states) else checkpoint.get("rng_state")
         if state is None:
             logger.warning("checkpoint %s holds no state of random generators; they are left as they are", name)
@@ -323,6 +332,17 @@ def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) 
             "it was saved by another trial"
         )
     yield from zip(objects, stored, strict=True)
+
+
+@contextmanager
+def _saying_not_taken(what: str, name: str) -> Iterator[None]:
+    """Blame the checkpoint for a state that is of another kind; states of other shapes have errors of torch's own."""
+    try:
+        yield
+    except (TypeError, LookupError, AttributeError) as error:
+        raise InvalidCheckpointException(
+            f"checkpoint {name} holds a state that {what} of the trial does not take: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _write_json(file: Path, value: Any) -> None:
