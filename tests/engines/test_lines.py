@@ -69,7 +69,7 @@ def test_it_does_not_matter_how_the_bytes_arrive(parts: Sequence[bytes], data: s
 
 
 def test_a_long_line_is_cut_between_words() -> None:
-    words = "".join(f"SOME_TOKEN={number:020} " for number in range(1900))
+    words = "".join(f"SOME_TOKEN={number:021} " for number in range(1900))
     found = texts(words.encode(), b"end\n")
     assert len(found) > 1
     assert all(len(text) <= LONGEST for text in found)
