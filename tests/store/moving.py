@@ -44,9 +44,10 @@ def fill(store: Store) -> None:
     store.experiments.release(lease)
     model = store.registry.create_model(ODD, labels=["a"], metadata={"k": [1]})
     store.registry.register(model.id, saved[0].uuid)
-    first = begin(store)
+    first = begin(store, labels=("one", ODD), notes=ODD, command=f"python train.py {ODD}", git_commit="1" * 40)
     own = checkpoint(first, 2)
-    store.write([metric(first, "training", 2, {"loss": 1.0}), own, EndRow(first.trial_id, 1, "failed", 7000.0, 1.0)])
+    end = EndRow(first.trial_id, 1, "failed", 7000.0, 1.0, reason=f"ValueError: {ODD}", exit_code=1)
+    store.write([metric(first, "training", 2, {"loss": 1.0}), own, end])
     for rank in range(2):
         sent = upload(first, rank=rank, batches=2, files={"part.json": 10, "deep/er.json": rank})
         store.outputs.begin_upload(sent)

@@ -62,6 +62,10 @@ def trial_plain(row: Trial) -> dict[str, Any]:
         "bracket": row.bracket,
         "goal": row.goal,
         "rungs": row.rungs,
+        "host": row.host,
+        "command": row.command,
+        "git_commit": row.git_commit,
+        "exit_code": row.exit_code,
     }
 
 

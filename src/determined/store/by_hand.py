@@ -38,5 +38,12 @@ def trial_state(attempt: AttemptState, process: Process) -> TrialState:
     return _OF_TRIAL[experiment_state(attempt, process)]
 
 
+def unreported_reason(attempt: AttemptState, state: ExperimentState | TrialState) -> str | None:
+    """Return why a run counts as failed although it reported no end itself."""
+    if attempt == "running" and state == "ERROR":
+        return "The process ended without reporting its end, as after SIGKILL or a loss of power."
+    return None
+
+
 def name(config: dict[str, Any], program: str) -> str:
     return str(config.get("name") or os.path.basename(program))

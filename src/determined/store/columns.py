@@ -11,7 +11,7 @@ from determined.store.records import Attempt, Checkpoint, Metric
 
 METRIC = "metric_group, step, archived, body, attempt, sequence, reported, rank"
 ATTEMPT = """a.trial_id, a.number, a.start_step, a.host, a.pid, a.process_started, a.run_dir, a.state, a.started,
-    a.ended, a.seconds"""
+    a.ended, a.seconds, a.command, a.git_commit, a.exit_code"""
 CHECKPOINT = """c.uuid, c.trial_id, c.attempt, c.steps_completed, c.metadata, c.resources, c.storage, c.state,
     c.reported, c.borrowed, m.body"""
 VALIDATION_OF_CHECKPOINT = """LEFT JOIN metrics m ON m.trial_id = c.trial_id AND m.metric_group = 'validation'
@@ -38,10 +38,8 @@ def metrics(rows: Sequence[Sequence[Any]]) -> list[Metric]:
 
 
 def attempt(row: Sequence[Any]) -> Attempt:
-    trial_id, number, start_step, host, pid, process_started, run_dir, state, started, ended, seconds = row
-    return Attempt(
-        trial_id, number, start_step, Process(host, pid, process_started), run_dir, state, started, ended, seconds
-    )
+    trial_id, number, start_step, host, pid, process_started, run_dir, state, *more = row
+    return Attempt(trial_id, number, start_step, Process(host, pid, process_started), run_dir, state, *more)
 
 
 def checkpoint(row: Sequence[Any]) -> Checkpoint:

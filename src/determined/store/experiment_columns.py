@@ -46,13 +46,13 @@ _TRIAL = {
 # The newest attempt says how a run by hand is doing.
 _ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
 
-_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, {_ATTEMPT}
+_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, t.reason, {_ATTEMPT}
 FROM experiments e
 LEFT JOIN leases l ON l.experiment_id = e.id
 LEFT JOIN trials t ON e.by_hand = 1 AND t.experiment_id = e.id AND t.number = 0
 LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 
-SELECT_TRIALS = f"""SELECT {", ".join(_TRIAL.values())}, {_ATTEMPT}
+SELECT_TRIALS = f"""SELECT {", ".join(_TRIAL.values())}, a.command, a.git_commit, a.exit_code, {_ATTEMPT}
 FROM trials t
 LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 
@@ -64,24 +64,28 @@ def read_experiments(database: Database, which: str, values: Sequence[Any] = ())
 
 
 def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
-    """A program may run several trials in one experiment, and at the same time."""
+    """Return an experiment with the state of all its trials: a program may run several in one, and at the same time."""
     found = database.execute(
-        f"SELECT t.progress, {_ATTEMPT} FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+        f"SELECT t.progress, t.reason, {_ATTEMPT} FROM trials t "
+        "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
         "WHERE t.experiment_id = ? ORDER BY a.id",
         [experiment.id],
     )
-    state = by_hand.common_state([by_hand.experiment_state(row[1], Process(*row[3:])) for row in found])
+    state = by_hand.common_state([by_hand.experiment_state(row[2], Process(*row[4:])) for row in found])
+    _, reason, newest, *_ = found[-1]
     progress = [row[0] for row in found if row[0] is not None]
     return experiment._replace(
         state=state,
         progress=sum(progress) / len(found) if progress else None,
-        ended=None if state == "ACTIVE" else max((row[2] for row in found if row[2] is not None), default=None),
+        ended=None if state == "ACTIVE" else max((row[3] for row in found if row[3] is not None), default=None),
+        # In every other state a trial is at work, or one succeeded: the failures are those of the trials alone.
+        reason=(reason or by_hand.unreported_reason(newest, state)) if state == "ERROR" else None,
     )
 
 
 def _experiment(row: Sequence[Any]) -> Experiment:
     values, more = _named(_EXPERIMENT, row)
-    holder, (progress, attempt_state, attempt_ended, *process) = lease.holder(*more[:6]), more[6:]
+    holder, (progress, reason, attempt_state, attempt_ended, *process) = lease.holder(*more[:6]), more[6:]
     values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])
     for name in ("by_hand", "archived", "smaller_is_better", "borrowed"):
         values[name] = bool(values[name])
@@ -89,11 +93,13 @@ def _experiment(row: Sequence[Any]) -> Experiment:
         values["name"] = values["name"] or by_hand.name(values["config"], values["program"])
         values["state"] = by_hand.experiment_state(attempt_state, Process(*process))
         values["progress"], values["ended"] = progress, attempt_ended
+        values["reason"] = reason or by_hand.unreported_reason(attempt_state, values["state"])
     return Experiment(**values, holder=holder)
 
 
 def trial(row: Sequence[Any]) -> Trial:
-    values, (attempt_state, attempt_ended, *process) = _named(_TRIAL, row)
+    values, (command, git_commit, exit_code, attempt_state, attempt_ended, *process) = _named(_TRIAL, row)
+    values |= {"command": command, "git_commit": git_commit, "exit_code": exit_code, "host": process[0]}
     values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
     passed = values["passed_hparams"]
     values["passed_hparams"] = None if passed is None else json.loads(passed)
@@ -102,6 +108,7 @@ def trial(row: Sequence[Any]) -> Trial:
     if values["state"] is None:  # a run by hand
         values["state"] = by_hand.trial_state(attempt_state, Process(*process))
         values["ended"] = attempt_ended
+        values["reason"] = values["reason"] or by_hand.unreported_reason(attempt_state, values["state"])
     return Trial(**values)
 
 

@@ -241,6 +241,11 @@ class Trial(NamedTuple):
     # the trial begins to train.
     passed_hparams: dict[str, Any] | None = None
     follows_operations: bool = False  # its program iterates over `searcher.operations()`
+    # Of the newest attempt; the last three are recorded for standalone runs.
+    host: str | None = None
+    command: str | None = None
+    git_commit: str | None = None
+    exit_code: int | None = None
 
     @property
     def effective_hparams(self) -> dict[str, Any]:

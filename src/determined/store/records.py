@@ -32,6 +32,10 @@ class NewRun(NamedTuple):
     external_experiment: str | None = None
     external_trial: str | None = None
     identity: str | None = None  # the same for all runs of one program; None when nothing identifies it
+    labels: tuple[str, ...] = ()
+    notes: str = ""
+    command: str | None = None  # the command line of the process, secrets masked
+    git_commit: str | None = None
 
 
 class BegunAttempt(NamedTuple):
@@ -115,7 +119,10 @@ class MetadataRow(NamedTuple):
 
 
 class EndRow(NamedTuple):
-    """An attempt is over, by its own word. What a rank other than the chief says counts until the chief says so."""
+    """The end of an attempt, as a rank reports it. The chief's report replaces those of other ranks.
+
+    `reason` and `exit_code` are recorded for standalone runs; for a trial of a search its runner decides about both.
+    """
 
     trial_id: int
     attempt: int
@@ -123,6 +130,8 @@ class EndRow(NamedTuple):
     ended: float
     seconds: float
     rank: int = 0
+    reason: str | None = None
+    exit_code: int | None = None
 
 
 class LogRow(NamedTuple):
@@ -153,6 +162,9 @@ class Attempt(NamedTuple):
     started: float
     ended: float | None
     seconds: float | None
+    command: str | None = None  # secrets masked; None for trials of a search, whose configuration says it
+    git_commit: str | None = None
+    exit_code: int | None = None
 
 
 class Run(NamedTuple):

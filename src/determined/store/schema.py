@@ -334,7 +334,14 @@ CREATE TABLE publishing (
 );
 """
 
-MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH]
+# How the process of an attempt was started, and how it ended. The reason of a trial that failed is in `trials.reason`.
+_SIXTH = """
+ALTER TABLE attempts ADD COLUMN command TEXT;
+ALTER TABLE attempts ADD COLUMN git_commit TEXT;
+ALTER TABLE attempts ADD COLUMN exit_code INTEGER;
+"""
+
+MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from determined.errors import StoreError
 from determined.store import columns
+from determined.store.best import keep_best
 from determined.store.columns import text
 from determined.store.database import Database
 from determined.store.process import is_running, this_user
@@ -68,6 +69,25 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
     return int(trial_id)
 
 
+def set_metric(database: Database, trial_id: int, metric: str, smaller_is_better: bool) -> None:
+    """Record by which validation metric the checkpoints of a standalone run are compared, and find its best values."""
+    found = database.read_locked(
+        "SELECT e.id, e.metric, e.smaller_is_better FROM experiments e JOIN trials t ON t.experiment_id = e.id "
+        "WHERE t.id = ? AND e.by_hand = 1",
+        [trial_id],
+    )
+    if not found or found[0][1:] == (metric, int(smaller_is_better)):
+        return
+    experiment_id = found[0][0]
+    database.execute(
+        "UPDATE experiments SET metric = ?, smaller_is_better = ? WHERE id = ?",
+        [text(metric), int(smaller_is_better), experiment_id],
+    )
+    for (trial,) in database.execute("SELECT id FROM trials WHERE experiment_id = ? ORDER BY id", [experiment_id]):
+        database.read_locked("SELECT id FROM trials WHERE id = ?", [trial])
+        keep_best(database, trial)
+
+
 def _find_experiment(database: Database, run: NewRun) -> int | None:
     found = database.execute("SELECT id FROM experiments WHERE external_id = ?", [_name(run.external_experiment)])
     return int(found[0][0]) if found else None
@@ -75,12 +95,12 @@ def _find_experiment(database: Database, run: NewRun) -> int | None:
 
 def _add_experiment(database: Database, start: AttemptStart) -> int:
     run = start.run
-    labels, searcher = run.config.get("labels"), run.config.get("searcher")
+    labels, searcher = run.labels or run.config.get("labels"), run.config.get("searcher")
     searcher = searcher if isinstance(searcher, dict) else {}
     metric = searcher.get("metric")
     database.execute(
         "INSERT INTO experiments (key, by_hand, program, config, created, description, labels, metric, "
-        "smaller_is_better, external_id, owner) VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "smaller_is_better, external_id, owner, notes) VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             start.key,
             text(run.program),
@@ -92,6 +112,7 @@ def _add_experiment(database: Database, start: AttemptStart) -> int:
             int(bool(searcher.get("smaller_is_better", True))),
             _name(run.external_experiment),
             this_user(),
+            text(run.notes),
         ],
     )
     ((experiment_id,),) = database.execute("SELECT id FROM experiments WHERE key = ?", [start.key])

@@ -42,7 +42,7 @@ from determined.store.records import (
 )
 from determined.store.registry import Registry
 from determined.store.reports import archive_after, write_reports
-from determined.store.sql_by_hand import add_trial, find_named_trial, newest_saved_step
+from determined.store.sql_by_hand import add_trial, find_named_trial, newest_saved_step, set_metric
 from determined.store.sql_experiments import SqlExperiments
 from determined.store.sql_lineage import SqlLineage
 from determined.store.sql_logs import newest_log, read_logs
@@ -126,10 +126,12 @@ class SqlStore:
                 "stop_acknowledged = 0, passed_hparams = ? WHERE id = ?",
                 [_passed_hparams(start), trial_id],
             )
+            if start.allocation is None:  # why the attempt before failed; that of a search is changed by its runner
+                execute("UPDATE trials SET reason = NULL WHERE id = ?", [trial_id])
             ((number,),) = execute("SELECT attempt FROM trials WHERE id = ?", [trial_id])
             execute(
                 "INSERT INTO attempts (key, trial_id, number, start_step, host, pid, process_started, run_dir, state, "
-                "started, identity) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)",
+                "started, identity, command, git_commit) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?, ?, ?)",
                 [
                     start.key,
                     trial_id,
@@ -140,11 +142,17 @@ class SqlStore:
                     start.process.started,
                     text(start.run.run_dir),
                     start.started,
-                    None if start.run.identity is None else text(start.run.identity),
+                    _optional_text(start.run.identity),
+                    _optional_text(start.run.command),
+                    _optional_text(start.run.git_commit),
                 ],
             )
             archive_after(self._database, trial_id, start_step)
             return self._begun(trial_id, number)
+
+    def set_metric(self, trial_id: int, metric: str, *, smaller_is_better: bool) -> None:
+        with self._database.transaction():
+            set_metric(self._database, trial_id, metric, smaller_is_better)
 
     def write(self, rows: Sequence[Row]) -> None:
         insert = self._database.insert
@@ -411,9 +419,15 @@ class SqlStore:
     def _write_end(self, row: EndRow) -> None:
         still_open = "" if row.rank == 0 else "AND ended IS NULL"
         self._database.execute(
-            f"UPDATE attempts SET state = ?, ended = ?, seconds = ? WHERE trial_id = ? AND number = ? {still_open}",
-            [row.state, row.ended, row.seconds, row.trial_id, row.attempt],
+            "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ? "
+            f"WHERE trial_id = ? AND number = ? {still_open}",
+            [row.state, row.ended, row.seconds, row.exit_code, row.trial_id, row.attempt],
         )
+        if row.reason is not None:
+            self._database.execute(
+                "UPDATE trials SET reason = ? WHERE id = ? AND attempt = ? AND state IS NULL",
+                [text(row.reason), row.trial_id, row.attempt],
+            )
 
     def _read_metrics(
         self, table: str, step_and_archived: str, trial_id: int, group: str | None, condition: str
@@ -425,6 +439,10 @@ class SqlStore:
             [trial_id] if group is None else [trial_id, text(group)],
         )
         return columns.metrics(found)
+
+
+def _optional_text(value: str | None) -> str | None:
+    return None if value is None else text(value)
 
 
 def _passed_hparams(start: AttemptStart) -> str | None:
