@@ -106,9 +106,9 @@ def trial(row: Sequence[Any]) -> Trial:
     for name in ("stop_acknowledged", "follows_operations"):
         values[name] = bool(values[name])
     if values["state"] is None:  # a run by hand
-        values["state"] = by_hand.trial_state(attempt_state, Process(*process))
-        values["ended"] = attempt_ended
-        values["reason"] = values["reason"] or by_hand.unreported_reason(attempt_state, values["state"])
+        state = by_hand.trial_state(attempt_state, Process(*process))
+        values["state"], values["ended"] = state, attempt_ended
+        values["reason"] = values["reason"] or by_hand.unreported_reason(attempt_state, state)
     return Trial(**values)
 
 
