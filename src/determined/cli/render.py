@@ -16,6 +16,7 @@ from determined.cli import text
 from determined.cli.zone import shown_zone
 
 _NARROWEST = 12
+_TWO_DIGITS = [f"{number:02d}" for number in range(60)]
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -37,18 +38,23 @@ def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
     """
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
     cells = [
-        text.visible_column([column.name, *_cells(in_column)])
-        for column, in_column in zip(columns, values, strict=True)
+        text.column_text([column.name, *_cells(in_column)]) for column, in_column in zip(columns, values, strict=True)
     ]
-    widths = [text.widest(in_column) for in_column in cells]
+    widths = [in_column.width for in_column in cells]
     if sys.stdout.isatty():
         room = shutil.get_terminal_size().columns
         widths = _fitted(widths, [column.long for column in columns], room - 3 * len(columns) + 1)
-    padded = [
-        text.padded(in_column, width, right=_are_numbers(given))
-        for in_column, width, given in zip(cells, widths, values, strict=True)
-    ]
-    head, *lines = [(" " + " | ".join(line)).rstrip() for line in zip(*padded, strict=True)]
+    shown, fields = [], []
+    for in_column, width, given in zip(cells, widths, values, strict=True):
+        right = _are_numbers(given)
+        if in_column.is_ascii and in_column.width <= width:
+            shown.append(in_column.texts)
+            fields.append(f"%{width}s" if right else f"%-{width}s")
+        else:
+            shown.append(text.padded(in_column.texts, width, right=right))
+            fields.append("%s")
+    template = " " + " | ".join(fields)
+    head, *lines = [(template % line).rstrip() for line in zip(*shown, strict=True)]
     return "\n".join([head, "+".join("-" * (width + 2) for width in widths), *lines])
 
 
@@ -81,14 +87,27 @@ def time_text(seconds: float | None) -> str:
 
 
 def time_texts() -> Callable[[float | None], str]:
-    """Return a function that does the same for many moments, of which several may be in one second."""
+    """Return a function that does the same for many moments, most of which share their minute with others."""
     broken_down = time.localtime if shown_zone() is None else time.gmtime
 
     @lru_cache(maxsize=1024)
-    def of_second(second: int) -> str:
-        return time.strftime("%Y-%m-%d %H:%M:%S%z", broken_down(second))
+    def of_minute(minute: int) -> tuple[str, str] | None:
+        """Return the text before and after the seconds; None where local minutes begin within ours."""
+        moment = broken_down(60 * minute)
+        if moment.tm_sec:  # zones had offsets with seconds in them, until 1972
+            return None
+        return time.strftime("%Y-%m-%d %H:%M:", moment), time.strftime("%z", moment)
 
-    return lambda seconds: "" if seconds is None else of_second(math.floor(seconds))
+    def shown(seconds: float | None) -> str:
+        if seconds is None:
+            return ""
+        minute, second = divmod(math.floor(seconds), 60)
+        around = of_minute(minute)
+        if around is None:
+            return time.strftime("%Y-%m-%d %H:%M:%S%z", broken_down(math.floor(seconds)))
+        return around[0] + _TWO_DIGITS[second] + around[1]
+
+    return shown
 
 
 def duration(seconds: float) -> str:
@@ -125,7 +144,9 @@ def _cells(values: Sequence[Any]) -> list[str]:
         return list(values)
     if kinds == {int}:
         return list(map(str, values))
-    return list(map(number if kinds == {float} else cell, values))
+    if kinds == {float} and all(map(math.isfinite, values)):
+        return list(map("%.6g".__mod__, values))
+    return list(map(cell, values))
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

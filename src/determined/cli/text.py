@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 # C0 and C1 controls, line separators, lone surrogates, and marks that turn the direction of writing.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -18,23 +18,29 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(lambda found: _escape(found.group()), text)
 
 
-def visible_column(texts: list[str]) -> list[str]:
-    """Return many texts as `visible` shows them; as a rule all of them are harmless, which one look tells."""
-    return texts if "".join(texts).isprintable() else list(map(visible, texts))  # no unsafe character is printable
+class ColumnText(NamedTuple):
+    """The texts of a column, as `visible` shows them, and the width of the widest."""
+
+    texts: list[str]
+    width: int
+    is_ascii: bool  # each text is as wide as it has characters
 
 
-def widest(texts: list[str]) -> int:
-    """Return the width of the widest of these texts."""
-    return max(map(len if _all_ascii(texts) else width, texts))
+def column_text(texts: list[str]) -> ColumnText:
+    """Return a column that can be shown; as a rule all of it is harmless ASCII, which one look at it tells."""
+    together = "".join(texts)
+    if not together.isprintable():  # no unsafe character is printable
+        texts = list(map(visible, texts))
+        together = "".join(texts)
+    is_ascii = together.isascii()
+    return ColumnText(texts, max(map(len if is_ascii else width, texts)), is_ascii)
 
 
 def padded(texts: list[str], columns: int, *, right: bool) -> list[str]:
     """Return all texts with exactly this width: cut, or filled with spaces, which are put before them with `right`."""
-    if not _all_ascii(texts) or max(map(len, texts)) > columns:
-        shown = [cut(text, columns) for text in texts]
-        gaps = [" " * (columns - width(text)) for text in shown]
-        return [gap + text if right else text + gap for text, gap in zip(shown, gaps, strict=True)]
-    return [text.rjust(columns) for text in texts] if right else [text.ljust(columns) for text in texts]
+    shown = [cut(text, columns) for text in texts]
+    gaps = [" " * (columns - width(text)) for text in shown]
+    return [gap + text if right else text + gap for text, gap in zip(shown, gaps, strict=True)]
 
 
 def visible_lines(text: str) -> str:
@@ -68,10 +74,6 @@ def cut(text: str, columns: int) -> str:
             break
         kept.append(character)
     return "".join(kept) + "…"
-
-
-def _all_ascii(texts: list[str]) -> bool:
-    return "".join(texts).isascii()
 
 
 def _character_width(character: str) -> int:

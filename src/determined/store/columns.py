@@ -25,16 +25,16 @@ def metric(row: Sequence[Any]) -> Metric:
 
 def metrics(rows: Sequence[Sequence[Any]]) -> list[Metric]:
     """Return many rows at once, which takes half the time: JSON is decoded with one call."""
+    if not rows:
+        return []
     try:
         bodies = json.loads(f"[{','.join([row[3] for row in rows])}]")
     except ValueError:
         bodies = []
     if len(bodies) != len(rows):  # a body that is damaged is named by the error that it causes alone
         return [metric(row) for row in rows]
-    return [
-        Metric(group, step, body, attempt, sequence, bool(archived), reported, rank)
-        for (group, step, archived, _, attempt, sequence, reported, rank), body in zip(rows, bodies, strict=True)
-    ]
+    groups, steps, archived, _, attempts, sequences, reported, ranks = zip(*rows, strict=True)
+    return list(map(Metric, groups, steps, bodies, attempts, sequences, map(bool, archived), reported, ranks))
 
 
 def attempt(row: Sequence[Any]) -> Attempt:

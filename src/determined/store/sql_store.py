@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from determined.errors import NotFoundException, StoreError
@@ -434,15 +435,20 @@ class SqlStore:
     ) -> list[Metric]:
         found = self._database.execute(
             f"SELECT metric_group, {step_and_archived}, body, attempt, sequence, reported, rank FROM {table} "
-            f"WHERE trial_id = ? {'AND metric_group = ?' if group is not None else ''} {condition} "
-            "ORDER BY attempt, sequence, rank",
+            f"WHERE trial_id = ? {'AND metric_group = ?' if group is not None else ''} {condition}",
             [trial_id] if group is None else [trial_id, text(group)],
         )
+        # As they were reported. They come by step, which is nearly that order: the database would sort without
+        # making use of that, and copy every row.
+        found.sort(key=_ATTEMPT_SEQUENCE_RANK)
         return columns.metrics(found)
 
 
 def _optional_text(value: str | None) -> str | None:
     return None if value is None else text(value)
+
+
+_ATTEMPT_SEQUENCE_RANK = itemgetter(4, 5, 7)  # of the columns in `_read_metrics`
 
 
 def _passed_hparams(start: AttemptStart) -> str | None:

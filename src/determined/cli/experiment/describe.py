@@ -12,6 +12,7 @@ from determined.cli.experiment.workloads import Workload, metric_names, workload
 from determined.cli.groups import Command
 from determined.cli.holders import advice
 from determined.cli.id_lists import numbers
+from determined.cli.many_rows import without_garbage_collection
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.plain import experiment_plain, resource_pool, trial_plain
@@ -53,6 +54,7 @@ Tables = list[tuple[str, str, list[Column], list[Row]]]
 @click.option("--outdir", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files into this directory.")
 @with_utc
 @with_csv
+@without_garbage_collection
 def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form: Form) -> None:
     """Describe experiments with their trials and workloads.
 
@@ -95,7 +97,7 @@ def _workloads(store: Store, trial_id: int) -> list[Workload]:
 def _tables(
     experiments: list[Experiment], trials: list[Trial], workloads: dict[int, list[Workload]], metrics: bool
 ) -> Tables:
-    names = metric_names(workload for rows in workloads.values() for workload in rows) if metrics else ([], [])
+    names = metric_names([workload for rows in workloads.values() for workload in rows]) if metrics else ([], [])
     return [
         ("Experiment", "experiments.csv", _EXPERIMENT, [_experiment_row(row) for row in experiments]),
         ("Trials", "trials.csv", _TRIALS, [_trial_row(row) for row in trials]),

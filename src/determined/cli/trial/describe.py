@@ -9,6 +9,7 @@ import click
 
 from determined.cli.experiment.workloads import Workload, workloads_of
 from determined.cli.groups import Command
+from determined.cli.many_rows import without_garbage_collection
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, show, with_csv, write_csv
 from determined.cli.paging import Page, paging
@@ -48,6 +49,7 @@ _MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
 @paging(1000)
 @with_utc
 @with_csv
+@without_garbage_collection
 def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Form) -> None:
     """Describe a trial with its workloads.
 
