@@ -14,10 +14,11 @@ from determined.store.summaries import _summary
 
 
 @given(st.lists(st.none() | st.floats()), st.sampled_from(OrderBy))
-def test_what_cannot_be_compared_comes_last_and_equal_ones_keep_their_order(
+def test_what_cannot_be_compared_comes_last_and_of_equal_ones_the_oldest_first(
     values: list[float | None], order: OrderBy
 ) -> None:
-    found = in_order(enumerate(values), lambda pair: pair[1], order)
+    newest_first = reversed([*enumerate(values)])
+    found = in_order(newest_first, lambda pair: pair[1], order, lambda pair: pair[0])
     assert sorted(place for place, _ in found) == list(range(len(values)))
     comparable = [pair for pair in found if pair[1] is not None and math.isfinite(pair[1])]
     assert found[: len(comparable)] == comparable

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import CheckpointStorage
+from determined.config.ranking import best_first
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 
 logger = logging.getLogger("determined.checkpoint_storage")
@@ -196,12 +196,17 @@ def verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
 
 
 def _best_first(checkpoints: Iterable[Checkpoint], policy: Policy) -> list[Checkpoint]:
-    """Those with a metric that can be compared; NaN and infinities are never anybody's best."""
-    sign = 1 if policy.smaller_is_better else -1
-    ranked = [
-        (sign * c.metric, c.validated, c) for c in checkpoints if c.metric is not None and math.isfinite(c.metric)
-    ]
-    return [checkpoint for _, _, checkpoint in sorted(ranked, key=lambda entry: entry[:2])]
+    """Return the checkpoints with a metric that can be compared, the best first.
+
+    Of equal ones the oldest trial counts first, as in every list, so that the checkpoint of the trial that is shown as
+    the best one stays.
+    """
+    return best_first(
+        checkpoints,
+        lambda checkpoint: checkpoint.metric,
+        lambda checkpoint: (checkpoint.trial, checkpoint.validated),
+        smaller_is_better=policy.smaller_is_better,
+    )
 
 
 def _newest_first(checkpoints: Sequence[Checkpoint], trial: int) -> list[Checkpoint]:

@@ -14,6 +14,7 @@ from rich.text import Text
 from determined.cli.render import duration, number
 from determined.cli.text import visible
 from determined.cli.watching import AT_WORK, hparams_text
+from determined.config.ranking import ranked
 
 if TYPE_CHECKING:
     from determined.experiment.progress import RungView, TrialView, View
@@ -120,10 +121,7 @@ def _trials(view: View, rows: int) -> Table:
 
 def _most_interesting(view: View, rows: int) -> list[TrialView]:
     """Those at work, then the best of the others."""
-    sign = 1.0 if view.smaller_is_better else -1.0
-
-    def rank(trial: TrialView) -> tuple[bool, float, int]:
-        metric = trial.best
-        return trial.state not in AT_WORK, float("inf") if metric is None else sign * metric, trial.number
-
-    return sorted(view.trials, key=rank)[:rows]
+    best_first = ranked(
+        view.trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=view.smaller_is_better
+    )
+    return sorted(best_first, key=lambda trial: trial.state not in AT_WORK)[:rows]

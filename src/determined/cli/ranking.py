@@ -1,21 +1,27 @@
-"""Which checkpoints are the best ones."""
+"""Which trials and checkpoints of an experiment are the best ones."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from determined.cli.plain import validation_metric
-from determined.config.measures import finite_number
+from determined.config.ranking import age_of_checkpoint, best_first
 
 if TYPE_CHECKING:
+    from determined.store.experiment_records import Trial
     from determined.store.records import Checkpoint
 
 
 def best_checkpoints(checkpoints: list[Checkpoint], metric: str | None, smaller_is_better: bool) -> list[Checkpoint]:
-    """Those that can be loaded and have a number for the metric, the best first."""
-    ranked = [
-        (value if smaller_is_better else -value, row)
-        for row in checkpoints
-        if row.state == "ACTIVE" and (value := finite_number(validation_metric(row, metric))) is not None
-    ]
-    return [row for _, row in sorted(ranked, key=lambda pair: pair[0])]
+    """Return the checkpoints that can be loaded and have a number for the metric, the best first."""
+    return best_first(
+        [row for row in checkpoints if row.state == "ACTIVE"],
+        lambda row: validation_metric(row, metric),
+        age_of_checkpoint,
+        smaller_is_better=smaller_is_better,
+    )
+
+
+def best_trials(trials: list[Trial], smaller_is_better: bool) -> list[Trial]:
+    """Return the trials that have reported the searcher metric, the best first."""
+    return best_first(trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=smaller_is_better)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.plain import checkpoint_plain, experiment_plain, trial_plain
-from determined.cli.ranking import best_checkpoints
+from determined.cli.ranking import best_checkpoints, best_trials
 from determined.cli.render import cell, duration, number
 from determined.cli.text import visible
 from determined.cli.watching import flat
@@ -35,9 +35,7 @@ class Summary:
 def summarize(store: Store, experiment_id: int) -> Summary:
     experiment = store.experiments.get(experiment_id)
     trials = store.experiments.trials(experiment_id)
-    sign = 1 if experiment.smaller_is_better else -1
-    ranked = sorted((sign * trial.best, trial.number) for trial in trials if trial.best is not None)
-    best = next((trial for trial in trials if ranked and trial.number == ranked[0][1]), None)
+    best = next(iter(best_trials(trials, experiment.smaller_is_better)), None)
     checkpoint = None if best is None else _checkpoint(store, experiment, best)
     return Summary(experiment, trials, best, checkpoint, store.experiments.has_results(experiment_id))
 

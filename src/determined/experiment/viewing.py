@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 from determined.config.effective import effective
+from determined.config.ranking import best_first
 from determined.experiment.progress import Observer, RungView, TrialView, View
 from determined.experiment.running import Running
 from determined.experiment.trials import LiveTrial
@@ -75,9 +76,8 @@ class Viewing:
 
 
 def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView | None:
-    sign = 1 if smaller_is_better else -1
-    compared = [trial for trial in trials if trial.best is not None]
-    return min(compared, key=lambda trial: sign * (trial.best or 0), default=None)
+    ranked = best_first(trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=smaller_is_better)
+    return next(iter(ranked), None)
 
 
 def _trial_view(trial: LiveTrial) -> TrialView:

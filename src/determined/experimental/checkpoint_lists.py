@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from determined.config.measures import number
+from determined.config.measures import finite_number
+from determined.config.ranking import age_of_checkpoint, best_first
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
 from determined.experimental.sorting import first, in_order
@@ -29,7 +30,7 @@ def listed(
         sort_by = CheckpointSortBy.SEARCHER_METRIC
         order_by = OrderBy.ASC if smaller_is_better else OrderBy.DESC
     whole = newest_first(checkpoints)
-    return first(in_order(whole, _value(sort_by, metric), order_by), "max_results", max_results)
+    return first(in_order(whole, _value(sort_by, metric), order_by, _age), "max_results", max_results)
 
 
 def best(
@@ -50,10 +51,7 @@ def best(
                 f"the searcher compares trials by {metric!r}, not by {name!r}: pass smaller_is_better as well"
             )
         smaller_is_better = configured_direction
-    value_of = _value(name, metric)
-    compared = [checkpoint for checkpoint in newest_first(checkpoints) if value_of(checkpoint) is not None]
-    ordered = in_order(compared, value_of, OrderBy.ASC if smaller_is_better else OrderBy.DESC)
-    return [checkpoint for checkpoint in ordered if abs(value_of(checkpoint)) != float("inf")]
+    return best_first(newest_first(checkpoints), _value(name, metric), _age, smaller_is_better=smaller_is_better)
 
 
 def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
@@ -63,7 +61,7 @@ def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
 
 def _value(sort_by: SortBy, metric: str | None) -> Callable[[Checkpoint], Any]:
     if isinstance(sort_by, str):
-        return lambda checkpoint: _comparable(checkpoint._validation.get(sort_by))
+        return lambda checkpoint: finite_number(checkpoint._validation.get(sort_by))
     if not isinstance(sort_by, CheckpointSortBy):
         raise TypeError(f"sort_by must be the name of a metric or a CheckpointSortBy, got {sort_by!r}")
     values: dict[CheckpointSortBy, Callable[[Checkpoint], Any]] = {
@@ -72,12 +70,10 @@ def _value(sort_by: SortBy, metric: str | None) -> Callable[[Checkpoint], Any]:
         CheckpointSortBy.BATCH_NUMBER: lambda checkpoint: checkpoint._steps_completed,
         CheckpointSortBy.END_TIME: lambda checkpoint: checkpoint.report_time,
         CheckpointSortBy.STATE: lambda checkpoint: checkpoint.state.value,
-        CheckpointSortBy.SEARCHER_METRIC: lambda checkpoint: _comparable(checkpoint._validation.get(metric or "")),
+        CheckpointSortBy.SEARCHER_METRIC: lambda checkpoint: finite_number(checkpoint._validation.get(metric or "")),
     }
     return values[sort_by]
 
 
-def _comparable(value: Any) -> float | None:
-    """NaN is nobody's place in an order."""
-    found = number(value)
-    return None if found is None or found != found else found
+def _age(checkpoint: Checkpoint) -> tuple[int, int]:
+    return age_of_checkpoint(checkpoint._row)

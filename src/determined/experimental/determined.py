@@ -158,8 +158,10 @@ class Determined:
             )
 
         rows = self._session.ask(lambda store: store.experiments.list(limit=_EVERYTHING, archived=archived))
-        found = [row for row in reversed(rows) if matches(row)]
-        ordered = in_order(found, _EXPERIMENT_VALUES[sort_by or ExperimentSortBy.ID], order_by or OrderBy.ASC)
+        found = [row for row in rows if matches(row)]
+        ordered = in_order(
+            found, _EXPERIMENT_VALUES[sort_by or ExperimentSortBy.ID], order_by or OrderBy.ASC, lambda row: row.id
+        )
         return [Experiment(self._session, row) for row in ordered]
 
     # Trials and checkpoints
@@ -261,7 +263,8 @@ class Determined:
         if workspace_names or workspace_ids:
             logger.warning("workspaces have no effect: there are none")
         found = filter(matches, self._session.ask(lambda store: store.registry.models()))
-        return [Model(self._session, row) for row in in_order(found, _MODEL_VALUES[sort_by], order_by)]
+        ordered = in_order(found, _MODEL_VALUES[sort_by], order_by, lambda row: row.id)
+        return [Model(self._session, row) for row in ordered]
 
     def get_models(self, sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
         """Old name of `list_models`."""

@@ -42,5 +42,5 @@ def ordered(found: Found, sort_by: TrialSortBy, order_by: OrderBy) -> list[Trial
         TrialSortBy.BEST_VALIDATION_METRIC: lambda row: row.best,
     }
     if sort_by is TrialSortBy.LATEST_VALIDATION_METRIC:
-        return [row for row, _ in in_order(found, lambda pair: pair[1], order_by)]
-    return in_order([row for row, _ in found], values[sort_by], order_by)
+        return [row for row, _ in in_order(found, lambda pair: pair[1], order_by, lambda pair: pair[0].id)]
+    return in_order([row for row, _ in found], values[sort_by], order_by, lambda row: row.id)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from determined.config.measures import finite_number
+from determined.config.ranking import best_first
 from determined.store.database import Database
 
 
@@ -63,6 +64,6 @@ def _numbers(rows: Iterable[tuple[Any, ...]], metric: str) -> list[tuple[float, 
 
 
 def _best(numbers: Collection[tuple[float, int]], smaller_is_better: bool) -> tuple[float, int] | None:
-    """Of equal ones the first."""
-    sign = 1 if smaller_is_better else -1
-    return min(numbers, key=lambda number: (sign * number[0], number[1]), default=None)
+    """Return the best pair of value and step; of equal values the one at the smallest step."""
+    ranked = best_first(numbers, lambda pair: pair[0], lambda pair: pair[1], smaller_is_better=smaller_is_better)
+    return next(iter(ranked), None)

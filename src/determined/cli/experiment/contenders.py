@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.experiment.measured import Measured, direction, measured, names_to_try, reported_names
+from determined.cli.ranking import best_trials
 from determined.cli.watching import flat
 from determined.errors import DeterminedError
 
@@ -89,11 +90,10 @@ def contenders(
 
 
 def _best(experiment: Experiment, trials: list[Trial]) -> Trial | None:
-    """By the searcher's metric; where it says nothing, the one that came furthest."""
-    sign = 1 if experiment.smaller_is_better else -1
-    ranked = [trial for trial in trials if trial.best is not None]
+    """Return the best trial by the searcher metric; if none reported it, the one with the most batches."""
+    ranked = best_trials(trials, experiment.smaller_is_better)
     if ranked:
-        return min(ranked, key=lambda trial: (sign * (trial.best or 0.0), trial.number))
+        return ranked[0]
     return max(trials, key=lambda trial: (trial.steps_completed, -trial.number), default=None)
 
 

@@ -31,14 +31,17 @@ class Measured:
 
     @property
     def best(self) -> tuple[int, float] | None:
-        """The step and the value; what is no number never counts. The newest one where no direction is known."""
+        """Return step and value of the best finite value, or of the newest one if the direction is not known."""
         from determined.config.measures import finite_number
+        from determined.config.ranking import best_first
 
         finite = [(step, value) for step, kept in self.points if (value := finite_number(kept)) is not None]
         if self.smaller_is_better is None:
             return finite[-1] if finite else None
-        sign = 1 if self.smaller_is_better else -1
-        return min(finite, key=lambda point: sign * point[1], default=None)
+        ranked = best_first(
+            finite, lambda point: point[1], lambda point: point[0], smaller_is_better=self.smaller_is_better
+        )
+        return next(iter(ranked), None)
 
 
 def measured(reports: Sequence[Metric], names: Sequence[str], group: str | None) -> Measured | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from determined.config.ranking import ranked
 from determined.names import is_plain_directory
 
 if TYPE_CHECKING:
@@ -46,5 +47,9 @@ def link_all(root: Path, directories: Mapping[str, Path]) -> None:
 
 
 def _best_first(experiment: Experiment, trials: list[Trial]) -> list[Trial]:
-    sign = 1 if experiment.smaller_is_better else -1
-    return sorted(trials, key=lambda trial: float("inf") if trial.best is None else sign * trial.best)
+    return ranked(
+        trials,
+        lambda trial: trial.best,
+        lambda trial: trial.id,
+        smaller_is_better=experiment.smaller_is_better,
+    )

@@ -1,0 +1,75 @@
+"""The order of trials and checkpoints by a metric: the best first, and of equal ones the oldest.
+
+Summaries, lists, downloads, the SDK and the removal of checkpoints all ask here. If each had its own rule for equal
+values, "the best trial" of a search in which several trials reach the same accuracy would differ between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from determined.config.measures import finite_number
+
+T = TypeVar("T")
+
+
+class _StoredCheckpoint(Protocol):
+    @property
+    def trial_id(self) -> int: ...
+    @property
+    def steps_completed(self) -> int: ...
+
+
+def best_first(
+    items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, smaller_is_better: bool
+) -> list[T]:
+    """Return the items whose value is a finite number, the best first.
+
+    NaN, infinities and texts cannot be compared, so their items are left out.
+    """
+    comparable, _ = _split(items, lambda item: finite_number(value_of(item)), age_of, descending=not smaller_is_better)
+    return comparable
+
+
+def ranked(
+    items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, smaller_is_better: bool
+) -> list[T]:
+    """Return all items as `best_first` does, followed by those without a finite number, the oldest first."""
+    return in_order(items, lambda item: finite_number(value_of(item)), age_of, descending=not smaller_is_better)
+
+
+def in_order(
+    items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, descending: bool
+) -> list[T]:
+    """Return all items sorted by values of any kind; those without a value come last in both directions.
+
+    Of items with the same value the one with the smallest age comes first, also in descending order.
+    """
+    with_value, without = _split(items, value_of, age_of, descending=descending)
+    return with_value + without
+
+
+def age_of_checkpoint(checkpoint: _StoredCheckpoint) -> tuple[int, int]:
+    """Return the age of a checkpoint for these orders: that of its trial, then the step in it.
+
+    The trial counts first, so that the best checkpoint of an experiment belongs to its best trial.
+    """
+    return checkpoint.trial_id, checkpoint.steps_completed
+
+
+def _split(
+    items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, descending: bool
+) -> tuple[list[T], list[T]]:
+    """Return the items with a value, sorted, and those whose value is None, NaN or infinite."""
+    with_value: list[tuple[Any, T]] = []
+    without: list[T] = []
+    for item in sorted(items, key=age_of):
+        value = value_of(item)
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+            without.append(item)
+        else:
+            with_value.append((value, item))
+    with_value.sort(key=lambda pair: pair[0], reverse=descending)  # stable: equal values stay the oldest first
+    return [item for _, item in with_value], without
