@@ -37,14 +37,22 @@ def keep_best(database: Database, trial_id: int, written: Collection[int] | None
 
 
 def best_of_experiment(database: Database, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
-    """By a metric that is not the experiment's own: all validations are read."""
+    """Return the best value of a metric that is not the experiment's own: all validations are read."""
+    found = best_of_trials(database, experiment_id, metric, smaller_is_better).values()
+    return (min if smaller_is_better else max)(found, default=None)
+
+
+def best_of_trials(database: Database, experiment_id: int, metric: str, smaller_is_better: bool) -> dict[int, float]:
+    """Return the same for each trial, by its id."""
     found = database.execute(
-        "SELECT m.step, m.body FROM metrics m JOIN trials t ON t.id = m.trial_id "
+        "SELECT m.trial_id, m.body FROM metrics m JOIN trials t ON t.id = m.trial_id "
         "WHERE t.experiment_id = ? AND m.metric_group = 'validation' AND m.archived = 0 AND m.rank = 0",
         [experiment_id],
     )
-    best = _best(_numbers(found, metric), smaller_is_better)
-    return None if best is None else best[0]
+    values: dict[int, list[float]] = {}
+    for number, trial_id in _numbers(found, metric):
+        values.setdefault(trial_id, []).append(number)
+    return {trial_id: (min if smaller_is_better else max)(numbers) for trial_id, numbers in values.items()}
 
 
 def _values(
@@ -59,8 +67,9 @@ def _values(
 
 
 def _numbers(rows: Iterable[tuple[Any, ...]], metric: str) -> list[tuple[float, int]]:
-    numbers = ((finite_number(json.loads(body).get(metric)), step) for step, body in rows)
-    return [(number, step) for number, step in numbers if number is not None]
+    """Return the finite values of a metric from rows of a step, or a trial, and a report."""
+    numbers = ((finite_number(json.loads(body).get(metric)), of) for of, body in rows)
+    return [(number, of) for number, of in numbers if number is not None]
 
 
 def _best(numbers: Collection[tuple[float, int]], smaller_is_better: bool) -> tuple[float, int] | None:

@@ -10,7 +10,11 @@ from determined.store.experiment_records import ExperimentState, TrialState
 from determined.store.process import Process, is_running, on_this_machine
 from determined.store.records import AttemptState
 
-_OVER: dict[AttemptState, ExperimentState] = {"completed": "COMPLETED", "stopped": "CANCELED", "failed": "ERROR"}
+STATES_AFTER_THE_END: dict[AttemptState, ExperimentState] = {
+    "completed": "COMPLETED",
+    "stopped": "CANCELED",
+    "failed": "ERROR",
+}
 _OF_TRIAL: dict[ExperimentState, TrialState] = {
     "ACTIVE": "RUNNING",
     "COMPLETED": "COMPLETED",
@@ -22,7 +26,7 @@ _OF_TRIAL: dict[ExperimentState, TrialState] = {
 def experiment_state(attempt: AttemptState, process: Process) -> ExperimentState:
     """A process that is gone without a word was killed; of processes of other machines their last word is believed."""
     if attempt != "running":
-        return _OVER[attempt]
+        return STATES_AFTER_THE_END[attempt]
     return "ERROR" if on_this_machine(process) and not is_running(process) else "ACTIVE"
 
 

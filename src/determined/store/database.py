@@ -20,6 +20,7 @@ class Database(Protocol):
 
     place: str
     identity: str  # the type of a column that counts rows
+    like: str  # the operator that compares a text with a pattern, upper and lower case alike
     contains: str  # the condition that `{column}` has a text in it, upper and lower case told apart
 
     def transaction(self, *, exclusive: bool = False) -> AbstractContextManager[None]:

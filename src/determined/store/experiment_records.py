@@ -208,6 +208,19 @@ class Experiment(NamedTuple):
     borrowed: bool = False  # imported: its files belong to another store, and this one never removes them
 
 
+class ExperimentFilter(NamedTuple):
+    """Which experiments a list has: those for which all of it is true. Empty fields exclude nothing."""
+
+    states: tuple[ExperimentState, ...] = ()  # one of them
+    labels: tuple[str, ...] = ()  # all of them
+    name: str | None = None  # the complete name; `*` stands for any text, `?` for one character
+    owner: str | None = None  # likewise
+    since: float | None = None  # created at this time or later
+
+
+ALL_EXPERIMENTS: Final = ExperimentFilter()
+
+
 class Trial(NamedTuple):
     """A trial as it is now."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from determined.store.experiment_records import (
+    ALL_EXPERIMENTS,
     Change,
     Decision,
     Experiment,
+    ExperimentFilter,
     ExperimentRequest,
     ExperimentRequestKind,
     JournalEntry,
@@ -19,6 +21,7 @@ from determined.store.process import Process
 from determined.store.records import Checkpoint, Metric
 
 ListOfExperiments = list[Experiment]
+ListOfIds = list[int]
 
 
 class Experiments(Protocol):
@@ -101,6 +104,32 @@ class Experiments(Protocol):
         """What the runner last decided about a trial."""
         ...
 
-    def list(self, *, limit: int = 200, offset: int = 0, archived: bool = False) -> ListOfExperiments:
-        """The newest first, runs by hand among them; `archived` adds those that were put away."""
+    def latest_validations(self, experiment_id: int) -> dict[int, dict[str, Any]]:
+        """Return the metrics of the newest validation of each trial that has one, by the trial's id."""
+        ...
+
+    def best_of_trials(self, experiment_id: int, metric: str, smaller_is_better: bool) -> dict[int, float]:
+        """Return the best value of any validation metric for each trial that reported one, by the trial's id.
+
+        All validations of the experiment are read; the best values of the searcher metric are in the trials' rows.
+        """
+        ...
+
+    def ids_between(self, first: int, last: int) -> ListOfIds:
+        """Return the ids of the experiments from `first` to `last`, in order."""
+        ...
+
+    def trial_ids_between(self, first: int, last: int) -> ListOfIds:
+        """Return the ids of the trials from `first` to `last`, in order."""
+        ...
+
+    def list(
+        self,
+        *,
+        limit: int = 200,
+        offset: int = 0,
+        archived: bool = False,
+        only: ExperimentFilter = ALL_EXPERIMENTS,
+    ) -> ListOfExperiments:
+        """Return experiments, standalone runs included, the newest first; `archived` adds archived ones."""
         ...

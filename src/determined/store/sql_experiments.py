@@ -10,14 +10,17 @@ from determined.errors import NotFoundException, StoreError
 from determined.store import columns
 from determined.store import experiment_columns as rows
 from determined.store import lease as leases
-from determined.store.best import best_of_experiment
+from determined.store.best import best_of_experiment, best_of_trials
 from determined.store.changes import newest_request, write_change
 from determined.store.columns import text
 from determined.store.database import Database
+from determined.store.experiment_filter import conditions_of
 from determined.store.experiment_records import (
+    ALL_EXPERIMENTS,
     Change,
     Decision,
     Experiment,
+    ExperimentFilter,
     ExperimentRequest,
     ExperimentRequestKind,
     JournalEntry,
@@ -25,7 +28,7 @@ from determined.store.experiment_records import (
     NewExperiment,
     Trial,
 )
-from determined.store.experiments import ListOfExperiments
+from determined.store.experiments import ListOfExperiments, ListOfIds
 from determined.store.process import Process
 from determined.store.records import Checkpoint, Metric
 
@@ -164,11 +167,37 @@ class SqlExperiments:
         ((goal, allocation),) = found
         return Decision(goal, newest_request(self._database, trial_id), allocation)
 
-    def list(self, *, limit: int = 200, offset: int = 0, archived: bool = False) -> ListOfExperiments:
+    def latest_validations(self, experiment_id: int) -> dict[int, dict[str, Any]]:
+        found = self._database.execute(
+            "SELECT t.id, (SELECT m.body FROM metrics m WHERE m.trial_id = t.id AND m.metric_group = 'validation' "
+            "AND m.archived = 0 AND m.rank = 0 ORDER BY m.step DESC LIMIT 1) FROM trials t WHERE t.experiment_id = ?",
+            [experiment_id],
+        )
+        return {trial_id: json.loads(body) for trial_id, body in found if body is not None}
+
+    def best_of_trials(self, experiment_id: int, metric: str, smaller_is_better: bool) -> dict[int, float]:
+        return best_of_trials(self._database, experiment_id, metric, smaller_is_better)
+
+    def ids_between(self, first: int, last: int) -> ListOfIds:
+        return self._ids("experiments", first, last)
+
+    def trial_ids_between(self, first: int, last: int) -> ListOfIds:
+        return self._ids("trials", first, last)
+
+    def list(
+        self,
+        *,
+        limit: int = 200,
+        offset: int = 0,
+        archived: bool = False,
+        only: ExperimentFilter = ALL_EXPERIMENTS,
+    ) -> ListOfExperiments:
+        conditions, values = conditions_of(self._database, only)
+        if not archived:
+            conditions.append("e.archived = 0")
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         return rows.read_experiments(
-            self._database,
-            f"{'' if archived else 'WHERE e.archived = 0'} ORDER BY e.id DESC LIMIT ? OFFSET ?",
-            [limit, offset],
+            self._database, f"{where} ORDER BY e.id DESC LIMIT ? OFFSET ?", [*values, limit, offset]
         )
 
     def _insert(self, new: NewExperiment) -> None:
@@ -193,6 +222,10 @@ class SqlExperiments:
                 int(new.smaller_is_better),
             ],
         )
+
+    def _ids(self, table: str, first: int, last: int) -> ListOfIds:
+        found = self._database.execute(f"SELECT id FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id", [first, last])
+        return [int(number) for (number,) in found]
 
     def _check(self, experiment_id: int) -> None:
         if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):

@@ -28,6 +28,7 @@ class SqliteDatabase:
     """A file, made for its owner alone when it is not there. One that cannot be written can still be read."""
 
     identity = "INTEGER PRIMARY KEY AUTOINCREMENT"
+    like = "LIKE"
     contains = "instr({column}, ?) > 0"
 
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
