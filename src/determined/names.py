@@ -13,6 +13,7 @@ from typing import TypeGuard
 
 NAME_RULE = "1 to 128 letters, digits, '-' or '_', the first one a letter or a digit"
 
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -20,6 +21,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def is_name(name: object) -> TypeGuard[str]:
     """Whether a value can be the name of one directory entry: the id of a checkpoint, the key of an experiment."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def is_uuid(name: object) -> TypeGuard[str]:
+    """Return whether a value is a UUID as this library writes it; none of its own directories has such a name."""
+    return isinstance(name, str) and _UUID.fullmatch(name) is not None
 
 
 def named_entry(root: Path, name: object) -> Path | None:

@@ -9,17 +9,62 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from determined.errors import InvalidConfigurationException
+
+DATA_DIR_VARIABLE = "DET_DATA_DIR"
+
+CONTENTS = {
+    "store.sqlite": "the store: experiments, trials, metrics, logs and checkpoints as rows",
+    "checkpoints": "checkpoints and outputs of batch inference, one directory each",
+    "experiments": "one directory per search: code, configuration, working directories of trials, runner log",
+    "runs": "one directory per attempt: the code copy of standalone runs, TensorBoard files",
+    "queue": "lock, status and log of the queue daemon",
+    "cloud": "checkpoints on their way to or from an object store",
+}
+"""What lies in the data directory, by name."""
+
 
 def data_dir() -> Path:
-    """The user's data directory, created for the owner only; the environment is read at each call."""
-    path = _base() / "determined"
+    """Return the user's data directory, created for the owner only; the environment is read at each call."""
+    path = _named_data_dir() or _base() / "determined"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
-def data_subdir(name: str) -> Path:
-    """A directory in the data directory, created for the owner only; one that others may read is closed to them."""
-    path = data_dir() / name
+def data_dir_variable() -> str | None:
+    """Return the environment variable that decides where the data directory is; None if it is the default."""
+    if os.environ.get(DATA_DIR_VARIABLE):
+        return DATA_DIR_VARIABLE
+    return "XDG_DATA_HOME" if os.path.isabs(os.environ.get("XDG_DATA_HOME", "")) else None
+
+
+def checkpoints_dir() -> Path:
+    """Return where checkpoints of searches and standalone runs go unless a program or configuration says otherwise."""
+    return data_dir() / "checkpoints"
+
+
+def experiments_dir() -> Path:
+    """Return where each search has a directory with its code and configuration."""
+    return data_dir() / "experiments"
+
+
+def runs_dir() -> Path:
+    """Return where each attempt of a trial has a directory."""
+    return data_dir() / "runs"
+
+
+def queue_dir() -> Path:
+    """Return where the queue daemons of this user's stores keep their files."""
+    return data_dir() / "queue"
+
+
+def cloud_dir() -> Path:
+    """Return where checkpoints of object stores are prepared and read."""
+    return data_dir() / "cloud"
+
+
+def made_private(path: Path) -> Path:
+    """Create a directory of the data directory for the owner only; one that others may read is closed to them."""
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.stat()
     if status.st_mode & 0o077 and status.st_uid == os.geteuid():  # an earlier release made some for everybody
@@ -40,7 +85,7 @@ def are_private(places: Iterable[Path]) -> bool:
 def new_run_dir() -> Path:
     """A fresh directory for one run; its name is never a UUID, so no run can be taken for a checkpoint."""
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{secrets.token_hex(3)}"
-    path = data_subdir("runs") / name
+    path = made_private(runs_dir()) / name
     path.mkdir(mode=0o700)
     return path
 
@@ -54,6 +99,19 @@ def store_files() -> list[Path]:
     """What belongs to a store in a file; nothing may be opened there but by SQLite, whose locks would be lost."""
     place = store_place()
     return [] if "://" in place else [Path(place + ending).expanduser() for ending in ("", "-wal", "-shm")]
+
+
+def _named_data_dir() -> Path | None:
+    """Return what DET_DATA_DIR names. A relative path is refused: every working directory would have its own data."""
+    named = os.environ.get(DATA_DIR_VARIABLE, "")
+    if not named:
+        return None
+    path = Path(named).expanduser()
+    if not path.is_absolute() or "\0" in named:
+        raise InvalidConfigurationException(
+            message=f"{DATA_DIR_VARIABLE} must be an absolute path, got {named!r}: for example $PWD/{named}"
+        )
+    return path
 
 
 def _base() -> Path:

@@ -167,7 +167,7 @@ def test_a_full_disk_is_noticed_by_the_probe() -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "DirectoryStorage(sys.argv[1]).probe()"
     )
-    place = str(paths.data_dir())
+    place = str(paths.checkpoints_dir())
     done = subprocess.run([sys.executable, "-c", program, place], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "File too large" in done.stderr.splitlines()[-1]
@@ -227,8 +227,8 @@ def test_own_unfinished_checkpoints_are_spared(storage: DirectoryStorage) -> Non
 def test_the_default_is_the_data_directory() -> None:
     storage = build_from_argument(None)
     assert isinstance(storage, DirectoryStorage)
-    assert storage.root == paths.data_dir()
-    assert storage.local_roots() == [paths.data_dir()]
+    assert storage.root == paths.checkpoints_dir()
+    assert storage.local_roots() == [paths.checkpoints_dir()]
 
 
 def test_forms_that_name_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

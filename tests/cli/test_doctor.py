@@ -142,7 +142,7 @@ def test_a_data_directory_that_cannot_be(no_torch: None, tmp_path: Path, monkeyp
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
     found = checks()
     assert found["data directory"]["needed"] is True
-    assert "XDG_DATA_HOME" in found["data directory"]["advice"]
+    assert "DET_DATA_DIR" in found["data directory"]["advice"]
     assert "store" not in found
 
 

@@ -41,8 +41,8 @@ def tree(directory: Path) -> list[str]:
 
 
 def left_behind() -> list[str]:
-    """Whatever lies in the data directory besides runs."""
-    return sorted(name for name in os.listdir(paths.data_dir()) if name != "runs" and "store.sqlite" not in name)
+    """Return the names of everything in the checkpoint storage."""
+    return sorted(os.listdir(paths.checkpoints_dir()))
 
 
 def test_upload_and_download(context: core.Context, source: Path, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_upload_and_download(context: core.Context, source: Path, tmp_path: Path
     storage_id = context.checkpoint.upload(source, {**STEPS, "who": {"me": [1, None]}})
     assert str(uuid.UUID(storage_id)) == storage_id
     assert tree(source) == before  # nothing is written into the source
-    stored = paths.data_dir() / storage_id
+    stored = paths.checkpoints_dir() / storage_id
     assert tree(stored) == ["b", "metadata.json", "sub/", "sub/a", "sub/empty/"]
     assert (stored / "metadata.json").read_text() == json.dumps({**STEPS, "who": {"me": [1, None]}}, indent=2)
     assert context.checkpoint.get_metadata(storage_id) == {**STEPS, "who": {"me": [1, None]}}
@@ -63,7 +63,7 @@ def test_upload_and_download(context: core.Context, source: Path, tmp_path: Path
     assert record.metadata == {**STEPS, "who": {"me": [1, None]}}
     assert record.resources["sub/a"] == 1
     assert record.resources["sub/"] == 0
-    assert record.storage == str(paths.data_dir())
+    assert record.storage == str(paths.checkpoints_dir())
 
 
 def test_store_path(context: core.Context) -> None:
@@ -79,7 +79,7 @@ def test_store_path(context: core.Context) -> None:
 
 def test_selectors_spare_the_metadata(context: core.Context, source: Path, tmp_path: Path) -> None:
     storage_id = context.checkpoint.upload(source, STEPS, selector=lambda name: name == "sub/a")
-    assert tree(paths.data_dir() / storage_id) == ["metadata.json", "sub/", "sub/a"]
+    assert tree(paths.checkpoints_dir() / storage_id) == ["metadata.json", "sub/", "sub/a"]
     context.checkpoint.download(storage_id, tmp_path / "part", selector=lambda name: name == "metadata.json")
     assert tree(tmp_path / "part") == ["metadata.json"]
 
@@ -147,7 +147,7 @@ def test_links_in_the_source_become_files(context: core.Context, source: Path, t
     (tmp_path / "target").write_text("linked")
     (source / "link").symlink_to(tmp_path / "target")
     storage_id = context.checkpoint.upload(source, STEPS)
-    stored = paths.data_dir() / storage_id / "link"
+    stored = paths.checkpoints_dir() / storage_id / "link"
     assert not stored.is_symlink()
     assert stored.read_text() == "linked"
     (source / "sub" / "loop").symlink_to(source)
@@ -227,14 +227,14 @@ def upload_in_parts(root: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
         parts = {**({"steps_completed": 3} if rank == 0 else {}), "by": {str(rank): rank}}
         storage_id = use.upload(own, parts, shard=True)
-        result["merged"] = [tree(paths.data_dir() / storage_id), use.get_metadata(storage_id)]
+        result["merged"] = [tree(paths.checkpoints_dir() / storage_id), use.get_metadata(storage_id)]
 
-        result["one sided"] = tree(paths.data_dir() / use.upload(own if rank == 1 else None, STEPS, shard=True))
+        result["one sided"] = tree(paths.checkpoints_dir() / use.upload(own if rank == 1 else None, STEPS, shard=True))
 
         both = Path(root) / "part-0"
-        result["one directory"] = tree(paths.data_dir() / use.upload(both, STEPS, shard=True))
+        result["one directory"] = tree(paths.checkpoints_dir() / use.upload(both, STEPS, shard=True))
         result["selected"] = tree(
-            paths.data_dir() / use.upload(own, STEPS, shard=True, selector=lambda name: name != "same")
+            paths.checkpoints_dir() / use.upload(own, STEPS, shard=True, selector=lambda name: name != "same")
         )
         before = left_behind()
         result["nothing"] = said(lambda: use.upload(None, STEPS, shard=True))
@@ -279,7 +279,7 @@ def store_together(root: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
         with use.store_path({**STEPS, "by": {str(rank): 1}}, shard=True) as (path, storage_id):
             (path / f"file-{rank}").write_text("x")
-        result["stored"] = [tree(paths.data_dir() / storage_id), use.get_metadata(storage_id)]
+        result["stored"] = [tree(paths.checkpoints_dir() / storage_id), use.get_metadata(storage_id)]
 
         def failing() -> None:
             with use.store_path(STEPS, shard=True) as (path, _):
@@ -299,7 +299,7 @@ def store_together(root: str) -> dict[str, Any]:
         use.download(storage_id, own, core.DownloadMode.NoSharedDownload, selector=lambda n: n == f"file-{rank}")
         result["own"] = tree(own)
         with use.restore_path(storage_id) as path:
-            result["restored"] = path == paths.data_dir() / storage_id
+            result["restored"] = path == paths.checkpoints_dir() / storage_id
         result["unknown"] = said(lambda: use.download("unknown", target))
         return result
 

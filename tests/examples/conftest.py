@@ -46,7 +46,7 @@ class Run:
 
     @property
     def checkpoints(self) -> list[Path]:
-        return [path.parent for path in self.data_dir.glob("*/state_dict.pth")]
+        return [path.parent for path in self.data_dir.glob("checkpoints/*/state_dict.pth")]
 
     def values(self, group: str, metric: str) -> list[float]:
         """All that the newest run reported of one metric, in order, over all attempts of its trial."""

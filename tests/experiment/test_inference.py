@@ -58,4 +58,4 @@ def test_results_survive_crashes_and_the_clean_up_of_checkpoints(data_home: Path
     assert json.loads((there / "rank_0/newest.json").read_text()) == 8
     answer = det_json("e", "delete", str(found.experiment.id), "--yes")
     assert answer["outputs"] == [output.uuid]
-    assert not list((data_home / "determined").glob("*output*"))
+    assert not list((data_home / "determined" / "checkpoints").glob("*output*"))

@@ -159,7 +159,7 @@ class TestMetadata:
 
 class TestDeletingCheckpoints:
     def test_some_files_then_all(self, by_hand: Checkpoint, home: Path, tmp_path: Path) -> None:
-        root = home / "determined" / by_hand.uuid
+        root = home / "determined" / "checkpoints" / by_hand.uuid
         by_hand.remove_files(["no such file"])
         assert by_hand.state is CheckpointState.COMPLETED
         by_hand.remove_files(["code/**", "code/"])
@@ -177,7 +177,7 @@ class TestDeletingCheckpoints:
         assert client.get_checkpoint(by_hand.uuid).state is CheckpointState.DELETED
 
     def test_files_that_somebody_else_removed_are_noticed(self, by_hand: Checkpoint, home: Path) -> None:
-        (home / "determined" / by_hand.uuid / "weights.bin").unlink()
+        (home / "determined" / "checkpoints" / by_hand.uuid / "weights.bin").unlink()
         by_hand.remove_files([])
         assert by_hand.state is CheckpointState.PARTIALLY_DELETED
         assert "weights.bin" not in by_hand.resources
@@ -185,16 +185,16 @@ class TestDeletingCheckpoints:
     def test_a_registered_one_stays(self, by_hand: Checkpoint, home: Path) -> None:
         model = client.create_model("a/../'b'\n😀", labels=["x"], metadata={"k": 1})
         version = model.register_version(by_hand.uuid)
-        before = tree(home / "determined" / by_hand.uuid)
+        before = tree(home / "determined" / "checkpoints" / by_hand.uuid)
         experiment = client.get_experiment(by_hand.training.experiment_id)
         for call in (by_hand.delete, lambda: by_hand.remove_files(["*.bin"]), experiment.delete):
             with pytest.raises(CheckpointInUse, match=f"{by_hand.uuid} is version 1 of the model"):
                 call()
-        assert tree(home / "determined" / by_hand.uuid) == before
+        assert tree(home / "determined" / "checkpoints" / by_hand.uuid) == before
         assert client.get_checkpoint(by_hand.uuid).state is CheckpointState.COMPLETED
         version.delete()
         by_hand.delete()
-        assert not (home / "determined" / by_hand.uuid).exists()
+        assert not (home / "determined" / "checkpoints" / by_hand.uuid).exists()
 
 
 class TestOldNames:
@@ -291,7 +291,7 @@ class TestDeletingExperiments:
         assert first.state is ExperimentState.DELETED
         assert [found.id for found in client.list_experiments()] == [second.id]
         assert len(list((root / "runs").iterdir())) == 1
-        assert not (root / by_hand.uuid).exists()
+        assert not (root / "checkpoints" / by_hand.uuid).exists()
         assert list(root.rglob(".deleted*")) == []
 
     def test_tensorboard_files_stay_while_somebody_writes_them(self, home: Path) -> None:

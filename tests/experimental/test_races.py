@@ -93,4 +93,4 @@ def test_a_program_cannot_delete_its_checkpoint_once_it_is_registered(home: Path
         with pytest.raises(CheckpointNotFound):
             context.checkpoint.delete("never-stored")
     assert [client.get_checkpoint(uuid).state.value for uuid in uuids] == ["DELETED", "COMPLETED"]
-    assert (home / "determined" / uuids[1] / "weights").exists()
+    assert (home / "determined" / "checkpoints" / uuids[1] / "weights").exists()

@@ -53,7 +53,7 @@ def metrics_of(context: core.Context) -> list[Metric]:
 
 def checkpoints(data_home: Path) -> list[Path]:
     """The checkpoints below a data directory, the oldest first, by what the runs announced."""
-    return [data_home / "determined" / row.uuid for row in announced(data_home)]
+    return [data_home / "determined" / "checkpoints" / row.uuid for row in announced(data_home)]
 
 
 def announced(data_home: Path) -> list[Checkpoint]:

@@ -100,7 +100,7 @@ class Uploaded(pytorch.PyTorchCallback):
         self.seen: list[Any] = []
 
     def on_checkpoint_upload_end(self, uuid: str) -> None:
-        state = torch.load(Path(os.environ["XDG_DATA_HOME"]) / "determined" / uuid / "state_dict.pth")
+        state = torch.load(Path(os.environ["XDG_DATA_HOME"]) / "determined" / "checkpoints" / uuid / "state_dict.pth")
         self.seen.append(state["models_state_dict"][0]["weight"].item())
 
 
@@ -192,7 +192,7 @@ def test_a_save_that_fails_ends_the_run_soon_and_loudly(data_home: Path, work_di
     assert last.startswith("OSError: [Errno 27] checkpoint ")
     assert "was not saved: File too large" in last
     assert "batch 8" not in failed.stdout
-    root = data_home / "determined"
+    root = data_home / "determined" / "checkpoints"
     assert [entry.name for entry in root.iterdir() if entry.name.startswith(".")] == []
     (left,) = [one for one in checkpoints(data_home) if one not in before]
     assert left.is_dir()
@@ -315,6 +315,6 @@ fit(Trial, max_length=pytorch.Batch(9), checkpoint_period=pytorch.Batch(2))
     killed = run(program, cwd=work_dir)
     assert killed.returncode == -9, killed.stderr
     assert checkpoints(data_home) == []
-    (staged,) = [e for e in (data_home / "determined").iterdir() if e.name.startswith(".staging-")]
+    (staged,) = [e for e in (data_home / "determined" / "checkpoints").iterdir() if e.name.startswith(".staging-")]
     fit(LineTrial, max_length=pytorch.Batch(1))  # the next run cleans up
     assert not staged.exists()

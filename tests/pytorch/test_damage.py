@@ -76,7 +76,7 @@ def test_every_kind_of_damage_to_every_file_is_named_and_nothing_is_loaded(
     with pytorch.init(hparams={"global_batch_size": 2, "lr": 0.1}) as context:
         trial = LineTrial(context)
         weight = trial.model.weight.clone()
-        for what, copy in damaged_copies(checkpoint, data_home / "determined" / "damaged-copy"):
+        for what, copy in damaged_copies(checkpoint, data_home / "determined" / "checkpoints" / "damaged-copy"):
             for name in ("damaged-copy", str(copy)):
                 with pytest.raises(errors.InvalidCheckpointException, match=r"checkpoint .*damaged-copy is damaged: "):
                     pytorch.Trainer(trial, context).fit(max_length=pytorch.Batch(6), latest_checkpoint=name)

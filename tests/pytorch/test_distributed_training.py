@@ -353,7 +353,7 @@ def test_various_things_on_two_ranks(data_home: Path) -> None:
         for one in checkpoints(data_home)
         if json.loads((one / "metadata.json").read_text())["steps_completed"] == 6
     )
-    state = torch.load(data_home / "determined" / uuid / "state_dict.pth")
+    state = torch.load(data_home / "determined" / "checkpoints" / uuid / "state_dict.pth")
     assert not any(key.startswith("module.") for key in state["models_state_dict"][0])
     resumed = [rank.value for rank in run_ranks(resume, n=2, args=[uuid], timeout=60)]
     for before, after in zip((first, second), resumed, strict=True):

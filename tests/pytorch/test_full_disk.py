@@ -98,7 +98,7 @@ def test_a_full_disk_costs_one_checkpoint(metrics: int, small_disk: Path, tmp_pa
     last = failed.stderr.strip().splitlines()[-1]
     assert last.startswith("OSError: [Errno 28] checkpoint "), failed.stderr
     assert "was not saved: No space left on device" in last
-    root = small_disk / "determined"
+    root = small_disk / "determined" / "checkpoints"
     assert [entry.name for entry in root.iterdir() if entry.name.startswith(".")] == []
 
     (small_disk / "ballast").unlink()

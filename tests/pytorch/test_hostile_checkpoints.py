@@ -158,7 +158,7 @@ def test_state_files_under_every_name(data_home: Path, canary: Path) -> None:
                 for name, gadget in gadgets(canary).items():
                     if file != STATE_FILES[0] and name != "os.system":
                         continue
-                    directory = data_home / "determined" / "hostile"
+                    directory = data_home / "determined" / "checkpoints" / "hostile"
                     shutil.rmtree(directory, ignore_errors=True)
                     (directory / file).parent.mkdir(parents=True)
                     (directory / file).write_bytes(packing(state_with(gadget)))
@@ -166,7 +166,7 @@ def test_state_files_under_every_name(data_home: Path, canary: Path) -> None:
 
 
 def test_counters_under_every_old_name(data_home: Path, canary: Path) -> None:
-    directory = data_home / "determined" / "hostile"
+    directory = data_home / "determined" / "checkpoints" / "hostile"
     directory.mkdir(parents=True)
     for file in COUNTERS:
         for packing in (in_plain_pickle, in_new_pickle):

@@ -72,7 +72,7 @@ def process(records: int, stop_at: int | None = None, processor: type[Uploading]
 
 def output_files(data_home: Path) -> dict[str, Any]:
     """Path to content of what lies in the storage; there is one output at most."""
-    (directory,) = (data_home / "determined").glob("output-*")
+    (directory,) = (data_home / "determined" / "checkpoints").glob("output-*")
     found = [path for path in directory.rglob("*") if path.is_file()]
     return {path.relative_to(directory).as_posix(): json.loads(path.read_text()) for path in sorted(found)}
 
@@ -113,9 +113,9 @@ def test_every_upload_stays_and_lies_where_0_38_had_it(data_home: Path, tmp_path
         target = Path(output.download(tmp_path / "fetched"))
         assert json.loads((target / "rank_0/batch_8.json").read_text()) == [8]
         with pytest.raises(FileExistsError, match="holds something else"):
-            output.download(data_home / "determined")
+            output.download(data_home / "determined" / "checkpoints")
         experiment.delete()
-    assert not list((data_home / "determined").glob("*output*"))
+    assert not list((data_home / "determined" / "checkpoints").glob("*output*"))
     with opened() as store:
         assert store.experiments.list() == []
 
@@ -172,7 +172,7 @@ def test_a_replaced_file_comes_back_when_the_newer_one_is_not_covered(data_home:
                 (path / "all.json").write_text(json.dumps([*range(self.context._batches_begun)]))
 
     process(9, stop_at=6, processor=Replacing, batch_size=1)
-    hidden = list((data_home / "determined").glob(".replaced-*"))
+    hidden = list((data_home / "determined" / "checkpoints").glob(".replaced-*"))
     assert len(hidden) == 1
     assert output_files(data_home) == {"rank_0/all.json": [*range(7)]}
     uuid = newest_progress(data_home)
@@ -187,7 +187,7 @@ def test_a_replaced_file_comes_back_when_the_newer_one_is_not_covered(data_home:
     assert seen == [{"rank_0/all.json": [*range(6)]}], "as it was when progress was saved"
     process(9, processor=Looking, batch_size=1, latest_checkpoint=newest_progress(data_home))
     assert output_files(data_home) == {"rank_0/all.json": [*range(9)]}
-    assert not list((data_home / "determined").glob(".replaced-*")), "nothing is kept that nobody needs"
+    assert not list((data_home / "determined" / "checkpoints").glob(".replaced-*")), "nothing is kept that nobody needs"
 
 
 def test_going_back_further_than_the_last_progress_loses_no_file(
@@ -230,8 +230,8 @@ def test_an_error_inside_the_block_leaves_nothing(data_home: Path) -> None:
 
     with pytest.raises(Stop):
         torch_batch_process(Failing, [0])
-    assert [path.name for path in (data_home / "determined").iterdir() if "output" in path.name] == []
-    assert not list((data_home / "determined").glob(".staging-*"))
+    assert [path.name for path in (data_home / "determined" / "checkpoints").iterdir() if "output" in path.name] == []
+    assert not list((data_home / "determined" / "checkpoints").glob(".staging-*"))
 
 
 class Killed(TorchBatchProcessor):
@@ -285,7 +285,7 @@ def test_a_kill_during_an_upload_leaves_nothing_visible(
 
     torch_batch_process(Looking, [0, 1, 2], checkpoint_interval=1, latest_checkpoint=newest_progress(data_home))
     assert seen == [{"rank_0/a": 0, "rank_0/b": 0, "rank_0/c": 0}]
-    assert [path.name for path in (data_home / "determined").glob(".staging-*")] == []
+    assert [path.name for path in (data_home / "determined" / "checkpoints").glob(".staging-*")] == []
 
 
 class Steady(Uploading):
@@ -346,7 +346,7 @@ def test_killed_anywhere_again_and_again_the_results_are_those_of_an_undisturbed
             }, "what is listed is whole, and of the batches that were uploaded"
     # An attempt that was killed before its first progress was a run of its own: only the last one counts.
     complete = recorded_outputs()[-1]
-    directory = data_home / "determined" / complete.uuid
+    directory = data_home / "determined" / "checkpoints" / complete.uuid
     assert {path.name: json.loads(path.read_text()) for path in (directory / "rank_0").iterdir()} == {
         **{f"batch_{number}.json": [number] for number in range(12)},
         "newest_0.json": 10,
@@ -354,7 +354,7 @@ def test_killed_anywhere_again_and_again_the_results_are_those_of_an_undisturbed
     }
     assert sorted(complete.resources) == sorted(f"rank_0/{path.name}" for path in (directory / "rank_0").iterdir())
     assert [each.batches for each in complete.uploads] == [*range(1, 13)]
-    assert not (data_home / "determined" / f".replaced-{complete.uuid}").exists()
+    assert not (data_home / "determined" / "checkpoints" / f".replaced-{complete.uuid}").exists()
     assert kills > 1
 
 
@@ -366,7 +366,7 @@ def recorded_outputs() -> list[Output]:
 
 def test_an_output_is_never_taken_for_progress(data_home: Path) -> None:
     process(3, batch_size=1)
-    (output,) = [path.name for path in (data_home / "determined").glob("output-*")]
+    (output,) = [path.name for path in (data_home / "determined" / "checkpoints").glob("output-*")]
     with pytest.raises(InvalidCheckpointException, match=f"{output} is the output of a trial, not a checkpoint"):
         torch_batch_process(Uploading, [0], latest_checkpoint=output)
     with core.init() as context:
@@ -386,12 +386,12 @@ def test_a_run_that_continues_another_trial_says_where_the_first_results_are(
 ) -> None:
     process(4, stop_at=2, batch_size=1)
     uuid = newest_progress(data_home)
-    (output,) = [path.name for path in (data_home / "determined").glob("output-*")]
+    (output,) = [path.name for path in (data_home / "determined" / "checkpoints").glob("output-*")]
     with opened() as store:  # a trial of a search: nobody else goes on with it
         store._database.execute("UPDATE trials SET state = 'COMPLETED'")  # type: ignore[attr-defined]
     process(4, batch_size=1, latest_checkpoint=uuid)
     assert f"what that one uploaded stays in output {output}" in caplog.text
-    assert len(list((data_home / "determined").glob("output-*"))) == 2
+    assert len(list((data_home / "determined" / "checkpoints").glob("output-*"))) == 2
 
 
 def process_on_two_ranks(data_home: str, checkpoint: str, stop_at: int | None) -> list[str]:
@@ -405,7 +405,7 @@ def process_on_two_ranks(data_home: str, checkpoint: str, stop_at: int | None) -
             super().upload()
 
     process(19, stop_at, Quiet, batch_size=1, latest_checkpoint=checkpoint)
-    return [path.name for path in Path(data_home, "determined").glob("output-*")]
+    return [path.name for path in Path(data_home, "determined", "checkpoints").glob("output-*")]
 
 
 def test_results_are_exact_over_crashes_with_other_numbers_of_ranks(data_home: Path) -> None:

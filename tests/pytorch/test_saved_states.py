@@ -80,7 +80,7 @@ def test_every_kind_survives_a_kill(data_home: Path, work_dir: Path) -> None:
 
 
 def visible(data_home: Path) -> list[Path]:
-    files = (data_home / "determined").glob("*/metadata.json")
+    files = (data_home / "determined" / "checkpoints").glob("*/metadata.json")
     return [file.parent for file in files if not file.parent.name.startswith(".")]
 
 

@@ -79,7 +79,7 @@ class Life:
         self.ranks = ranks
         self.workers = workers
         self.data_home = directory / "data"
-        self.storage = self.data_home / "determined"
+        self.storage = self.data_home / "determined" / "checkpoints"
         self._looked_at: set[str] = set()
         self._starts = 0
 
@@ -191,7 +191,7 @@ class Life:
         return {keystr(path): value for path, value in leaves}
 
     def announced(self) -> list[Checkpoint]:
-        if not (self.storage / "store.sqlite").exists():
+        if not (self.data_home / "determined" / "store.sqlite").exists():
             return []
         return records.announced(self.data_home)
 

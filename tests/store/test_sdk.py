@@ -41,4 +41,4 @@ def test_from_a_run_to_a_registered_model_to_nothing(
         experiment.delete()
         assert determined.list_experiments() == determined.list_models() == []
     assert list((data_home / "determined" / "runs").iterdir()) == []
-    assert not list((data_home / "determined").glob("*/weights"))
+    assert not list((data_home / "determined" / "checkpoints").glob("*/weights"))

@@ -54,6 +54,11 @@ class CheckpointStorage(Protocol):
         """The outputs of trials, which lie beside the checkpoints."""
         ...
 
+    @property
+    def earlier(self) -> CheckpointStorage | None:
+        """Where an earlier version kept checkpoints of this storage: they are found by their ids as well."""
+        ...
+
     def local_roots(self) -> list[Path]:
         """Directories of this machine that hold checkpoints: a copy of the code must leave them out."""
         ...

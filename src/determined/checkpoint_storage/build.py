@@ -26,9 +26,12 @@ _FIELDS: dict[str, tuple[set[str], set[str]]] = {
 
 
 def build_from_argument(storage: str | dict[str, Any] | None) -> CheckpointStorage:
-    """What `core.init(checkpoint_storage=...)` takes; None is the user's data directory."""
+    """What `core.init(checkpoint_storage=...)` takes; None is the user's data directory.
+
+    Earlier versions kept checkpoints of standalone runs at the top of the data directory: they are still found.
+    """
     if storage is None:
-        return DirectoryStorage(paths.data_dir())
+        return DirectoryStorage(paths.checkpoints_dir(), earlier=DirectoryStorage(paths.data_dir()))
     if isinstance(storage, str):
         return _from_string(storage)
     if not isinstance(storage, dict):

@@ -33,7 +33,7 @@ class CloudStorage:
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
-        self._root = paths.data_dir() / "cloud"
+        self._root = paths.cloud_dir()
         self._staging = Staging(self._root)
         self._joined: set[str] = set()
         self._begun: dict[str, list[str]] = {}  # what is being uploaded, by checkpoint
@@ -48,6 +48,10 @@ class CloudStorage:
     @property
     def outputs(self) -> CloudOutputs:
         return CloudOutputs(self._bucket, self._staging, self._open_root)
+
+    @property
+    def earlier(self) -> None:
+        return None
 
     def local_roots(self) -> list[Path]:
         return [self._root]

@@ -18,16 +18,20 @@ from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selecto
 from determined.checkpoint_storage.directory_outputs import DirectoryOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
-from determined.names import named_entry
+from determined.names import is_uuid, named_entry
 
 logger = logging.getLogger("determined.checkpoint_storage")
 
 
 class DirectoryStorage:
-    """Finished checkpoints are `<root>/<id>/`; everything else below the root has a name no id can have."""
+    """Finished checkpoints are `<root>/<id>/`; everything else below the root has a name no id can have.
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    Checkpoints with a UUID that are not there are looked for in the storage `earlier`; nothing new is stored there.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, earlier: DirectoryStorage | None = None) -> None:
         self.root = Path(root).absolute()
+        self.earlier = earlier
         self._staging = Staging(self.root)
 
     def __repr__(self) -> str:
@@ -54,6 +58,8 @@ class DirectoryStorage:
             finally:
                 probe.unlink(missing_ok=True)
             self._staging.collect()
+            if self.earlier is not None:
+                self.earlier._staging.collect()
         except OSError as error:
             raise OSError(
                 error.errno, f"the checkpoint storage {self.root} cannot be written: {error.strerror}"
@@ -124,7 +130,7 @@ class DirectoryStorage:
         path = self._find(storage_id)
         _refuse_links_outside(storage_id, path)
         for name, data in content.items():
-            draft = self.root / f".rewritten-{storage_id}-{secrets.token_hex(4)}"
+            draft = path.parent / f".rewritten-{storage_id}-{secrets.token_hex(4)}"
             try:
                 with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                     file.write(data)
@@ -151,9 +157,9 @@ class DirectoryStorage:
     def delete(self, storage_id: str) -> None:
         path = self._find(storage_id)
         # One rename takes it out of sight: a deletion that is cut short leaves nothing that looks whole.
-        grave = self.root / f".deleted-{storage_id}-{secrets.token_hex(4)}"
+        grave = path.parent / f".deleted-{storage_id}-{secrets.token_hex(4)}"
         os.rename(path, grave)
-        files.sync(self.root)
+        files.sync(path.parent)
         shutil.rmtree(grave)
 
     def _find(self, storage_id: str) -> Path:
@@ -163,17 +169,22 @@ class DirectoryStorage:
                 f"checkpoint {storage_id} in {self.root} is a link: links are not followed"
             )
         if not path.is_dir():
+            # Not other names: an earlier root may hold directories of this library, such as `runs`.
+            if self.earlier is not None and is_uuid(storage_id) and (self.earlier.root / storage_id).is_dir():
+                return self.earlier._find(storage_id)
             raise CheckpointNotFound(f"no checkpoint {storage_id} in {self.root}")
         return path
 
     def _open_root(self) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = self.root.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise InvalidConfigurationException(
-                message=f"the checkpoint storage {self.root} can be written by everybody on this machine, "
-                f"who could exchange checkpoints: run chmod o-w {self.root}, or choose another directory"
-            )
+        # In a data directory that everybody can write, the storage itself could be exchanged.
+        for directory in (self.root, paths.data_dir()) if paths.in_data_dir(self.root) else (self.root,):
+            mode = directory.stat().st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                raise InvalidConfigurationException(
+                    message=f"the checkpoint storage {directory} can be written by everybody on this machine, "
+                    f"who could exchange checkpoints: run chmod o-w {directory}, or choose another directory"
+                )
 
 
 def _refuse_links_outside(storage_id: str, root: Path) -> None:

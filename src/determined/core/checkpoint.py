@@ -387,11 +387,13 @@ class CheckpointContext:
 
     def _record_published(self) -> None:
         """Record checkpoints in this storage whose processes were killed before they could. For the chief."""
-        place = mask_secrets(self._storage.name)
-        try:
-            settle_unrecorded(self._supervisor.ask, place, partial(examine, self._storage))
-        except OSError as error:
-            logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
+        for storage in (self._storage, self._storage.earlier):
+            if storage is None:
+                continue
+            try:
+                settle_unrecorded(self._supervisor.ask, mask_secrets(storage.name), partial(examine, storage))
+            except OSError as error:
+                logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
 
     def _announce(self, storage_id: str, metadata: dict[str, Any], resources: Resources) -> None:
         try:

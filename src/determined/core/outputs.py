@@ -39,12 +39,16 @@ class OutputContext:
 
         The chief removes the uploads of earlier attempts that this progress does not cover, before any rank goes on.
         """
-        self._output = in_step(
+        opened = in_step(
             self._distributed.allgather,
             self._distributed.rank,
             lambda: self._begin(batches, checkpoint) if self._distributed.rank == 0 else None,
             doing="opening the output",
         )[0]
+        assert opened is not None
+        self._output, is_earlier = opened
+        if is_earlier:
+            self._storage = self._storage.earlier or self._storage
 
     @contextlib.contextmanager
     def upload(self, batches: Callable[[], int]) -> Iterator[Path]:
@@ -74,7 +78,8 @@ class OutputContext:
             except OSError as error:
                 logger.warning("files that newer uploads replaced were not removed: %s", error)
 
-    def _begin(self, batches: int, checkpoint: str | None) -> str:
+    def _begin(self, batches: int, checkpoint: str | None) -> tuple[str, bool]:
+        """Return the id of the output, and whether it lies where an earlier version stored it."""
         attempt = self._supervisor.attempt()
         if checkpoint is not None:
             source = self._supervisor.ask(lambda store: store.outputs.of_checkpoint(checkpoint))
@@ -87,16 +92,20 @@ class OutputContext:
                 )
         known = self._supervisor.ask(lambda store: store.outputs.find(attempt.trial_id))
         if known is None:
-            return new_output_id()
-        if known.storage != self._place() or known.borrowed:
+            return new_output_id(), False
+        places = [_place(storage) for storage in (self._storage, self._storage.earlier) if storage is not None]
+        if known.storage not in places or known.borrowed:
             whose = "belongs to the store that it was imported from" if known.borrowed else f"is in {known.storage}"
             raise InvalidExperimentException(
-                f"the output of trial {attempt.trial_id} {whose}, and this run would write to {self._place()}: use the "
+                f"the output of trial {attempt.trial_id} {whose}, and this run would write to {places[0]}: use the "
                 "same checkpoint storage, or start a new run without latest_checkpoint"
             )
+        is_earlier = known.storage != places[0]
+        storage = self._storage.earlier if is_earlier else self._storage
+        assert storage is not None
         uploads = self._supervisor.ask(lambda store: store.outputs.all_uploads(attempt.trial_id))
-        recover(self._storage.outputs, self._supervisor.ask, known.uuid, uploads, batches)
-        return known.uuid
+        recover(storage.outputs, self._supervisor.ask, known.uuid, uploads, batches)
+        return known.uuid, is_earlier
 
     def _store(self, output: str, staged: Path, files: dict[str, int], batches: int) -> None:
         """Record the upload, move its files into place, and record that they are there."""
@@ -104,7 +113,7 @@ class OutputContext:
         upload = NewUpload(
             key=uuid.uuid4().hex,
             output=output,
-            storage=self._place(),
+            storage=_place(self._storage),
             trial_id=attempt.trial_id,
             attempt=attempt.number,
             rank=self._distributed.rank,
@@ -136,9 +145,11 @@ class OutputContext:
         except (OSError, DeterminedError):
             logger.exception("an upload that failed could not be removed; it is when the trial goes on")
 
-    def _place(self) -> str:
-        place: str = mask_secrets(self._storage.name)
-        return place
+
+def _place(storage: CheckpointStorage) -> str:
+    """Return the name of a storage as it is recorded."""
+    place: str = mask_secrets(storage.name)
+    return place
 
 
 @contextlib.contextmanager

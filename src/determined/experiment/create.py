@@ -66,7 +66,7 @@ def create_experiment(
         loaded.config,
         now=time.time(),
         words=three_words(random.Random()),
-        checkpoints=str(paths.data_dir() / "checkpoints"),
+        checkpoints=str(paths.checkpoints_dir()),
     ).plain()
     config["startup_hook"] = startup_hook.is_wanted(config)
     settings = settings_of(config)
@@ -78,7 +78,7 @@ def create_experiment(
     key = str(uuid.uuid4())
     files = ExperimentFiles.for_key(key)
     try:
-        leave_out = [*storage.local_roots(), *paths.store_files(), paths.data_dir() / "experiments"]
+        leave_out = [*storage.local_roots(), *paths.store_files(), paths.data_dir()]
         if in_place:
             code = record_code(model_dir, files.code, leave_out)
             files.work_in(model_dir.resolve())

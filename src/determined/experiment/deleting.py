@@ -209,7 +209,7 @@ def _storage(store: Store, row: Checkpoint) -> CheckpointStorage:
 def _run_directories(store: Store, experiment_id: int) -> tuple[list[Path], list[str]]:
     """Those below our data directory, and those that are left alone."""
     ours, left = [], []
-    root = paths.data_dir() / "runs"
+    root = paths.runs_dir()
     for directory in store.upkeep.run_directories(experiment_id):
         path = Path(directory.path)
         is_ours = path.parent == root and is_name(path.name)

@@ -15,7 +15,7 @@ from determined.names import NAME_RULE, named_entry, shown
 
 def experiment_dir(key: str) -> Path | None:
     """Where the files of an experiment would be; None when its key, which is data, could name another place."""
-    return named_entry(paths.data_dir() / "experiments", key)
+    return named_entry(paths.experiments_dir(), key)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ExperimentFiles:
                 f"the key of this experiment, {shown(key)}, cannot name its directory: expected {NAME_RULE}; and the "
                 "directory may not be a link"
             )
-        paths.data_subdir("experiments")
+        paths.made_private(paths.experiments_dir())
         root.mkdir(mode=0o700, exist_ok=True)
         return cls(root)
 

@@ -41,7 +41,7 @@ def plan_experiment(
     plain = config.plain()
     block = plain.get("checkpoint_storage") or {}
     named = {"directory", "shared_fs", "s3", "gcs", "azure"}
-    own_place = str(paths.data_dir() / "checkpoints")
+    own_place = str(paths.checkpoints_dir())
     storage = configured_storage(plain) if block.get("type") in named else build_from_argument(own_place)
     present = find_slots(slots, os.environ).count
     per_trial = max(1, (plain.get("resources") or {}).get("slots_per_trial", 1))
@@ -50,7 +50,7 @@ def plan_experiment(
     search = preview(config.searcher, config.hyperparameters, slots=present)
     room = min(present, most) // per_trial
     roots = storage.local_roots()
-    code = measure_model_dir(model_dir, include, [*roots, *paths.store_files(), paths.data_dir() / "experiments"])
+    code = measure_model_dir(model_dir, include, [*roots, *paths.store_files(), paths.data_dir()])
     return Plan(
         search=search,
         slots=present,

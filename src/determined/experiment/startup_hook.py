@@ -148,7 +148,7 @@ def has_hook(directory: Path) -> bool:
 
 def environment_shown() -> str:
     """Return where the virtual environment of an experiment would be that does not exist yet."""
-    return str(HookEnvironment(paths.data_dir() / "experiments" / "<key>" / _HOME).root)
+    return str(HookEnvironment(paths.experiments_dir() / "<key>" / _HOME).root)
 
 
 def announcement(environment: Path | str) -> str:

@@ -219,7 +219,8 @@ class Checkpointer:
             shutil.rmtree(taking, ignore_errors=True)  # of one that was interrupted
             taking.mkdir()
             if self._code_dir is not None:
-                not_code = [self._core.run_dir, *self._core.checkpoint.local_roots(), *paths.store_files()]
+                roots = self._core.checkpoint.local_roots()
+                not_code = [self._core.run_dir, *roots, *paths.store_files(), paths.data_dir()]
                 copy_code(self._code_dir, taking, not_code)
             # Checkpoints share these files: nobody should write to them.
             files.make_read_only(taking, private=paths.are_private(self._core.checkpoint.local_roots()))

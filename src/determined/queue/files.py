@@ -15,8 +15,6 @@ from determined import paths
 from determined.queue.database import database_of
 from determined.store import place as places
 
-_DIRECTORY = "queue"
-
 
 @dataclass(frozen=True)
 class QueueFiles:
@@ -29,7 +27,7 @@ class QueueFiles:
     def of(cls, store_place: str) -> QueueFiles:
         place = database_of(store_place) if places.is_postgres(store_place) else os.path.realpath(store_place)
         name = hashlib.sha256(f"{socket.gethostname()}\0{place}".encode()).hexdigest()[:16]
-        return cls(paths.data_dir() / _DIRECTORY, name)  # made when something is written: the disk may be read-only
+        return cls(paths.queue_dir(), name)  # made when something is written: the disk may be read-only
 
     @property
     def door(self) -> Path:
@@ -82,5 +80,5 @@ def locked(files: QueueFiles) -> int | None:
 
 
 def _opened(path: Path) -> int:
-    paths.data_subdir(_DIRECTORY)
+    paths.made_private(paths.queue_dir())
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 
+from determined import paths
 from determined.config.masking import mask_secrets
 from determined.engines.job_environment import outside_of_runs
 from determined.errors import InvalidExperimentException
@@ -22,6 +23,7 @@ _OF_THE_DAEMON = (
     "CUDA_VISIBLE_DEVICES",
     "DET_SLOTS",
     "XDG_DATA_HOME",
+    paths.DATA_DIR_VARIABLE,
 )  # they say what its slots are, and where data lie
 
 

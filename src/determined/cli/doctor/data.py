@@ -48,14 +48,18 @@ def _data_directory() -> Result:
     try:
         path = paths.data_dir()
     except OSError as error:
-        advice = "make it writable, or name another one with XDG_DATA_HOME"
+        advice = f"make it writable, or name another one with {paths.DATA_DIR_VARIABLE}"
         return problem(name, f"{error.filename}: {error.strerror}", advice, needed=True)
+    except DeterminedError as error:
+        return problem(name, str(error), f"correct or unset {paths.DATA_DIR_VARIABLE}", needed=True)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return problem(name, f"{path} cannot be written", f"chmod u+rwx {path}", needed=True)
     status = path.stat()
     if stat.S_IMODE(status.st_mode) & 0o077:
         return problem(name, f"{path} is open to others", f"chmod go-rwx {path}")
-    return ok(name, str(path))
+    variable = paths.data_dir_variable()
+    source = "" if variable is None else f" (set by {variable})"
+    return ok(name, f"{path}{source}: {', '.join(paths.CONTENTS)}")
 
 
 def _store() -> Result:

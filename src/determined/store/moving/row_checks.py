@@ -8,7 +8,7 @@ import re
 from typing import Any, get_args
 
 from determined.errors import StoreError
-from determined.names import NAME_RULE, is_file_name, is_name, is_plain_directory
+from determined.names import NAME_RULE, is_file_name, is_name, is_plain_directory, is_uuid
 from determined.store.contents import JSON_COLUMNS, STATES, configuration_mistake, shape_mistake
 from determined.store.tables import Column, Table
 
@@ -17,7 +17,6 @@ _LARGEST = {"flag": 1, "integer": 2**31 - 1, "long": 2**53}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TIMES = ("created", "ended", "started", "reported", "written", "updated", "since")
 _END_OF_TIME = 253_402_300_800.0  # the year 10000: no calendar of Python goes further
-_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _UPLOAD_KEY = re.compile("[0-9a-f]{32}")
 
 
@@ -84,7 +83,7 @@ def _check_paths(table: str, name: str, value: str) -> None:
     if (table, name) == ("experiments", "key") and not is_name(value):
         raise _Mistake(f"is {_shown(value)}, which cannot be the key of an experiment: expected {NAME_RULE}")
     # A storage root may hold directories of ours, such as `experiments`: only a UUID names none of them.
-    if (name == "checkpoint" or (table, name) == ("checkpoints", "uuid")) and not _UUID.fullmatch(value):
+    if (name == "checkpoint" or (table, name) == ("checkpoints", "uuid")) and not is_uuid(value):
         raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
     if (table, name) == ("trials", "source") and not is_name(value):
         raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
@@ -92,7 +91,7 @@ def _check_paths(table: str, name: str, value: str) -> None:
         for file in json.loads(value):
             if not is_file_name(file):
                 raise _Mistake(f"names {_shown(file)}, which is no name for a file of a checkpoint or an output")
-    if (table, name) == ("outputs", "uuid") and not _UUID.fullmatch(value.removeprefix("output-")):
+    if (table, name) == ("outputs", "uuid") and not is_uuid(value.removeprefix("output-")):
         raise _Mistake(f"is {_shown(value)}, which cannot be the id of an output")
     if (table, name) == ("uploads", "key") and not _UPLOAD_KEY.fullmatch(value):
         raise _Mistake(f"is {_shown(value)}, which cannot be the key of an upload")
