@@ -22,4 +22,4 @@ def test_a_copy_has_the_tables(tmp_path: Path) -> None:
         events = list(engine.events(60.0))
         while not any(isinstance(event, Exited) for event in events):
             events += engine.events(60.0)
-    assert [event.text for event in events if isinstance(event, Line)] == ["4"]
+    assert [event.text for event in events if isinstance(event, Line)] == ["3"]

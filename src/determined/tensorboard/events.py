@@ -1,14 +1,16 @@
 """Write scalars into a TensorBoard event file, a whole report at once and without importing TensorBoard.
 
 An event file is a sequence of records, each `length, crc(length), data, crc(data)`, the data a small
-protocol-buffer message. Per-batch scalars of one report are alike but for the step and the values, so their records
-are stamped out of one template as a matrix of bytes. The checksum (CRC-32C) is linear: that of a record is that of
-the template, changed by what each differing byte contributes at its distance from the end.
+protocol-buffer message. The scalars of one step are encoded one by one, which needs no preparation. Per-batch scalars
+of one report are alike but for the step and the values, so their records are stamped out of one template as a matrix of
+bytes. The checksum (CRC-32C) is linear: that of a record is that of the template, changed by what each differing byte
+contributes at its distance from the end.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import socket
 import struct
@@ -22,6 +24,7 @@ import numpy as np
 
 _STEP_BYTES = 6  # steps as varints of fixed width: 42 bits
 _EVENT_BYTES = 2000
+_MASK = 0xA282EAD8  # the format adds it, because checksums of data that contains checksums are weak
 _numbers = itertools.count()
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -36,11 +39,11 @@ class EventFileWriter:
         self._file: Any = None
 
     def add_scalars(self, rows: Iterable[tuple[str, int, float]]) -> None:
-        """Write (tag, step, value) rows."""
+        """Write (tag, step, value) rows, those of one step that follow each other as one event."""
         for step, group in itertools.groupby(rows, key=lambda row: row[1]):
-            members = list(group)
-            values = np.array([[value for _, _, value in members]], dtype=np.float64)
-            self.add_series([tag for tag, _, _ in members], np.array([step]), values)
+            values = b"".join(_value(tag, _float(value)) for tag, _, value in group)
+            data = _timed() + b"\x10" + _varint(step) + b"\x2a" + _sized(values)
+            self._open().write(_record(data))
 
     def add_series(self, tags: Sequence[str], steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
         """Write a matrix of values: one row per step, one column per tag."""
@@ -74,13 +77,11 @@ class EventFileWriter:
     def _open(self) -> Any:
         if self._file is None:
             self.directory.mkdir(parents=True, exist_ok=True)
-            now = time.time()
             # The last part keeps us from the names of a SummaryWriter, which would overwrite the file.
             number = f"{os.getpid()}.{next(_numbers)}.loop"
-            name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{number}"
+            name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{number}"
             self._file = open(self.directory / name, "ab", opener=_private)  # noqa: SIM115 - open until close()
-            version = b"\x09" + struct.pack("<d", now) + b"\x1a" + _sized(b"brain.Event:2")
-            self._file.write(_header(len(version)) + version + _stored_crc(version))
+            self._file.write(_record(_timed() + b"\x1a" + _sized(b"brain.Event:2")))
         return self._file
 
 
@@ -117,8 +118,7 @@ class _Event(NamedTuple):
 def _event(tags: tuple[str, ...]) -> _Event:
     """An event with room for the time, the step and one value per tag."""
     head = b"\x09" + bytes(8) + b"\x10" + bytes(_STEP_BYTES) + b"\x2a"
-    names = [b"\x0a" + _sized(tag.encode(errors="replace")) for tag in tags]
-    values = [b"\x0a" + _sized(name + b"\x15" + bytes(4)) for name in names]
+    values = [_value(tag, bytes(4)) for tag in tags]
     head += _varint(sum(len(value) for value in values))
     data = head + b"".join(values)
 
@@ -139,6 +139,29 @@ def _event(tags: tuple[str, ...]) -> _Event:
         stamp_rows=np.arange(len(places)) * 256,
         stamp_contributions=table[last - stamped_at].ravel(),
     )
+
+
+def _record(data: bytes) -> bytes:
+    """A whole record of the file, with this event as its data."""
+    return _header(len(data)) + data + _stored_crc(data)
+
+
+def _timed() -> bytes:
+    """The beginning of an event: when it is written."""
+    return b"\x09" + struct.pack("<d", time.time())
+
+
+def _value(tag: str, number: bytes) -> bytes:
+    """One scalar of an event, its value given as the four bytes of a float32."""
+    return b"\x0a" + _sized(b"\x0a" + _sized(tag.encode(errors="replace")) + b"\x15" + number)
+
+
+def _float(value: float) -> bytes:
+    """The bytes of a float32; what is too large for one is shown as infinite."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
 
 
 def _varint(number: int) -> bytes:
@@ -198,30 +221,25 @@ def _contribution_table(length: int) -> Words:
 
 
 def _crc(data: bytes) -> int:
-    table = _contributions(len(data) or 1)
-    empty = _crc_of_zeros(len(data))
-    distances = np.arange(len(data) - 1, -1, -1)
-    return int(np.bitwise_xor.reduce(table[distances, np.frombuffer(data, dtype=np.uint8)])) ^ empty
-
-
-@lru_cache(maxsize=256)
-def _crc_of_zeros(length: int) -> int:
     table = _crc_table()
     crc = 0xFFFFFFFF
-    for _ in range(length):
-        crc = table[crc & 0xFF] ^ (crc >> 8)
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     return crc ^ 0xFFFFFFFF
 
 
 def _masked(crcs: Words) -> Words:
     """Checksums as the format stores them; numbers wrap around at 32 bits."""
     rotated: Words = (crcs >> np.uint32(15)) | (crcs << np.uint32(17))
-    masked: Words = rotated + np.uint32(0xA282EAD8)
+    masked: Words = rotated + np.uint32(_MASK)
     return masked
 
 
 def _stored_crc(data: bytes) -> bytes:
-    return _masked(np.array([_crc(data)], dtype=np.uint32)).astype("<u4").tobytes()
+    """The checksum as `_masked` makes it, of one text."""
+    crc = _crc(data)
+    rotated = (crc >> 15) | (crc << 17)
+    return struct.pack("<I", (rotated + _MASK) & 0xFFFFFFFF)
 
 
 @lru_cache(maxsize=256)
@@ -232,5 +250,5 @@ def _header(length: int) -> bytes:
 
 def prepare() -> None:
     """Make the tables that nearly every event needs; the warm process does, so that trials copied from it have them."""
-    for length in (8, 64, 128, 256):
+    for length in (64, 128, 256):
         _contribution_table(length)
