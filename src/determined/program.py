@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 Kind = Literal["script", "module", "notebook", "test", "interactive"]
 
 _PACKAGE = Path(__file__).resolve().parent
+_STANDARD_LIBRARY = Path(os.__file__).resolve().parent  # `sysconfig` would first read how Python was built
 
 # Processes of these packages run functions of many programs: the file they were started from identifies none of them.
 _SHARED_WORKERS = {"celery", "distributed", "execnet", "gunicorn", "ipykernel", "joblib", "ray", "uvicorn"}
@@ -78,8 +78,7 @@ def _user_file(name: Any) -> Path | None:
 
 
 def _is_standard_library(file: Path) -> bool:
-    library = Path(sysconfig.get_path("stdlib")).resolve()
-    return file.is_relative_to(library) and not {"site-packages", "dist-packages"} & set(file.parts)
+    return file.is_relative_to(_STANDARD_LIBRARY) and not {"site-packages", "dist-packages"} & set(file.parts)
 
 
 def _is_shared_worker(file: Path, module: str | None) -> bool:

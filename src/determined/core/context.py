@@ -246,7 +246,9 @@ def init(
         detached=_detached,
         name=checked_name if described is None else None,
     )
-    checkpoint = CheckpointContext(distributed, storages[0], supervisor, _retention(checkpoint_storage, info))
+    checkpoint = CheckpointContext(
+        distributed, storages[0], supervisor, _retention(checkpoint_storage, described, info)
+    )
     if _detached is not None and described is None:
         info = detached.describe(info, _begin_now(distributed, supervisor, checkpoint), _hparams)
     tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
@@ -336,9 +338,11 @@ def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | Non
     return build_from_argument(argument)
 
 
-def _retention(argument: str | dict[str, Any] | None, info: ClusterInfo) -> Retention | None:
+def _retention(
+    argument: str | dict[str, Any] | None, described: ClusterInfo | None, info: ClusterInfo
+) -> Retention | None:
     config = info.trial._config
-    managed = config.get("checkpoint_storage") if cluster_info.from_env(os.environ) is not None else None
+    managed = None if described is None else config.get("checkpoint_storage")
     return retention_of(argument if argument is not None else managed, config.get("searcher") or {})
 
 
