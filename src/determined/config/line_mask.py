@@ -25,7 +25,8 @@ class LineMask:
     """Masks known secrets and passwords in URLs; made once, then called for every line."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms = {form for secret in secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
+        self._secrets = frozenset(secrets)
+        forms = {form for secret in self._secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
         longest_first = sorted(forms, key=lambda form: (-len(form), form))  # one may be a part of another
         self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
@@ -35,6 +36,10 @@ class LineMask:
             text = self._known.sub(MASK, text)
         return mask_url_passwords(text) if "://" in text else text
 
+    def with_secrets_of(self, environment: Mapping[str, str]) -> LineMask:
+        """Return a mask that hides the secrets of these variables as well; trials with the same secrets share one."""
+        return _made(self._secrets | set(environment_secrets(environment)))
+
 
 def line_mask(environment: Mapping[str, str], *configs: Mapping[str, Any]) -> LineMask:
     """The mask for lines of processes with these variables, made by these configurations."""
@@ -42,7 +47,7 @@ def line_mask(environment: Mapping[str, str], *configs: Mapping[str, Any]) -> Li
     for config in configs:
         # Among hyperparameters `eos_token` and the like are no secrets, and their values are words of many lines.
         found.update(secrets_in({name: value for name, value in config.items() if name != "hyperparameters"}))
-    return _made(frozenset(secret for secret in found if len(secret) >= _SHORTEST))
+    return _made(frozenset(found))
 
 
 def environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
@@ -56,7 +61,7 @@ def environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
 
 @lru_cache(maxsize=16)
 def _made(secrets: frozenset[str]) -> LineMask:
-    """Trials of one experiment have the same secrets."""
+    """Return the mask for these secrets: the lines of most processes have the same ones."""
     return LineMask(secrets)
 
 

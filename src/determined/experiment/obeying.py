@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 
+from determined.config.line_mask import line_mask
 from determined.experiment import deciding
 from determined.experiment.asking import ask_to_end
 from determined.experiment.configured import with_settings
@@ -74,6 +76,7 @@ class Obedience:
         run = self._run
         row = run.ask(lambda store: store.get(run.experiment.id))
         run.settings = settings_of(with_settings(run.settings.config, row.config))
+        run.mask = line_mask(os.environ, run.settings.config)
 
     def _want(self, intent: Intent | None) -> None:
         """A stronger wish wins: killing over cancelling, cancelling over pausing; only a pause can be taken back."""

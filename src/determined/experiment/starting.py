@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 
-from determined.config.line_mask import line_mask
 from determined.engines.base import Interpreter, Job, Line
 from determined.errors import EngineError, StartupHookError
 from determined.experiment import startup_hook
@@ -136,7 +134,7 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
         time_metric=run.settings.time_metric,
         variables=user_variables(config) if hook is None else hook.variables(config, directory),
     )
-    trial.process.mask = line_mask({**os.environ, **environment}, config)
+    trial.process.mask = run.mask.with_secrets_of(environment)
     run.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs, started=time.time()),))
     trial.state = "RUNNING"
     _log_hook(run, trial)
