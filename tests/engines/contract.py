@@ -171,7 +171,8 @@ class EngineContract:
     def test_what_an_interpreter_does_before_it_ends(self, bench: Bench) -> None:
         done = bench.script(
             """
-            import atexit, concurrent.futures, sys, threading, time
+            import atexit, concurrent.futures, sys, threading, time, weakref
+            finalizer = weakref.finalize(sys, print, "finalizer")
             atexit.register(lambda: print("at exit"))
             threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
             pool = concurrent.futures.ThreadPoolExecutor()
@@ -181,7 +182,7 @@ class EngineContract:
             """
         )
         assert done.exited.code == 3
-        assert "".join(done.output) == "no end of linethreadat exit"
+        assert "".join(done.output) == "no end of linethreadat exitfinalizer"
 
     def test_cpu_time_is_counted(self, bench: Bench) -> None:
         text = "import time\nwhile time.process_time() < {}: pass\nprint('ready', flush=True)\n"

@@ -15,8 +15,9 @@ from typing import Any
 
 from determined.engines import messages
 from determined.engines.command import Module, Program, Script
+from determined.engines.orders import Order
 from determined.engines.warm import _warm_up
-from determined.engines.warm_job import Order, Warmth, live
+from determined.engines.warm_job import Warmth, live
 
 _numbers = itertools.count()
 
@@ -51,7 +52,7 @@ def main(listener: socket.socket, directory: Path) -> None:
             client, _ = listener.accept()
             received = messages.receive(client)
             if received is not None:
-                request, streams = received
+                request, streams, _ = received
                 pid = os.fork()
                 if pid == 0:
                     signal.set_wakeup_fd(-1)
@@ -85,7 +86,7 @@ def _run(request: dict[str, Any], streams: list[int], warmth: Warmth, directory:
     os.close(stdin)
     environment = dict(request["environment"])
     command = _command(request["argv"], environment, request["directory"], directory)
-    live(Order(command, environment, request["directory"], (stdout, stderr)), warmth)
+    live(Order(command, environment, request["directory"]).encode(), (stdout, stderr), warmth)
 
 
 def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:

@@ -32,14 +32,20 @@ _SET_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "OMP_NUM_THREADS")
 
 
 def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, str], warm: Mapping[str, str]) -> bool:
-    """Whether variables that are read at the start differ, CUDA is not fresh, or own modules hide loaded ones."""
-    for name in environment.keys() | warm.keys():
-        differs = environment.get(name) != warm.get(name)
-        if differs and name.startswith(_READ_AT_START) and name not in _SET_LATER:
-            return True
-    if libraries.cuda_is_lost():
+    """Return whether variables that are read at the start differ, CUDA is not fresh, or own modules hide loaded ones.
+
+    `warm` are the variables that the warm process was started with, as `read_at_start` returns them.
+    """
+    if read_at_start(environment) != warm or libraries.cuda_is_lost():
         return True
     return any(_hides_loaded(directory) for directory in [first_place(command), *python_path(environment)])
+
+
+def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that have an effect only on an interpreter that is started with them."""
+    return {
+        name: value for name, value in environment.items() if name.startswith(_READ_AT_START) and name not in _SET_LATER
+    }
 
 
 def python_path(environment: Mapping[str, str]) -> list[str]:

@@ -1,47 +1,59 @@
-"""Messages between the engine and its warm process: JSON behind its length, open files beside it."""
+"""Messages between the engine and its warm process: a small JSON object, bytes behind it, and open files.
+
+The receiver decodes the object and leaves the bytes as they are. The warm process passes them on to the copy that it
+makes of itself: each page of memory that it changes by decoding would have to be shared again with the next copy.
+"""
 
 from __future__ import annotations
 
 import json
 import socket
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
-_LENGTH = struct.Struct("!I")
+_LENGTHS = struct.Struct("!II")
 _MOST_FILES = 8
 
 
-def send(connection: socket.socket, message: dict[str, Any], files: tuple[int, ...] = ()) -> None:
+class Received(NamedTuple):
+    """A message as it arrived."""
+
+    message: dict[str, Any]
+    files: list[int]
+    body: bytes
+
+
+def send(connection: socket.socket, message: dict[str, Any], files: tuple[int, ...] = (), body: bytes = b"") -> None:
     """Send a message whole; the files are open in the receiver as well from then on."""
     data = json.dumps(message).encode()
-    header = _LENGTH.pack(len(data))
+    header = _LENGTHS.pack(len(data), len(body))
     if files:
         socket.send_fds(connection, [header], files)
     else:
         connection.sendall(header)
-    connection.sendall(data)
+    connection.sendall(data + body)
 
 
-def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """The next message and its files; None when the other side is gone."""
+def receive(connection: socket.socket) -> Received | None:
+    """Return the next message, or None when the other side has closed the connection."""
     try:
-        header, files, _, _ = socket.recv_fds(connection, _LENGTH.size, _MOST_FILES)
-        header += _exactly(connection, _LENGTH.size - len(header)) if header else b""
-        if len(header) < _LENGTH.size:
+        header, files, _, _ = socket.recv_fds(connection, _LENGTHS.size, _MOST_FILES)
+        header += _exactly(connection, _LENGTHS.size - len(header)) if header else b""
+        if len(header) < _LENGTHS.size:
             return None
-        (length,) = _LENGTH.unpack(header)
-        data = _exactly(connection, length)
+        length, rest = _LENGTHS.unpack(header)
+        data = _exactly(connection, length + rest)
     except ConnectionError:
         return None
-    if len(data) < length:
+    if len(data) < length + rest:
         return None
-    message = json.loads(data)
+    message = json.loads(data[:length])
     assert isinstance(message, dict)
-    return message, files
+    return Received(message, files, data[length:])
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:
-    """So many bytes, or fewer when the other side is gone."""
+    """Receive that many bytes, or fewer when the other side closes the connection before."""
     parts: list[bytes] = []
     while length and (part := connection.recv(min(length, 1 << 16))):
         parts.append(part)

@@ -18,7 +18,8 @@ def children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):  # it has just ended
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
+            place = f"/proc/{pid}/task/{thread}/children"
+            with contextlib.suppress(OSError), open(place, "rb", buffering=0) as file:
                 found += map(int, file.read().split())
     return found
 

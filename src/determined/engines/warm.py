@@ -4,8 +4,9 @@ It has one thread and no CUDA context, so its copies are as good as fresh proces
 parent's session, and collects its own orphans while it lives; so whatever comes to this process beside the jobs was
 left behind by one that has ended, and is ended too. When the engine's process is gone, however it went, all jobs are.
 
-From the engine: {"start": key, ...} with the ends of two pipes, {"kill": key}. To it: {"ready": true},
-{"started": key, "pid": n}, {"failed": key, "reason": text}, {"exited": key, "status": n, "cpu": seconds}.
+From the engine: {"start": key} with an encoded order (`orders.py`) and the ends of two pipes, {"kill": key}. To it:
+{"ready": true}, {"started": key, "pid": n}, {"failed": key, "reason": text}, and
+{"exited": key, "status": n, "cpu": seconds}.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from determined.engines import messages
-from determined.engines.command import Module, Program, Script
+from determined.engines.freshness import read_at_start
 from determined.engines.huge_pages import use_huge_pages
 from determined.engines.kernel import collect_orphans, signal_when_parent_ends
 from determined.engines.processes import children, tree
-from determined.engines.warm_job import Order, Warmth, live
+from determined.engines.warm_job import Warmth, live
 
 # What a training imports before its first batch, or soon after: found by looking at what a copy had to import.
 _IMPORTED = (
@@ -48,7 +49,6 @@ _IMPORTED = (
 )
 _FOR_A_SERVER = ("psycopg",)  # where the store is one
 _SECONDS_TO_DIE = 2.0  # a process that was killed, and does not go, waits for a device
-_KINDS: dict[str, type[Script | Module | Program]] = {"script": Script, "module": Module, "program": Program}
 
 
 def main(connection: int, parent: int, directory: str) -> NoReturn:
@@ -94,12 +94,23 @@ def _warm_up() -> Warmth:
         importlib.import_module(name)
     importlib.import_module("determined.tensorboard.events").prepare()  # else every trial makes its own tables
     atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)  # looks for a package, every time
-    for cleaning in list(weakref.finalize._registry):  # type: ignore[attr-defined]
-        cleaning.atexit = False  # what libraries made here goes with the memory; a copy need not take it apart
+    _forget_finalizers()
     gc.collect()
     gc.freeze()  # a collection would write to every object, and so copy all pages
     use_huge_pages()
-    return Warmth(os.getpid(), environment, path)
+    return Warmth(os.getpid(), read_at_start(environment), path)
+
+
+def _forget_finalizers() -> None:
+    """Let no copy run at its exit what libraries registered here: their objects go with its memory.
+
+    Even to find out that none of these many finalizers is to be run, a copy would write to every page that holds one.
+    The first finalizer that a job makes itself registers the function for its own exit again.
+    """
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False
+    atexit.unregister(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
+    weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
 
 
 class Warm:
@@ -140,19 +151,16 @@ class Warm:
         received = messages.receive(self._engine)
         if received is None:
             return False
-        message, files = received
+        message = received.message
         if "start" in message:
-            self._start(message, files)
+            self._start(message["start"], received.body, received.files)
         else:
             for pid, key in self._jobs.items():
                 if key == message["kill"]:
                     _kill_tree(pid)
         return True
 
-    def _start(self, message: dict[str, Any], files: list[int]) -> None:
-        key = message["start"]
-        command = _KINDS[message["kind"]](tuple(message["argv"]))
-        order = Order(command, message["environment"], message["directory"], (files[0], files[1]))
+    def _start(self, key: str, order: bytes, files: list[int]) -> None:
         try:
             pid = os.fork()
         except OSError as error:
@@ -160,7 +168,7 @@ class Warm:
         else:
             if pid == 0:
                 self._forget()
-                live(order, self._warmth)
+                live(order, (files[0], files[1]), self._warmth)
             self._jobs[pid] = key
             answer = {"started": key, "pid": pid}
         for file in files:

@@ -24,21 +24,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from determined.engines import libraries, program
-from determined.engines.command import Module, Program, Script, as_argv
+from determined.engines.command import Program, as_argv
 from determined.engines.freshness import needs_fresh_interpreter, python_path
 from determined.engines.kernel import collect_orphans, signal_when_parent_ends
+from determined.engines.orders import Order
 
-_FIRST_TO_GO = "500"  # when memory is short, a job shall be ended, and not the runner
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to run, and where its output goes."""
-
-    command: Script | Module | Program
-    environment: dict[str, str]
-    directory: str
-    output: tuple[int, int]
+_FIRST_TO_GO = b"500"  # when memory is short, a job shall be ended, and not the runner
 
 
 @dataclass(frozen=True)
@@ -46,18 +37,19 @@ class Warmth:
     """What a copy must know about the process that it comes from."""
 
     pid: int
-    environment: dict[str, str]
+    read_at_start: dict[str, str]  # the variables that only a fresh interpreter could be given differently
     path: list[str]  # where modules are found, without what the environment adds
 
 
-def live(order: Order, warmth: Warmth) -> NoReturn:
-    """Run the job to its end."""
+def live(encoded: bytes, output: tuple[int, int], warmth: Warmth) -> NoReturn:
+    """Run the job of an encoded order to its end; its standard output and error go to these files."""
     code = 1
     try:
-        _separate(order, warmth)
+        _separate(output, warmth)
+        order = Order.decode(encoded)
         os.chdir(order.directory)
         command = order.command
-        if isinstance(command, Program) or needs_fresh_interpreter(command, order.environment, warmth.environment):
+        if isinstance(command, Program) or needs_fresh_interpreter(command, order.environment, warmth.read_at_start):
             _become(as_argv(command), order.environment)
         _refresh(order.environment, warmth)
         code = program.run(command)
@@ -67,17 +59,17 @@ def live(order: Order, warmth: Warmth) -> NoReturn:
         os._exit(code)
 
 
-def _separate(order: Order, warmth: Warmth) -> None:
+def _separate(output: tuple[int, int], warmth: Warmth) -> None:
     os.setsid()
     signal_when_parent_ends(signal.SIGKILL)
     if os.getppid() != warmth.pid:  # it died before it could be told
         os._exit(1)
     collect_orphans()
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
         score.write(_FIRST_TO_GO)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-    for file, target in zip(order.output, (1, 2), strict=True):
+    for file, target in zip(output, (1, 2), strict=True):
         os.dup2(file, target)
         os.close(file)
 
@@ -114,9 +106,14 @@ def _refresh(environment: dict[str, str], warmth: Warmth) -> None:
 
 
 def _replace_environment(environment: dict[str, str]) -> None:
-    for name in os.environ.keys() - environment.keys():
-        del os.environ[name]
-    os.environ.update({name: value for name, value in environment.items() if os.environ.get(name) != value})
+    """Give this process these variables; those that it has already stay untouched, because every change has a cost."""
+    present = dict(os.environ)
+    for name in present:
+        if name not in environment:
+            del os.environ[name]
+    for name, value in environment.items():
+        if present.get(name) != value:
+            os.environ[name] = value
 
 
 def _text_stream(file: int, name: str, errors: str) -> io.TextIOWrapper:

@@ -14,6 +14,7 @@ from determined.engines import messages
 from determined.engines.base import Interpreter
 from determined.engines.command import Module, Program, Script
 from determined.engines.job_environment import outside_of_runs
+from determined.engines.orders import Order
 from determined.errors import EngineError
 
 _SECONDS_TO_END = 5.0
@@ -70,15 +71,8 @@ class WarmProcess:
         output: tuple[int, int],
     ) -> int:
         """Start a job whose output goes there, and return its main process."""
-        message = {
-            "start": key,
-            "kind": type(command).__name__.lower(),
-            "argv": command.argv,
-            "environment": environment,
-            "directory": directory,
-        }
         self._used = True
-        self._send(message, output)
+        self._send({"start": key}, output, Order(command, environment, directory).encode())
         while True:
             answer = self._receive()
             if "ready" in answer:
@@ -120,9 +114,9 @@ class WarmProcess:
             self._process.wait()
         self._said.close()
 
-    def _send(self, message: dict[str, Any], files: tuple[int, ...] = ()) -> None:
+    def _send(self, message: dict[str, Any], files: tuple[int, ...] = (), body: bytes = b"") -> None:
         try:
-            messages.send(self._connection, message, files)
+            messages.send(self._connection, message, files, body)
         except OSError as error:
             raise self._lost() from error
 
@@ -130,8 +124,8 @@ class WarmProcess:
         received = messages.receive(self._connection)
         if received is None:
             raise self._lost()
-        self.ready = self.ready or "ready" in received[0]
-        return received[0]
+        self.ready = self.ready or "ready" in received.message
+        return received.message
 
     def _lost(self) -> WarmLost:
         try:

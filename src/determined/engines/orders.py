@@ -1,0 +1,32 @@
+"""What the engine wants a copy of the warm process to do, on its way there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from determined.engines.command import Module, Program, Script
+
+_KINDS: dict[str, type[Script | Module | Program]] = {"script": Script, "module": Module, "program": Program}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run, with which variables, in which directory."""
+
+    command: Script | Module | Program
+    environment: dict[str, str]
+    directory: str
+
+    def encode(self) -> bytes:
+        """Return the order as bytes, from which `decode` makes the same order."""
+        kind = type(self.command).__name__.lower()
+        plain = {"kind": kind, "argv": self.command.argv, "environment": self.environment, "directory": self.directory}
+        return json.dumps(plain).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Order:
+        """Return the order that `encode` made these bytes of."""
+        plain = json.loads(data)
+        command = _KINDS[plain["kind"]](tuple(plain["argv"]))
+        return cls(command, plain["environment"], plain["directory"])
