@@ -115,3 +115,11 @@ def test_a_secret_is_hidden_as_urls_quote_it_and_as_it_was_before() -> None:
         {"DB_PASSWORD": "p@ss word+9", "CACHE_URL": "redis://u:caf%C3%A9-%40-1@h/0", "A_TOKEN": "\udce4" * 8}
     )
     assert mask("p%40ss%20word%2B9 p%40ss+word%2B9 café-@-1 caf%C3%A9-%40-1") == " ".join([MASK] * 4)
+
+
+def test_a_mask_is_extended_by_the_secrets_of_more_variables() -> None:
+    runner = line_mask({"A_TOKEN": "of-the-runner"})
+    trial = runner.with_secrets_of({"B_TOKEN": "of-the-trial", "DET_SESSION_TOKEN": "of-the-session", "NAME": "a-name"})
+    assert trial("of-the-runner of-the-trial a-name of-the-session") == f"{MASK} {MASK} a-name of-the-session"
+    assert runner("of-the-runner of-the-trial") == f"{MASK} of-the-trial"
+    assert runner.with_secrets_of({"NAME": "a-name"})("of-the-runner") == MASK

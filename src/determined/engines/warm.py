@@ -164,7 +164,10 @@ class Warm:
         try:
             pid = os.fork()
         except OSError as error:
-            answer = {"failed": key, "reason": f"the warm process could not be copied: {error.strerror}"}
+            answer: dict[str, Any] = {
+                "failed": key,
+                "reason": f"the warm process could not be copied: {error.strerror}",
+            }
         else:
             if pid == 0:
                 self._forget()
