@@ -72,6 +72,14 @@ def made_private(path: Path) -> Path:
     return path
 
 
+def state_dir() -> Path:
+    """Return the directory for what all stores of a user on this machine share, created for the owner only."""
+    home = os.environ.get("XDG_STATE_HOME", "")
+    path = (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "determined"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
 def in_data_dir(path: Path) -> bool:
     """Whether a path is the data directory or lies in it: what is there belongs to the user alone."""
     return path.resolve().is_relative_to(data_dir().resolve())

@@ -32,9 +32,9 @@ def no_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_gpus")
 def test_without_gpus_the_cpus_are_shared() -> None:
     cpus = len(os.sched_getaffinity(0))
-    assert find_slots(None, {}) == Slots(cpus, (), 1)
-    assert find_slots(1, {}) == Slots(1, (), cpus)
-    assert find_slots(None, {"DET_SLOTS": "64"}) == Slots(64, (), 1)
+    assert find_slots(None, {}) == Slots(cpus, (), 1, cpus)
+    assert find_slots(1, {}) == Slots(1, (), cpus, cpus)
+    assert find_slots(None, {"DET_SLOTS": "64"}) == Slots(64, (), 1, cpus)
     assert find_slots(1, {"DET_SLOTS": "64"}).count == 1
 
 

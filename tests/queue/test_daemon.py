@@ -28,7 +28,7 @@ def serve(searches: QueuedSearch, said: list[str] | None = None) -> list[str]:
     with at_the_door(files):
         lock = locked(files)
     assert lock is not None
-    slots = find_slots(None, os.environ).count
+    slots = find_slots(None, os.environ)
     assert Daemon(place, files, lock, slots=slots, idle_seconds=0, say=said.append).run() == 0
     assert not daemon_lives(files)
     return said

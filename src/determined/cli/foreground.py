@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -14,12 +14,15 @@ import click
 from determined.cli.log_lines import format_line
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json
+from determined.cli.slot_waiting import Sharing, reserve_slots
 from determined.cli.streams import outliving_the_reader
 from determined.cli.summary import summarize, summary_lines, summary_plain
 from determined.cli.text import visible
 
 if TYPE_CHECKING:
-    from determined.engines.base import Engine, Line
+    from determined.engines.base import Line
+    from determined.engines.granted import GrantedEngine
+    from determined.engines.local import LocalEngine
     from determined.experiment.progress import Observer, View
 
 
@@ -30,18 +33,20 @@ def run_here(
     follow: bool,
     form: Form,
     slots: int | None = None,
-    engine: Engine | None = None,
+    engine: LocalEngine | GrantedEngine | None = None,
     max_trials: int | None = None,
     in_queue: bool = False,
+    sharing: Sharing = "wait",
 ) -> int:
     """Returns the exit code: 0 when it completed, that of a signal when one ended it, else 1."""
+    from determined.engines.local import LocalEngine
     from determined.experiment.run import run_experiment
     from determined.store.open import checked_place
 
     last: View | None = None
     followed: int | None = None
 
-    with _screen(new=new, on_stderr=form == "json") as (observe, say), warnings_to(say):
+    with ExitStack() as cleanup, _screen(new=new, on_stderr=form == "json") as (observe, say), warnings_to(say):
 
         def observer(view: View) -> None:
             nonlocal last
@@ -54,10 +59,15 @@ def run_here(
             if trial_id == followed:
                 say(format_line(line.text, line.rank, line.written))
 
+        if engine is None:
+            engine = cleanup.enter_context(LocalEngine(slots))
+        if isinstance(engine, LocalEngine):
+            with opened_store() as store:
+                config = store.experiments.get(experiment_id).config
+            reserve_slots(engine, config, experiment_id, sharing, say)
         ended = run_experiment(
             checked_place(),
             experiment_id,
-            slots=slots,
             engine=engine,
             max_trials=max_trials,
             in_queue=in_queue,

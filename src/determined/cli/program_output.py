@@ -11,17 +11,19 @@ from determined.cli.foreground import warnings_to
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json
 from determined.cli.render import number
+from determined.cli.slot_waiting import Sharing, reserve_slots
 from determined.cli.streams import outliving_the_reader
 from determined.cli.summary import Summary, missing_results, place_of, summarize, summary_plain
 from determined.cli.text import log_line, visible
 
 if TYPE_CHECKING:
-    from determined.engines.base import Engine, Line
+    from determined.engines.base import Line
+    from determined.engines.local import LocalEngine
     from determined.experiment.progress import View
     from determined.experiment.run import Ended
 
 
-def run_program(experiment_id: int, engine: Engine, form: Form) -> int:
+def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sharing) -> int:
     """What the program writes goes where it was written to, our own words to stderr; returns the exit code."""
     from determined.experiment.run import run_experiment
     from determined.store.open import checked_place
@@ -41,7 +43,10 @@ def run_program(experiment_id: int, engine: Engine, form: Form) -> int:
             # Into a pipe or a file colours go as they were written: click would leave them out.
             click.echo(rank + log_line(line.text, stream), file=stream, color=True)
 
+    with opened_store() as store:
+        config = store.experiments.get(experiment_id).config
     with warnings_to(_say):
+        reserve_slots(engine, config, experiment_id, sharing, _say)
         ended = run_experiment(checked_place(), experiment_id, engine=engine, observer=observer, on_line=on_line)
     with opened_store() as store:
         summary = summarize(store, experiment_id)

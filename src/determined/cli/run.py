@@ -14,6 +14,7 @@ from determined.cli.holders import how_to_go_on
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
+from determined.cli.slot_waiting import Sharing, reserve_slots, with_sharing
 from determined.cli.streams import outliving_the_reader
 from determined.cli.text import visible, visible_lines
 
@@ -40,6 +41,7 @@ _LONGEST_NAME = 80
 @no_startup_hook
 @click.option("--paused", is_flag=True, help="Only create it; `det experiment activate` runs it later.")
 @click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
+@with_sharing
 @with_json
 def run(
     command: tuple[str, ...],
@@ -56,6 +58,7 @@ def run(
     startup_hook: bool,
     paused: bool,
     detach: bool,
+    sharing: Sharing,
     form: Form,
 ) -> None:
     """Run a program as an experiment of one trial.
@@ -92,7 +95,7 @@ def run(
     if paused or detach:
         _create_only(loaded, form, copy=copy, detach=detach)
     else:
-        sys.exit(_run(loaded, form, copy=copy))
+        sys.exit(_run(loaded, form, sharing, copy=copy))
 
 
 def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
@@ -129,16 +132,18 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
             click.echo(f"It is paused; run it with: det experiment activate {number}")
 
 
-def _run(loaded: LoadedExperiment, form: Form, *, copy: bool) -> int:
+def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) -> int:
     from determined.cli.program_output import run_program
     from determined.engines.local import LocalEngine
     from determined.experiment.create import create_experiment
 
     with opened_store() as store, LocalEngine() as engine:
+        if sharing == "fail":  # before anything is created
+            reserve_slots(engine, loaded.config.plain(), None, sharing, say_on_stderr)
         created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy, say=say_on_stderr)
         click.echo(visible(f"Experiment {created.experiment_id}: {loaded.config.name}"), err=True)
         try:
-            return run_program(created.experiment_id, engine, form)
+            return run_program(created.experiment_id, engine, form, sharing)
         except KeyboardInterrupt:  # before the runner listened to it
             click.echo(how_to_go_on(created.experiment_id), err=True)
             raise

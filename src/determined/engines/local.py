@@ -7,7 +7,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -18,12 +18,14 @@ from determined.engines.doorbell import Doorbell
 from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
 from determined.engines.memory import count_memory_kills
+from determined.engines.reservations import Holder, Reservation
 from determined.engines.runnable import runnable
 from determined.engines.slots import find_slots
 from determined.engines.warm_process import WarmLost, WarmProcess
 from determined.errors import EngineError
 
 _KILLED = 128 + signal.SIGKILL
+_SECONDS_BETWEEN_ATTEMPTS = 0.25  # to take slots that other processes hold
 
 
 @dataclass
@@ -38,6 +40,16 @@ class _Running:
     cpu_seconds: float = 0.0  # of all its processes when they were killed: nobody collects them
 
 
+@dataclass
+class _Gathering:
+    """Slots that the engine waits for."""
+
+    slots: int
+    holder: Holder
+    on_wait: Callable[[str], None]
+    described: str = ""
+
+
 class LocalEngine:
     """Starts each job as a copy of a warm process, and reads what it writes. Used by one thread."""
 
@@ -45,6 +57,8 @@ class LocalEngine:
         self._slots = find_slots(slots, os.environ)
         self._free = list(range(self._slots.count))
         self._usable = set(self._free)
+        self._reservation: Reservation | None = None
+        self._gathering: _Gathering | None = None  # until all slots of the reservation are ours
         self._jobs: dict[str, _Running] = {}
         self._happened: list[Event] = []
         self._memory_kills = 0  # those that are some job's already
@@ -93,6 +107,23 @@ class LocalEngine:
     def use_only(self, slots: Sequence[int]) -> None:
         """New jobs get slots out of these; jobs on other slots stay where they are."""
         self._usable = set(slots)
+
+    def reserve(self, slots: int, holder: Holder, on_wait: Callable[[str], None]) -> Reservation:
+        """Hold this many slots against other experiments of the user; no job starts before all of them are ours.
+
+        `on_wait` is called with a description of what is missing, when waiting begins and when that changes.
+        """
+        if self._reservation is None:
+            self._reservation = Reservation(self._slots, slots, os.environ)
+        self._gathering = _Gathering(slots, holder, on_wait)
+        self.use_only(())
+        self._gather_slots()
+        return self._reservation
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether it has all slots that it was told to reserve."""
+        return self._gathering is None
 
     def placement(self) -> dict[str, list[int]]:
         """The slots of each job."""
@@ -191,6 +222,9 @@ class LocalEngine:
         deadline = time.monotonic() + timeout
         while True:
             patience = 0.0 if self._waiting() else max(0.0, deadline - time.monotonic())
+            if self._gathering is not None:
+                self._gather_slots()
+                patience = min(patience, _SECONDS_BETWEEN_ATTEMPTS)
             self._look(patience)
             if self._happened or self._interrupted or time.monotonic() >= deadline:
                 happened, self._happened, self._interrupted = self._happened, [], False
@@ -207,6 +241,22 @@ class LocalEngine:
         self._jobs.clear()
         self._selector.close()
         self._doorbell.close()
+        if self._reservation is not None:
+            self._reservation.close()
+
+    def _gather_slots(self) -> None:
+        assert self._gathering is not None
+        assert self._reservation is not None
+        slots = self._reservation.gather(self._gathering.holder)
+        if slots is not None:
+            self._slots = slots
+            self.use_only(range(self._gathering.slots))
+            self._gathering = None
+            return
+        missing = self._reservation.missing()
+        if missing != self._gathering.described:
+            self._gathering.described = missing
+            self._gathering.on_wait(missing)
 
     def _look(self, patience: float) -> None:
         """Take what there is: lines first, so that they come before the end of their job."""

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from determined.errors import EngineError
@@ -30,6 +30,11 @@ class Slots:
     count: int
     gpus: tuple[Gpu, ...]
     threads: int
+    cpus: int = 1  # that this process may use
+
+    def on(self, gpus: tuple[Gpu, ...]) -> Slots:
+        """Return the same number of slots on these GPUs."""
+        return replace(self, gpus=gpus)
 
     def environment(self, ids: list[int], environment: Mapping[str, str]) -> dict[str, str]:
         """What to tell a job that was given these slots."""
@@ -52,7 +57,7 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
             "ask for fewer, or hide the GPUs by CUDA_VISIBLE_DEVICES= to use the CPUs"
         )
     count = wanted or len(gpus) or cpus
-    return Slots(count, gpus[:count], max(1, cpus // count))
+    return Slots(count, gpus[:count], max(1, cpus // count), cpus)
 
 
 def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:

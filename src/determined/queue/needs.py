@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from determined.experiment.settings import settings_of
-from determined.store.experiment_records import Experiment
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Needs:
     wants: int
 
 
-def needs_of(experiment: Experiment, most: int) -> Needs:
-    """As its configuration says, out of so many slots."""
-    settings = settings_of(experiment.config)
-    trials = [settings.max_trials, experiment.config["searcher"].get("max_concurrent_trials")]
+def needs_of(config: dict[str, Any], most: int) -> Needs:
+    """Return what a configuration asks for, out of at most this many slots."""
+    settings = settings_of(config)
+    trials = [settings.max_trials, config["searcher"].get("max_concurrent_trials")]
     limits = [count * settings.slots_per_trial for count in trials if count]
     return Needs(settings.slots_per_trial, min([*limits, settings.max_slots or most, most]))

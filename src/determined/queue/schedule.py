@@ -8,7 +8,7 @@ by small ones that slip past it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -36,14 +36,16 @@ class Demand:
         return slots - slots % self.slots_per_trial
 
 
-def grants(demands: Iterable[Demand], slots: int) -> dict[int, tuple[int, ...]]:
-    """The numbers of the slots that each experiment shall have from now on, out of 0 to `slots` - 1.
+def grants(demands: Iterable[Demand], slots: int, unavailable: Collection[int] = ()) -> dict[int, tuple[int, ...]]:
+    """Return the numbers of the slots that each experiment shall have from now on, out of 0 to `slots` - 1.
+
+    Slots that are `unavailable`, because a process outside the queue holds them, are given to no experiment.
 
     Slots that are taken back are nobody's until they are free; whoever shall have them gets them then.
     """
     ranked = sorted(demands, key=lambda demand: demand.rank)
-    shares = _shares(ranked, slots)
-    taken = {number for demand in ranked for number in demand.has}
+    shares = _shares(ranked, slots, slots - len(unavailable))
+    taken = {number for demand in ranked for number in demand.has}.union(unavailable)
     free = [number for number in range(slots) if number not in taken]
     given: dict[int, tuple[int, ...]] = {}
     for demand in ranked:
@@ -55,10 +57,10 @@ def grants(demands: Iterable[Demand], slots: int) -> dict[int, tuple[int, ...]]:
     return given
 
 
-def _shares(ranked: Sequence[Demand], slots: int) -> dict[int, int]:
-    """How many slots each one is to have, once those that are taken back are free."""
+def _shares(ranked: Sequence[Demand], slots: int, available: int) -> dict[int, int]:
+    """Return how many slots each experiment is to have, once those that are taken back are free."""
     shares: dict[int, int] = {}
-    left, closed = slots, False
+    left, closed = available, False
     for _, peers in groupby(ranked, key=lambda demand: demand.priority):
         equals = list(peers)
         for demand in equals:  # what they have is not taken from them by their equals

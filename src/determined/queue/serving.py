@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TypeVar
 
 from determined.config.line_mask import line_mask
+from determined.engines.slots import Slots
 from determined.errors import DeterminedError, ExperimentHeld, StoreError, StoreUnavailable
 from determined.queue.adding import has_files_here
 from determined.queue.attention import last_words
@@ -22,7 +23,8 @@ from determined.queue.kept_store import KeptStore
 from determined.queue.needs import Needs, needs_of
 from determined.queue.retries import Retries
 from determined.queue.runners import QueueRunner
-from determined.queue.schedule import Demand, grants
+from determined.queue.schedule import Demand
+from determined.queue.slot_shares import SlotShares
 from determined.queue.status import Status, write_status
 from determined.store.base import Store
 from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Holder
@@ -48,13 +50,15 @@ class Daemon:
         files: QueueFiles,
         lock: int,
         *,
-        slots: int,
+        slots: Slots,
         idle_seconds: float,
         say: Callable[[str], None],
     ) -> None:
         self._store_place, self._files = store_place, files
         self._lock: int | None = lock
-        self._slots, self._idle_seconds, self._say = slots, idle_seconds, say
+        self._slots, self._idle_seconds, self._say = slots.count, idle_seconds, say
+        self._shares = SlotShares(slots, store_place)
+        self._waited_for: list[str] = []  # experiments outside the queue that hold slots, which was said
         self._host, self._owner = socket.gethostname(), this_user()
         self._store = KeptStore(store_place, say)
         self._entries: list[Entry] = []
@@ -128,7 +132,7 @@ class Daemon:
                 experiment = _experiment(store, entry)
                 if experiment is None:
                     return False
-                self._needs[entry.order] = needs_of(experiment, min(self._slots, entry.slots or self._slots))
+                self._needs[entry.order] = needs_of(experiment.config, min(self._slots, entry.slots or self._slots))
             wanted = self._needs[entry.order].slots_per_trial
             if wanted <= self._slots:
                 return True
@@ -233,7 +237,10 @@ class Daemon:
         for order, runner in self._runners.items():
             if order not in listed:  # out of the queue, and about to leave
                 demands.append(Demand(order, LOWEST_PRIORITY, 1, 0, runner.has))
-        shares = grants(demands, self._slots)
+        by_order = {runner.entry.order: runner.entry.experiment_id for runner in self._runners.values()}
+        by_order |= {entry.order: entry.experiment_id for entry in self._entries}
+        shares = self._shares.give(demands, by_order)
+        self._tell_what_is_waited_for()
         for order, runner in self._runners.items():
             runner.grant(shares[order])
             if not runner.is_let_go and runner.seconds_without_slots() > _MOST_SECONDS_WITHOUT_SLOTS:
@@ -244,6 +251,12 @@ class Daemon:
             due = entry.order not in self._runners and self._retries.pause(entry.order) <= 0
             if due and shares.get(entry.order):
                 self._try(partial(self._start, entry, shares[entry.order]))
+
+    def _tell_what_is_waited_for(self) -> None:
+        holders = self._shares.holders() if self._shares.unavailable else []
+        if holders and holders != self._waited_for:
+            self._say(f"slots are held outside the queue, by {' and '.join(holders)}: waiting for them")
+        self._waited_for = holders
 
     def _is_waited_for(self, entry: Entry) -> bool:
         return entry.order in self._held and self._retries.pause(entry.order) > 0
@@ -313,6 +326,7 @@ class Daemon:
             self._files.status.unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
+            self._shares.close()
 
     def _let_go(self) -> None:
         """All runners pause, and what they ran stays in the queue; a second signal does not wait for them."""

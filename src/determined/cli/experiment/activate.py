@@ -11,6 +11,7 @@ from determined.cli.foreground import run_here
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
+from determined.cli.slot_waiting import Sharing, with_sharing
 from determined.cli.zone import with_utc
 
 
@@ -21,6 +22,7 @@ from determined.cli.zone import with_utc
 @click.option("--max-trials", type=click.IntRange(min=1), help="Extend the search, even an ended one.")
 @click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
 @click.option("--granted-by", type=int, hidden=True, help="The open line to the queue, which says what slots to use.")
+@with_sharing
 @with_utc
 @with_json
 def activate(
@@ -30,6 +32,7 @@ def activate(
     max_trials: int | None,
     detach: bool,
     granted_by: int | None,
+    sharing: Sharing,
     form: Form,
 ) -> None:
     """Activate an experiment that was paused or interrupted.
@@ -43,7 +46,11 @@ def activate(
     if granted_by is not None:
         sys.exit(_run_for_queue(experiment_id, slots, max_trials, granted_by))
     if not detach:
-        sys.exit(run_here(experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials))
+        sys.exit(
+            run_here(
+                experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials, sharing=sharing
+            )
+        )
     if follow:
         raise click.UsageError(f"--follow and --detach exclude each other: det experiment logs {experiment_id} -f")
     with opened_store() as store:

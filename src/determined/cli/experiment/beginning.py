@@ -19,6 +19,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.render import some
+from determined.cli.slot_waiting import Sharing, reserve_slots, with_sharing
 from determined.cli.streams import outliving_the_reader
 from determined.cli.text import visible, visible_lines
 from determined.cli.zone import with_utc
@@ -40,6 +41,7 @@ class Beginning:
     test: bool
     dry_run: bool
     startup_hook: bool
+    sharing: Sharing
     form: Form
 
 
@@ -85,6 +87,7 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
     @no_startup_hook
+    @with_sharing
     @with_utc
     @with_json
     @wraps(command)
@@ -97,12 +100,13 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
         test: bool,
         dry_run: bool,
         startup_hook: bool,
+        sharing: Sharing,
         form: Form,
         **kwargs: Any,
     ) -> Any:
         if sum((follow, paused, detach, test)) > 1:
             raise click.UsageError("--follow, --paused, --detach and --test exclude each other")
-        chosen = Beginning(slots, follow, paused, detach, test, dry_run, startup_hook, form)
+        chosen = Beginning(slots, follow, paused, detach, test, dry_run, startup_hook, sharing, form)
         return command(*args, beginning=chosen, **kwargs)
 
     return beginning
@@ -170,6 +174,8 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
     from determined.experiment.create import create_experiment
 
     with LocalEngine(how.slots) as engine:
+        if how.sharing == "fail":  # before anything is created
+            reserve_slots(engine, loaded.config.plain(), None, how.sharing, say_on_stderr)
         with opened_store() as store:
             created = create_experiment(
                 loaded,
@@ -185,7 +191,14 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
             click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
         _tell_what_is_missing(created.code)
         try:
-            return run_here(created.experiment_id, new=True, engine=engine, follow=how.follow, form=how.form)
+            return run_here(
+                created.experiment_id,
+                new=True,
+                engine=engine,
+                follow=how.follow,
+                form=how.form,
+                sharing=how.sharing,
+            )
         except KeyboardInterrupt:  # before the runner listened to it
             click.echo(how_to_go_on(created.experiment_id), err=True)
             raise

@@ -14,6 +14,7 @@ from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 from determined.cli.render import some
+from determined.cli.slot_waiting import Sharing, with_sharing
 from determined.cli.text import visible
 from determined.cli.zone import with_utc
 from determined.store.experiment_records import ENDED
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
 @click.option("-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log.")
 @click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
+@with_sharing
 @with_utc
 @with_json
 def continue_(
@@ -38,6 +40,7 @@ def continue_(
     slots: int | None,
     follow: bool,
     detach: bool,
+    sharing: Sharing,
     form: Form,
 ) -> None:
     """Continue an experiment, also one that has ended.
@@ -64,7 +67,11 @@ def continue_(
         if detach:
             leave_to_queue(store, experiment_id, form, slots=slots, max_trials=max_trials)
             return
-    sys.exit(run_here(experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials))
+    sys.exit(
+        run_here(
+            experiment_id, new=False, slots=slots, follow=follow, form=form, max_trials=max_trials, sharing=sharing
+        )
+    )
 
 
 def _changes(config_file: Path | None, overrides: tuple[str, ...]) -> dict[str, Any]:

@@ -71,5 +71,5 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
                 click.echo(visible(words))
 
     idle = float("inf") if forever else idle_seconds
-    count = find_slots(slots, os.environ).count
-    sys.exit(Daemon(place, files, lock, slots=count, idle_seconds=idle, say=say).run())
+    found = find_slots(slots, os.environ)
+    sys.exit(Daemon(place, files, lock, slots=found, idle_seconds=idle, say=say).run())

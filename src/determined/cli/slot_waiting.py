@@ -1,0 +1,62 @@
+"""What a command does when other experiments of the user hold the slots it needs: wait, fail, or share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from determined.engines.local import LocalEngine
+
+Sharing = Literal["wait", "fail", "share"]
+
+
+def with_sharing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options --no-wait and --share, as the argument `sharing`."""
+
+    @click.option("--no-wait", is_flag=True, help="Fail if other experiments hold the slots, instead of waiting.")
+    @click.option("--share", is_flag=True, help="Use slots that other experiments hold.")
+    @wraps(command)
+    def chosen(*args: Any, no_wait: bool, share: bool, **kwargs: Any) -> Any:
+        if no_wait and share:
+            raise click.UsageError("--no-wait and --share exclude each other")
+        return command(*args, sharing="fail" if no_wait else "share" if share else "wait", **kwargs)
+
+    return chosen
+
+
+def reserve_slots(
+    engine: LocalEngine,
+    config: dict[str, Any],
+    experiment_id: int | None,
+    sharing: Sharing,
+    say: Callable[[str], None],
+) -> None:
+    """Hold as many slots as the experiment can use; the engine starts no trial before it has them.
+
+    With "fail" they are there when this returns. `experiment_id` is None for one that is about to be created.
+    """
+    from determined.engines.reservations import Holder
+    from determined.errors import EngineError
+    from determined.queue.needs import needs_of
+    from determined.store.open import checked_place
+    from determined.store.place import shown
+    from determined.store.process import this_process
+
+    if sharing == "share":
+        return
+    holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
+    try:
+        reservation = engine.reserve(
+            needs_of(config, engine.slots).wants,
+            holder,
+            lambda missing: say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment."),
+        )
+    except OSError as error:
+        say(f"WARNING: slots are not reserved, and other experiments may use them as well: {error}")
+        return
+    if sharing == "fail" and not engine.has_slots:
+        raise EngineError(f"missing {reservation.missing()}; without --no-wait the experiment waits for them")

@@ -1,0 +1,62 @@
+"""The slots that the queue shares out: not those that a process outside the queue holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from determined.engines.reservations import Holder, SlotLocks, slot_locks, slot_names
+from determined.engines.slots import Slots
+from determined.queue.schedule import Demand, grants
+from determined.store.place import shown
+
+
+class SlotShares:
+    """Gives slots to experiments, and holds them against other processes of this user as long as one has them."""
+
+    def __init__(self, slots: Slots, store_place: str) -> None:
+        self._names = slot_names(slots)
+        self._store = shown(store_place)
+        self._locks: SlotLocks = slot_locks()
+        self.unavailable: frozenset[int] = frozenset()  # those that an experiment could have had, but for others
+
+    @property
+    def count(self) -> int:
+        return len(self._names)
+
+    def give(self, demands: Sequence[Demand], experiments: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+        """Return the slots of each experiment, as `grants` does; `experiments` are their ids, by order."""
+        unavailable: set[int] = set()
+        while True:
+            shares = grants(demands, self.count, unavailable)
+            missing = self._take(shares, experiments)
+            if not missing:
+                break
+            unavailable |= missing
+        self.unavailable = frozenset(unavailable)
+        used = {number for numbers in shares.values() for number in numbers}
+        used.update(number for demand in demands for number in demand.has)
+        self._locks.release(self._locks.held - {self._names[number] for number in used})
+        return shares
+
+    def holders(self) -> list[str]:
+        """Describe the experiments outside the queue that hold slots which it could use."""
+        names = [name for number in sorted(self.unavailable) if (name := self._names[number])]
+        return list(dict.fromkeys(str(holder) for name in names if (holder := self._locks.holder(name))))
+
+    def close(self) -> None:
+        self._locks.close()
+
+    def _take(self, shares: Mapping[int, tuple[int, ...]], experiments: Mapping[int, int]) -> set[int]:
+        """Lock these slots; return those that other processes hold, which is none if they are ours already."""
+        wanted = {number: experiments[order] for order, numbers in shares.items() for number in numbers}
+        news = {number for number in wanted if self._names[number] not in self._locks.held and self._names[number]}
+        if news and not self._locks.begin_turn():
+            return news
+        missing = set()
+        for number, experiment_id in wanted.items():
+            name = self._names[number]
+            if name and not self._locks.take(name, Holder(experiment_id, self._store, os.getpid())):
+                missing.add(number)
+        self._locks.end_turn()
+        return missing
