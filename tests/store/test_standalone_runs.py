@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from determined.store.base import Store
-from determined.store.records import EndRow
+from determined.store.records import ComparedMetricRow, EndRow
 from tests.store.experiments import begin_managed, with_trials
 from tests.store.rows import begin, metric, start
 
@@ -62,7 +62,7 @@ def test_the_metric_of_a_run_can_be_named_later_and_again(store: Store) -> None:
     store.write([metric(attempt, "validation", step, {"mse": step, "accuracy": -step}) for step in (1, 2)])
     assert store.experiments.get(attempt.experiment_id).best is None
     for name, smaller, best in (("mse", True, 1.0), ("accuracy", False, -1.0), ("accuracy", True, -2.0)):
-        store.set_metric(attempt.trial_id, name, smaller_is_better=smaller)
+        store.write([ComparedMetricRow(attempt.trial_id, name, smaller)])
         experiment = store.experiments.get(attempt.experiment_id)
         assert (experiment.metric, experiment.smaller_is_better, experiment.best) == (name, smaller, best)
     store.write([metric(attempt, "validation", 3, {"mse": 0.5, "accuracy": -7})])
@@ -72,6 +72,6 @@ def test_the_metric_of_a_run_can_be_named_later_and_again(store: Store) -> None:
 def test_the_metric_of_a_search_stays(store: Store) -> None:
     lease, (trial_id,) = with_trials(store, 1)
     before = store.experiments.get(lease.experiment_id)
-    store.set_metric(trial_id, "another", smaller_is_better=not before.smaller_is_better)
+    store.write([ComparedMetricRow(trial_id, "another", not before.smaller_is_better)])
     after = store.experiments.get(lease.experiment_id)
     assert (after.metric, after.smaller_is_better) == (before.metric, before.smaller_is_better)

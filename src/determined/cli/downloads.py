@@ -14,6 +14,7 @@ from determined.cli.plain import checkpoint_state
 from determined.cli.ranking import best_checkpoints
 from determined.cli.render import table
 from determined.cli.text import visible
+from determined.config.measures import finite_number
 from determined.errors import CheckpointStateException, DeterminedError
 
 if TYPE_CHECKING:
@@ -45,14 +46,22 @@ def in_order(
         raise click.UsageError("--smaller-is-better goes with --sort-by")
     metric = experiment.metric if sort_by is None else sort_by
     if metric is None:
+        known = ", ".join(reported_metrics(rows)) or "none"
         raise DeterminedError(
-            f"experiment {experiment.id} has no searcher's metric: name one with --sort-by and --smaller-is-better"
+            f"Experiment {experiment.id} recorded no searcher metric: choose one with --sort-by METRIC "
+            f"--smaller-is-better true|false. Validation metrics of its checkpoints: {known}"
         )
     if smaller_is_better is None:
         if metric != experiment.metric:
             raise click.UsageError("--sort-by goes with --smaller-is-better")
         smaller_is_better = experiment.smaller_is_better
     return best_checkpoints(rows, metric, smaller_is_better)
+
+
+def reported_metrics(rows: list[Checkpoint]) -> list[str]:
+    """Return the names of the numbers that validations of these checkpoints gave, sorted."""
+    found = {name for row in rows for name, value in (row.validation or {}).items() if finite_number(value) is not None}
+    return sorted(found - {"batches", "epochs", "records"})
 
 
 def usual_place(row: Checkpoint, parent: Path = USUAL_DIRECTORY) -> Path:

@@ -19,6 +19,7 @@ def experiment_plain(row: Experiment) -> dict[str, Any]:
         "name": row.name,
         "description": row.description,
         "labels": row.labels,
+        "notes": row.notes,
         "owner": row.owner,
         "state": row.state,
         "progress": row.progress,

@@ -63,6 +63,11 @@ class CheckpointContext:
         self._storage = storage
         self._supervisor = supervisor
         self._keep = keep
+        self._log_level = logging.INFO
+
+    def _leave_lines_to_caller(self) -> None:
+        """Log stored checkpoints at DEBUG from now on, for a caller that names each of them to the user itself."""
+        self._log_level = logging.DEBUG
 
     def local_roots(self) -> list[Path]:
         """Directories of this machine that hold checkpoints."""
@@ -402,7 +407,7 @@ class CheckpointContext:
             )
         except DeterminedError as error:
             raise type(error)(f"checkpoint {storage_id} is stored, but it could not be recorded: {error}") from error
-        logger.info("stored checkpoint %s", storage_id)
+        logger.log(self._log_level, "stored checkpoint %s", storage_id)
         if self._keep is not None:
             clean_up(self._storage, self._supervisor, self._keep)
 

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +35,7 @@ from determined.core.managed import managed_trial
 from determined.core.outputs import OutputContext
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
-from determined.core.run_identity import run_name
+from determined.core.run_identity import run_labels, run_name, run_notes
 from determined.core.searcher import SearcherContext
 from determined.core.store_supervisor import StoreSupervisor
 from determined.core.supervise import supervise
@@ -109,6 +109,10 @@ class Context:
         self._supervisor.begin_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
         if self.distributed.rank == 0:
             self.checkpoint._record_published()
+
+    def compare_by(self, metric: str, *, smaller_is_better: bool = True) -> None:
+        """Record by which validation metric checkpoints are compared. A search has named its metric already."""
+        self._supervisor.compare_by(metric, smaller_is_better=smaller_is_better)
 
     def at_close(self, action: Callable[[BaseException | None], None]) -> None:
         """Call this first when the run is closed, with the error that ends it, if there is one."""
@@ -193,6 +197,8 @@ def init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
     name: str | None = None,
+    labels: Sequence[str] | None = None,
+    notes: str | None = None,
     _hparams: dict[str, Any] | None = None,
     _exp_conf: dict[str, Any] | None = None,
     _trial_seed: int | None = None,
@@ -203,14 +209,14 @@ def init(
     With several ranks every rank calls it, in step, each with its `distributed`. `checkpoint_storage` is a
     directory, a URI or a configuration block; without it checkpoints go where the experiment says, or to the
     user's data directory. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user
-    with the same name continue each other.
+    with the same name continue each other. `labels`, a list of texts, and `notes` describe a standalone run in lists.
     """
     refuse_while_importing_checkpoint("core.init()")
     if not isinstance(preempt_mode, PreemptMode):
         raise TypeError(f"preempt_mode must be a PreemptMode, got {preempt_mode!r}")
     if not isinstance(tensorboard_mode, TensorboardMode):
         raise TypeError(f"tensorboard_mode must be a TensorboardMode, got {tensorboard_mode!r}")
-    checked_name = run_name(name, os.environ)
+    checked_name, checked_labels, checked_notes = run_name(name, os.environ), run_labels(labels), run_notes(notes)
     described = cluster_info.from_env(os.environ)
     distributed = _checked_distributed(distributed, described)
     _print_stack_on_sigusr1()
@@ -245,6 +251,8 @@ def init(
         seed=info.trial.trial_seed,
         detached=_detached,
         name=checked_name if described is None else None,
+        labels=checked_labels,
+        notes=checked_notes,
     )
     checkpoint = CheckpointContext(
         distributed, storages[0], supervisor, _retention(checkpoint_storage, described, info)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from determined.program import Program
 from determined.store.process import this_user
@@ -25,6 +25,25 @@ def run_name(given: str | None, env: Mapping[str, str]) -> str | None:
             "for example: resnet-baseline"
         )
     return name
+
+
+def run_labels(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the labels of a run without repetitions; what is no list of texts raises `TypeError`."""
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, (list, tuple, set, frozenset)):
+        raise TypeError(f"init: labels must be a list of texts, for example ['baseline'], got {given!r:.80}")
+    for label in given:
+        if not isinstance(label, str) or not label.strip():
+            raise TypeError(f"init: labels must be a list of texts that are not empty, got {label!r:.80}")
+    return tuple(dict.fromkeys(given))
+
+
+def run_notes(given: str | None) -> str:
+    """Return the notes on a run; what is no text raises `TypeError`."""
+    if given is not None and not isinstance(given, str):
+        raise TypeError(f"init: notes must be a text, got {type(given).__name__}: {given!r:.80}")
+    return given or ""
 
 
 def run_identity(program: Program, name: str | None) -> str | None:

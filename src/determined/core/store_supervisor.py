@@ -25,6 +25,7 @@ from determined.store.records import (
     BegunAttempt,
     Checkpoint,
     CheckpointRow,
+    ComparedMetricRow,
     EndRow,
     MetadataRow,
     MetricRow,
@@ -152,6 +153,10 @@ class StoreSupervisor:
                 if self._has_begun_it:
                     self._write_end("completed")
                 self._attempt, self._has_begun_it = None, False  # joined with the next report
+
+    def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:
+        if self._member.is_chief and self._managed is None:
+            self._writer.put(ComparedMetricRow(self._begun().trial_id, metric, smaller_is_better))
 
     def attempt(self) -> BegunAttempt:
         return self._begun()

@@ -40,6 +40,8 @@ def supervise(
     detached: Detached | None = None,
     sinks: Sequence[Sink] = (),
     name: str | None = None,
+    labels: Sequence[str] = (),
+    notes: str = "",
 ) -> StoreSupervisor:
     """Return the supervisor that records a run in the store that the environment names, with secrets masked."""
     program = this_program()
@@ -56,6 +58,8 @@ def supervise(
         external_experiment=None if detached is None else detached.external_experiment,
         external_trial=None if detached is None else detached.external_trial,
         identity=run_identity(program, name) if managed is None else None,
+        labels=tuple(labels),
+        notes=notes,
     )
     if member.is_chief:
         _write_description(run)

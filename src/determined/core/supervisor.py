@@ -85,6 +85,10 @@ class Supervisor(Protocol):
         """
         ...
 
+    def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:
+        """Record by which validation metric the checkpoints of a standalone run are compared."""
+        ...
+
     def attempt(self) -> BegunAttempt:
         """Return the attempt that reports of this rank belong to; it begins now if no rank has begun it."""
         ...

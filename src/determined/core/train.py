@@ -35,6 +35,11 @@ class TrainContext:
         self._distributed = distributed
         self._supervisor = supervisor
         self._tensorboard = tensorboard
+        self._log_level = logging.INFO
+
+    def _leave_lines_to_caller(self) -> None:
+        """Log reports at DEBUG from now on, for a caller that shows each of them to the user itself."""
+        self._log_level = logging.DEBUG
 
     def report_training_metrics(
         self, steps_completed: int, metrics: dict[str, Any], batch_metrics: list[dict[str, Any]] | None = None
@@ -114,7 +119,7 @@ class TrainContext:
         _check_steps(steps_completed)
         kept = _checked_metrics(group, metrics) | (extra or {})
         self._refuse_changed(group, steps_completed, kept)
-        logger.info("report of group %s: steps_completed=%d, metrics=%s", group, steps_completed, kept)
+        logger.log(self._log_level, "report of group %s: steps_completed=%d, metrics=%s", group, steps_completed, kept)
         self._supervisor.report_metrics(group, steps_completed, kept)
         self._tensorboard.write_report(group, steps_completed, kept)
 

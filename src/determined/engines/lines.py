@@ -17,7 +17,7 @@ _LONGEST_WORD = 1024
 _BLOCK = 64 * 1024
 _MOST_BLOCKS = 64  # more than a pipe holds
 _RANK = re.compile(r"\[rank=(\d+)\] ")
-_LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): \[\d+\] ")
+_LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
 
 
 class Stream:

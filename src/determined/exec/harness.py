@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from determined import LOG_FORMAT
 from determined.code_import import import_class
 from determined.config.load import load_yaml
 from determined.info import get_cluster_info
 
+_LOG_FORMAT = "%(levelname)s: %(name)s: %(message)s"
 _SECONDS_BETWEEN_STACK_DUMPS = 30
 
 
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--config", type=Path, metavar="FILE", help="the experiment configuration, in YAML")
     parsed = parser.parse_args(arguments)
     config = _find_config(parser, parsed.config)
-    logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO, format=LOG_FORMAT)
+    logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO, format=_LOG_FORMAT)
     if hasattr(signal, "SIGUSR1"):  # how the engine asks a process that seems to hang where it is
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     if config.get("debug"):

@@ -44,7 +44,11 @@ def best(
     """Whole ones with a number for the metric, the best first."""
     name = metric if sort_by is None else sort_by
     if name is None:
-        raise ValueError("this experiment has no searcher's metric: pass sort_by and smaller_is_better")
+        names = sorted({key for checkpoint in checkpoints for key in checkpoint._validation} - {"batches", "epochs"})
+        raise ValueError(
+            "the experiment recorded no searcher metric: pass sort_by and smaller_is_better. Validation metrics of its "
+            f"checkpoints: {', '.join(names) or 'none'}"
+        )
     if smaller_is_better is None:
         if name != metric:
             raise ValueError(

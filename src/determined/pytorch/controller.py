@@ -201,13 +201,15 @@ class PyTorchTrialController:
         """From here on reports replace those that came after the checkpoint, and a rollback is on record."""
         steps = self.state.batches_trained
         source = Path(self.latest_checkpoint).name if steps else None  # of a path, the id is the last part
-        ranks = self.context.distributed
+        ranks, policy = self.context.distributed, self.checkpoint_policy
         in_step(
             ranks.allgather,
             ranks.rank,
             lambda: self.core_context.begin_attempt(checkpoint=source, steps_completed=steps),
             doing="opening the run's record",
         )
+        if policy.metric is not None:
+            self.core_context.compare_by(policy.metric, smaller_is_better=policy.smaller_is_better)
         if self.rollbacks.skip and self.context.distributed.rank == 0:
             self.core_context.train.report_metrics("rollback", steps, {"skipped": sorted(self.rollbacks.skip)})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ def init(
     seed: int | None = None,
     seed_per_rank: bool = False,
     name: str | None = None,
+    labels: Sequence[str] | None = None,
+    notes: str | None = None,
     _program: Program | None = None,
 ) -> Iterator[PyTorchTrialContext]:
     """Open a run: `with pytorch.init(hparams=...) as context:`. All training happens inside the block.
@@ -50,7 +52,7 @@ def init(
 
     `name`, or the environment variable DET_RUN_NAME, names a standalone run. It is shown in lists, and
     `latest_checkpoint="latest"` then finds the checkpoints of this user's runs with the same name, instead of those of
-    the same script on the same host.
+    the same script on the same host. `labels`, a list of texts, and `notes` describe it in lists.
     """
     refuse_while_importing_checkpoint("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
@@ -73,6 +75,8 @@ def init(
             checkpoint_storage=checkpoint_storage,
             tensorboard_mode=core.TensorboardMode.MANUAL,
             name=name,
+            labels=labels,
+            notes=notes,
             _hparams=passed,
             _exp_conf=exp_conf,
             _trial_seed=trial_seed,

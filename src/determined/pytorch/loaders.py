@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+
 from determined.errors import InvalidExperimentException
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data import DataLoader
@@ -30,9 +32,12 @@ def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
             loader.order_by_seed(mix(context.get_trial_seed(), _BUILDERS.index(method)))
         return loader
     if not context.experimental._any_loader:
+        kind = f"{type(loader).__module__}.{type(loader).__qualname__}"
         raise RuntimeError(
-            f"{method}() must return a determined.pytorch.DataLoader, got {type(loader).__name__}; to use it as it is, "
-            "call context.experimental.disable_dataset_reproducibility_checks() in __init__"
+            f"{method}(): return determined.pytorch.DataLoader(...) instead of {kind}"
+            + (", with the same arguments" if isinstance(loader, torch.utils.data.DataLoader) else "")
+            + ". It is sharded over ranks and resumes in the middle of an epoch. To use another loader as it is, call "
+            "context.experimental.disable_dataset_reproducibility_checks() in the trial's __init__."
         )
     if not isinstance(loader, Iterable) and not hasattr(loader, "__getitem__"):
         raise TypeError(f"{method}() must return something to iterate over, got {type(loader).__name__}: {loader!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from determined.errors import InternalException, InvalidExperimentException
 from determined.pytorch import parallel
 from determined.pytorch.lr_scheduler import LRScheduler, steps_after
 from determined.pytorch.precision import Precision
+
+logger = logging.getLogger("determined.pytorch")
 
 ClipGrads = Callable[[list[torch.nn.Parameter]], Any]
 
@@ -30,11 +33,13 @@ class Optimization:
         self.lr_schedulers: list[LRScheduler] = []
         self.updates: bool | None = None if managed else True
         self.count_batches_for_optimizer_steps = False
-        self._averages: dict[torch.optim.Optimizer, bool] = {}
+        self._averages: dict[torch.optim.Optimizer, bool] = {}  # those that have stepped
+        self._unused: dict[torch.optim.Optimizer, bool] = {}  # those that have not: their first step is looked at
+        self._warned = False
 
     def add_optimizer(self, optimizer: torch.optim.Optimizer, average: bool) -> None:
         self.optimizers.append(optimizer)
-        self._averages[optimizer] = average
+        self._unused[optimizer] = average
 
     def begin_batch(self, batch_idx: int) -> None:
         """Need not be called unless gradients are aggregated over batches: otherwise every batch updates."""
@@ -71,10 +76,7 @@ class Optimization:
     ) -> None:
         average = self._averages.get(optimizer)
         if average is None:
-            raise InvalidExperimentException(
-                f"context.step_optimizer got an optimizer ({type(optimizer).__name__}) that was not wrapped: pass what "
-                "context.wrap_optimizer returned in __init__"
-            )
+            average = self._first_step(optimizer)
         frequency = self.aggregation_frequency
         if frequency == 1 and self.updates and clip_grads is None and scaler is None and not self.precision.automatic:
             optimizer.step()  # nothing special: the short way
@@ -107,6 +109,24 @@ class Optimization:
             optimizer.step()
         if auto_zero_grads:
             clear_gradients(optimizer)
+
+    def _first_step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Check an optimizer that steps for the first time; return whether its gradients are averaged."""
+        average = self._unused.pop(optimizer, None)
+        if average is None:
+            raise InvalidExperimentException(
+                f"context.step_optimizer got an optimizer ({type(optimizer).__name__}) that was not wrapped: pass what "
+                "context.wrap_optimizer returned in __init__"
+            )
+        self._averages[optimizer] = average
+        if not self._warned and all(parameter.grad is None for parameter in parameters_of(optimizer)):
+            self._warned = True
+            logger.warning(
+                "context.step_optimizer(): no parameter of the optimizer (%s) has a gradient, so nothing is trained. "
+                "Call context.backward(loss) before it, with a loss that depends on these parameters.",
+                type(optimizer).__name__,
+            )
+        return average
 
     def gradients_waiting(self) -> list[list[torch.Tensor | None]] | None:
         """Gradients that a later step will use, for each optimizer; None where there are none, as after a step."""

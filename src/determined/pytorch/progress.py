@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
 
 NEVER = sys.maxsize
 
+_FIRST_REPORTS = 100
 _SECONDS_BETWEEN_LINES = {True: 0.2, False: 10.0}  # on a terminal, and elsewhere
 
 
@@ -37,6 +39,8 @@ class Progress:
         self._rate = 0.0
         self._loss: tuple[str, float] | None = None
         self._drawn = False
+        self._reports_shown = 0
+        self._report_shown_at = -math.inf
         self.next_tick = batches + 1 if self._visible else NEVER
 
     def tick(self, batches: int) -> None:
@@ -51,15 +55,32 @@ class Progress:
         wait = self._interval - (now - self._since)
         self.next_tick = batches + max(1, int(max(rate, self._rate) * wait))
 
-    def training(self, metrics: Mapping[str, Any]) -> None:
-        """Remember the number a person looks at: `loss`, or the first metric."""
+    @property
+    def visible(self) -> bool:
+        """Whether anything is shown: validations and checkpoints get a line each then."""
+        return self._visible
+
+    def training(self, batches: int, metrics: Mapping[str, Any]) -> None:
+        """Take the number a person looks at, `loss` or the first metric; without a terminal it gets a line.
+
+        Reports can come many times in a second: after the first hundred, at most one in a second is shown.
+        """
         if not self._visible:
             return
         for name in ("loss", *metrics):
             value = metrics.get(name)
             if isinstance(value, float):
                 self._loss = (name, value)
-                return
+                break
+        now = time.monotonic()
+        if self._live or (self._reports_shown >= _FIRST_REPORTS and now - self._report_shown_at < 1):
+            return
+        self._reports_shown += 1
+        self._report_shown_at = now
+        if now > self._since and batches > self._counted:
+            self._rate = (batches - self._counted) / (now - self._since)
+        self._since, self._counted = now, batches
+        self._line(self._describe(batches))
 
     def validation(self, batches: int, metrics: Mapping[str, Any]) -> None:
         if self._visible:

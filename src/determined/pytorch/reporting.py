@@ -20,6 +20,9 @@ class Reporter:
         self._train = core_context.train
         self._chief = context.distributed.rank == 0
         self.progress = progress
+        if progress.visible:  # its lines name every report and checkpoint: the log must not repeat them
+            core_context.train._leave_lines_to_caller()
+            core_context.checkpoint._leave_lines_to_caller()
         self._scalars = Scalars(context)
         self._status = ""
         self._told_at = -math.inf
@@ -44,7 +47,7 @@ class Reporter:
             self._add_counters(metrics, state)
             return
         self._scalars.training(state.batches_trained, metrics, columns)
-        self.progress.training(metrics)
+        self.progress.training(state.batches_trained, metrics)
         self._add_counters(metrics, state)
         self._train.report_training_metrics(state.batches_trained, metrics)
 

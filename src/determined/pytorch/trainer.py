@@ -34,7 +34,7 @@ class Trainer:
 
     def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         if not isinstance(trial, PyTorchTrial):
-            raise TypeError(f"Trainer takes a PyTorchTrial as trial, got {type(trial).__name__}: {trial!r:.80}")
+            raise TypeError(_wrong_trial(trial))
         if not isinstance(context, PyTorchTrialContext):
             raise TypeError(f"Trainer takes the context that pytorch.init() gives, got {type(context).__name__}")
         self._trial = trial
@@ -121,6 +121,16 @@ class Trainer:
         ).run()
 
 
+def _wrong_trial(given: Any) -> str:
+    """Return how to pass the right thing to `Trainer`, for something that is no instance of a trial."""
+    kind = given if isinstance(given, type) else type(given)
+    if not issubclass(kind, PyTorchTrial):
+        base = f"class {kind.__name__}(determined.pytorch.PyTorchTrial)"
+        what = f"the class {kind.__name__}" if isinstance(given, type) else f"{kind.__name__}: {given!r:.80}"
+        return f"Trainer: derive the trial from PyTorchTrial, as in `{base}`, and pass an instance of it; got {what}"
+    return f"Trainer: pass an instance, Trainer({kind.__name__}(context), context); got the class {kind.__name__}"
+
+
 def _checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
     if max_length is None:
         max_length = _configured_length(config, context)
@@ -186,10 +196,7 @@ def _checked_policy(name: Any, metric: str | None, smaller_is_better: bool, conf
     if metric is None and searcher.get("metric"):
         metric, smaller_is_better = searcher["metric"], searcher.get("smaller_is_better", True)
     if name == "best" and metric is None:
-        logger.warning(
-            "fit: checkpoint_policy='best' needs to know by which metric: pass searcher_metric='...'; until then every "
-            "validation is followed by a checkpoint"
-        )
+        logger.info("fit: no searcher_metric given, so a checkpoint is saved after every validation")
         name = "all"
     return CheckpointPolicy(name, metric, smaller_is_better)
 

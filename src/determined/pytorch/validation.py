@@ -105,7 +105,9 @@ class Validation:
             return RankResult()
         metrics = self.evaluate(self.loader)
         _check_is_dict(metrics, "evaluate_full_dataset")
-        return RankResult({name: as_numpy(value) for name, value in metrics.items()}, weight=1)
+        metrics = {name: as_numpy(value) for name, value in metrics.items()}
+        self.context._not_numbers.look_at_values(metrics, "evaluate_full_dataset()")
+        return RankResult(metrics, weight=1)
 
     def _batches(self) -> RankResult:
         self.callbacks.call("on_validation_epoch_start")
@@ -114,6 +116,9 @@ class Validation:
         except _GivenUp:
             return RankResult(given_up=True)
         columns = _columns(kept)
+        if not self.context.experimental._keep_metric_shapes:
+            arrays = {name: column for name, column in columns.items() if isinstance(column, np.ndarray)}
+            self.context._not_numbers.look(arrays, "evaluate_batch()")  # anything else is refused below
         if self.callbacks.overrides("on_validation_epoch_end"):
             self.callbacks.call("on_validation_epoch_end", rows_of(columns, kept))
         by_name = reducers_by_name(self.trial.evaluation_reducer(), list(columns)) if kept else {}

@@ -22,6 +22,7 @@ class Window:
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._device = context.device
         self._reducers: ReducerContext = context._reducers
+        self._not_numbers = context._not_numbers
         self.batches = Kept()
 
     def begin(self) -> None:
@@ -40,6 +41,7 @@ class Window:
     def combine(self, ranks: Sequence[tuple[Columns, list[Any]]]) -> tuple[Columns, Metrics]:
         """All ranks' halves: the mean over ranks for each batch, and the metrics to report."""
         columns = combine([rank_columns for rank_columns, _ in ranks])
+        self._not_numbers.look(columns, "train_batch()")
         metrics = average(columns)
         selected = self._reducers.selected(for_training=True)
         if selected and self.batches:  # none where all batches were skipped, on every rank

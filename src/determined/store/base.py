@@ -90,13 +90,6 @@ class Store(Protocol):
         """
         ...
 
-    def set_metric(self, trial_id: int, metric: str, *, smaller_is_better: bool) -> None:
-        """Record by which validation metric the checkpoints of a standalone run are compared.
-
-        Nothing changes for a trial of a search: its configuration names the metric.
-        """
-        ...
-
     def write(self, rows: Sequence[Row]) -> None:
         """Keep all of them, or none.
 

@@ -134,6 +134,17 @@ class EndRow(NamedTuple):
     exit_code: int | None = None
 
 
+class ComparedMetricRow(NamedTuple):
+    """The validation metric by which the checkpoints of a standalone run are compared.
+
+    It changes nothing for a trial of a search, whose configuration names the metric.
+    """
+
+    trial_id: int
+    metric: str
+    smaller_is_better: bool
+
+
 class LogRow(NamedTuple):
     """A line that a rank wrote."""
 
@@ -147,7 +158,7 @@ class LogRow(NamedTuple):
     level: str | None = None  # DEBUG, INFO, ... if the line names one
 
 
-Row = MetricRow | PublishingRow | CheckpointRow | StatusRow | MetadataRow | EndRow | LogRow
+Row = MetricRow | PublishingRow | CheckpointRow | StatusRow | MetadataRow | EndRow | ComparedMetricRow | LogRow
 
 
 class Attempt(NamedTuple):

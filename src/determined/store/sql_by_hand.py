@@ -11,7 +11,7 @@ from determined.store.best import keep_best
 from determined.store.columns import text
 from determined.store.database import Database
 from determined.store.process import is_running, this_user
-from determined.store.records import AttemptStart, NewRun
+from determined.store.records import AttemptStart, ComparedMetricRow, NewRun
 
 
 def find_named_trial(database: Database, start: AttemptStart) -> int | None:
@@ -69,19 +69,20 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
     return int(trial_id)
 
 
-def set_metric(database: Database, trial_id: int, metric: str, smaller_is_better: bool) -> None:
+def set_metric(database: Database, row: ComparedMetricRow) -> None:
     """Record by which validation metric the checkpoints of a standalone run are compared, and find its best values."""
     found = database.read_locked(
         "SELECT e.id, e.metric, e.smaller_is_better FROM experiments e JOIN trials t ON t.experiment_id = e.id "
         "WHERE t.id = ? AND e.by_hand = 1",
-        [trial_id],
+        [row.trial_id],
     )
-    if not found or found[0][1:] == (metric, int(smaller_is_better)):
+    metric = (text(row.metric), int(row.smaller_is_better))
+    if not found or found[0][1:] == metric:
         return
     experiment_id = found[0][0]
     database.execute(
         "UPDATE experiments SET metric = ?, smaller_is_better = ? WHERE id = ?",
-        [text(metric), int(smaller_is_better), experiment_id],
+        [*metric, experiment_id],
     )
     for (trial,) in database.execute("SELECT id FROM trials WHERE experiment_id = ? ORDER BY id", [experiment_id]):
         database.read_locked("SELECT id FROM trials WHERE id = ?", [trial])

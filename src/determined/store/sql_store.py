@@ -26,6 +26,7 @@ from determined.store.records import (
     BegunAttempt,
     Checkpoint,
     CheckpointRow,
+    ComparedMetricRow,
     EndRow,
     Log,
     LogFilter,
@@ -151,10 +152,6 @@ class SqlStore:
             archive_after(self._database, trial_id, start_step)
             return self._begun(trial_id, number)
 
-    def set_metric(self, trial_id: int, metric: str, *, smaller_is_better: bool) -> None:
-        with self._database.transaction():
-            set_metric(self._database, trial_id, metric, smaller_is_better)
-
     def write(self, rows: Sequence[Row]) -> None:
         insert = self._database.insert
         with self._database.transaction():
@@ -172,6 +169,8 @@ class SqlStore:
                     self._database.execute("DELETE FROM publishing WHERE uuid = ?", [row.uuid])
                 elif isinstance(row, EndRow):
                     self._write_end(row)
+                elif isinstance(row, ComparedMetricRow):
+                    set_metric(self._database, row)
 
     def runs(self, limit: int = 1000) -> list[Run]:
         found = self._database.execute(

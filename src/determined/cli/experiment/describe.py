@@ -17,7 +17,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.plain import experiment_plain, resource_pool, trial_plain
 from determined.cli.render import Column, Row, percent, table, time_text
-from determined.cli.text import visible
+from determined.cli.standalone import lines_visible, trial_facts
 from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
@@ -140,15 +140,14 @@ def _plain(row: Experiment, trials: list[Trial], workloads: dict[int, list[Workl
 
 
 def _explain(experiments: list[Experiment], trials: list[Trial], hints: list[str]) -> None:
-    """What a table has no column for: why something ended, and what to do next."""
-    lines = [f"Experiment {row.id}: {row.state}: {row.reason}" for row in experiments if row.reason]
-    lines += hints
+    """Print what a table has no column for: notes, why something ended, and what to do next."""
+    lines = [f"Experiment {row.id}: notes: {row.notes}" for row in experiments if row.notes]
+    # The reason of a standalone run is that of its trial, which is printed below.
     lines += [
-        f"Trial {row.id}: {row.state}"
-        + (f" after {row.restarts} restart{'s' if row.restarts > 1 else ''}" if row.restarts else "")
-        + f": {row.reason}"
-        for row in trials
-        if row.reason
+        f"Experiment {row.id}: {row.state}: {row.reason}" for row in experiments if row.reason and not row.by_hand
     ]
+    lines += hints
+    for row in trials:
+        lines += trial_facts(row)
     if lines:
-        click.echo("\n" + "\n".join(visible(line) for line in lines))
+        click.echo("\n" + "\n".join(lines_visible(line) for line in lines))

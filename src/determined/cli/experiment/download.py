@@ -11,6 +11,7 @@ from determined.cli.downloads import (
     fetch,
     in_order,
     plain_of,
+    reported_metrics,
     tell,
     usual_place,
     with_order,
@@ -33,6 +34,7 @@ from determined.errors import DeterminedError
     show_default=True,
     help="Each comes to <dir>/<uuid>.",
 )
+@click.option("--best", is_flag=True, help="The best one by the searcher metric or --sort-by; this is the default.")
 @click.option("--top-n", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="The N best ones.")
 @with_order
 @with_quiet
@@ -41,6 +43,7 @@ from determined.errors import DeterminedError
 def download(
     experiment_id: int,
     output_dir: Path,
+    best: bool,
     top_n: int,
     sort_by: str | None,
     smaller_is_better: bool | None,
@@ -52,13 +55,19 @@ def download(
     \b
     Example: det experiment download 3 --top-n 2 -o models
     """
+    if best and top_n != 1:
+        raise click.UsageError("--best and --top-n exclude each other")
     with opened_store() as store:
         experiment = store.experiments.get(experiment_id)
         rows = store.experiments.checkpoints(experiment_id)
-    best = in_order(experiment, rows, sort_by, smaller_is_better)[:top_n]
-    if not best:
-        raise DeterminedError(f"experiment {experiment_id} has no checkpoint with a number for that validation metric")
-    fetched = [(row, usual_place(row, output_dir)) for row in best]
+    chosen = in_order(experiment, rows, sort_by, smaller_is_better)[:top_n]
+    if not chosen:
+        known = ", ".join(reported_metrics(rows)) or "none"
+        raise DeterminedError(
+            f"No checkpoint of experiment {experiment_id} has a number for the validation metric "
+            f"{sort_by or experiment.metric!r}. Validation metrics of its checkpoints: {known}"
+        )
+    fetched = [(row, usual_place(row, output_dir)) for row in chosen]
     for row, path in fetched:
         fetch(experiment, row, path)
     if form == "json":

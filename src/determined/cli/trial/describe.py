@@ -15,7 +15,7 @@ from determined.cli.output import Form, print_json, show, with_csv, write_csv
 from determined.cli.paging import Page, paging
 from determined.cli.plain import checkpoint_state, trial_plain
 from determined.cli.render import Column, Row, table, time_text
-from determined.cli.text import visible
+from determined.cli.standalone import lines_visible, trial_facts
 from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 from determined.store.summaries import Summary, summarize
@@ -79,8 +79,9 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
         write_csv(sys.stdout, columns, rows)
         return
     click.echo(f"{table(_TRIAL, [_trial_row(row, summary)])}\n\nWorkloads\n{table(columns, rows)}")
-    if row.reason:
-        click.echo("\n" + visible(f"Trial {row.id}: {row.state}: {row.reason}"))
+    facts = trial_facts(row)
+    if facts:
+        click.echo("\n" + "\n".join(map(lines_visible, facts)))
 
 
 def _summary_rows(summary: Summary) -> list[Row]:
