@@ -20,6 +20,12 @@ ENVIRONMENT = {
     "SSH_KEY": "-----BEGIN-----\nfirst line of it\nsecond line\n-----END-----",
     "SHORT_TOKEN": "1234567",
     "TOKEN_2": "the second token",
+    "DB_PASS": "pass-of-the-database",
+    "SMTP_PASSWD": "passwd-of-the-mail",
+    "AWS_SECRET_ACCESS_KEY": "key-of-the-cloud",
+    "AZURE_CREDENTIALS": "credentials-of-azure",
+    "SERVICE_CREDENTIAL": "credential-of-a-service",
+    "COMPASS": "north-north-west",
     "PIN_TOKEN": "12345678",
     "DATABASE_URL": "postgresql://me:p@ss/word@host/db",
     "PWD": "/home/me/project",
@@ -43,6 +49,11 @@ ENVIRONMENT = {
         "http://me:another-one@host/x?y=1 and ftp://you:secret@host",
         "p@ss/word",
         "12345678",
+        "pass-of-the-database",
+        "passwd-of-the-mail",
+        "key-of-the-cloud",
+        "credentials-of-azure",
+        "credential-of-a-service",
     ],
 )
 def test_secrets_of_the_environment_are_hidden(text: str) -> None:
@@ -58,6 +69,7 @@ def test_secrets_of_the_environment_are_hidden(text: str) -> None:
         "first line",
         "1234567",
         "second token",
+        "-of-",
     ]
     assert not any(secret in masked for secret in (*secrets, "postgres-password", "mysql-password"))
 
@@ -69,6 +81,7 @@ def test_secrets_of_the_environment_are_hidden(text: str) -> None:
         "key=3 token=7",
         "/home/me/project/train.py",
         "qwertz-qwertz",
+        "north-north-west",
         "opens-nothing",
         "http://host:8080/path and user@host",
         "",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from determined.config.masked_text import mask_yaml
-from determined.config.masking import MASK, mask_secrets, secrets_in
+from determined.config.masking import MASK, mask_arguments, mask_secrets, secrets_in
 
 CONFIG = {
     "environment": {
@@ -42,3 +44,23 @@ def test_a_registrys_account_is_hidden_in_the_text_of_a_file() -> None:
     shown = mask_yaml(text)
     assert "username: me" in shown
     assert not any(secret in shown for secret in ("czNjcjN0", "s3cr3t"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PASS", "DB_PASS", "smtp-pass", "PASSWD", "MYSQL_PWD", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "TOKEN_2"),
+        *("AZURE_CREDENTIALS", "SERVICE_CREDENTIAL"),
+    ],
+)
+def test_one_list_of_names_serves_fields_variables_arguments_and_comments(name: str) -> None:
+    assert mask_secrets({name: "word-word"}) == {name: MASK}
+    assert mask_secrets([f"{name}=word-word"]) == [f"{name}={MASK}"]
+    assert list(secrets_in([f"{name}=word-word"])) == ["word-word"]
+    assert mask_arguments([f"--{name.lower()}", "word-word"]) == [f"--{name.lower()}", MASK]
+    assert "word-word" not in mask_yaml(f"name: x\n# {name}: word-word\n")
+
+
+@pytest.mark.parametrize("name", ["PWD", "OLDPWD", "COMPASS", "MONKEY", "PASSES", "KEYBOARD", "TOKENIZER", "BYPASS"])
+def test_other_names_are_no_secrets(name: str) -> None:
+    assert mask_secrets({name: "word-word"}) == {name: "word-word"}

@@ -55,7 +55,7 @@ def environment_secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if name.startswith(_OURS) and name != _STORE:
             continue
-        yield from secrets_in(value, name.rstrip("_0123456789"))  # TOKEN_2 is a token
+        yield from secrets_in(value, name)
         yield value.rpartition("@")[0].partition("://")[2].partition(":")[2]  # also with odd characters in a URL
 
 

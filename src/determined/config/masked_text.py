@@ -9,14 +9,12 @@ from typing import Any
 
 from determined.config.dump import dump_yaml
 from determined.config.load import parse_yaml
-from determined.config.masking import MASK, inner_name, mask_secrets
+from determined.config.masking import MASK, SECRET_WORD, inner_name, mask_secrets
 from determined.errors import InvalidConfigurationException
 
 Span = tuple[int, int]
 
-_SECRET_FIELD = re.compile(
-    r"(?:key|token|secret|password|passwd|credentials?|connection_string)[\"']?\s*[:=]\s*(?=\S)", re.IGNORECASE
-)
+_SECRET_FIELD = re.compile(rf"(?:{SECRET_WORD}|key)[\"']?\s*[:=]\s*(?=\S)", re.IGNORECASE)
 
 
 def mask_yaml(text: str) -> str:

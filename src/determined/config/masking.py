@@ -8,14 +8,17 @@ from typing import Any
 
 MASK = "********"
 
-# PGPASSWORD and `identitytoken` have no separator; PWD is the working directory, so `pwd` and `key` need one.
-_SECRET_NAME = re.compile(
-    r"(?:(?:^|[_-])(?:key|credentials?|connection_string)|[_-]pwd|apikey|token|secret|password|passwd|passphrase)$",
-    re.IGNORECASE,
+# Names end with one of these words. Some also stand at the end of a longer word: PGPASSWORD, `identitytoken`. Others
+# must be a word of their own: MONKEY and COMPASS are no secrets, and PWD alone is the working directory.
+SECRET_WORD = (
+    r"(?:token|secret|password|passwd|passphrase|apikey|"
+    r"(?<![A-Za-z0-9])(?:key|pass|credentials?|connection_string)|(?<=[_-])pwd)"
+    r"[_0-9]*"  # TOKEN_2 is a token
 )
+_SECRET_NAME = re.compile(SECRET_WORD + "$", re.IGNORECASE)
 # No pattern begins with a repetition: on a long word that would take the square of its length.
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)  # all that follows is its value, with spaces in it
-_ASSIGNMENT = re.compile(r"((?:key|token|secret|password|passwd|\bsig)=)[^\s&]+", re.IGNORECASE)
+_ASSIGNMENT = re.compile(rf"((?:{SECRET_WORD}|key|\bsig)=)[^\s&]+", re.IGNORECASE)  # AccountKey=..., as in Azure
 # A password may hold an `@` that should have been quoted; but what stands behind a quote or a comma is no part of it.
 _PASSWORD_IN_URL = re.compile(r"(\w://[^/\s:@]*:)[^/\s@]+(?:@[^/\s@\"',;]+)*(@)")
 
