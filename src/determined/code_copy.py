@@ -12,6 +12,7 @@ from pathlib import Path
 
 logger = logging.getLogger("determined")
 
+CODE = "code"  # the directory with the code of a run, in its run directory and in its checkpoints
 MAX_BYTES = 64 * 2**20
 MAX_FILES = 10_000
 

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
@@ -14,28 +14,51 @@ from typing import Any
 
 from determined.errors import InvalidExperimentException, TrainingOnImportError
 
-# The checkpoint whose code is being imported. A context variable, because another thread may be training meanwhile.
-_checkpoint_being_imported: ContextVar[str | None] = ContextVar("checkpoint_being_imported", default=None)
+# What a call that starts a run is answered with while code is imported that must not train. A context variable,
+# because another thread may be training meanwhile.
+_refusal: ContextVar[Callable[[str], str] | None] = ContextVar("refusal", default=None)
 
 
 @contextlib.contextmanager
 def importing_checkpoint(name: str) -> Iterator[None]:
     """Mark the block as importing the code of this checkpoint: calls that start a run are refused inside it."""
-    token = _checkpoint_being_imported.set(name)
+    with _refusing(
+        lambda call: (
+            f"the code of checkpoint {name} calls {call} when it is imported: loading the checkpoint would "
+            f"train again. {how_to_load()}"
+        )
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def checking_entrypoint(spec: str) -> Iterator[None]:
+    """Mark the block as a check whether this class can be imported: calls that start a run are refused inside it."""
+    module = spec.partition(":")[0]
+    with _refusing(
+        lambda call: (
+            f"{module} calls {call} when it is imported: it would train in this check, and once more in every "
+            'trial. Put the lines that train under `if __name__ == "__main__":`, or let the entrypoint run the script: '
+            f"entrypoint: python3 {module.replace('.', '/')}.py"
+        )
+    ):
+        yield
+
+
+def refuse_while_importing(call: str) -> None:
+    """Raise `TrainingOnImportError` if code is being imported that must not start a run by that."""
+    refusal = _refusal.get()
+    if refusal is not None:
+        raise TrainingOnImportError(refusal(call))
+
+
+@contextlib.contextmanager
+def _refusing(refusal: Callable[[str], str]) -> Iterator[None]:
+    token = _refusal.set(refusal)
     try:
         yield
     finally:
-        _checkpoint_being_imported.reset(token)
-
-
-def refuse_while_importing_checkpoint(call: str) -> None:
-    """Raise `TrainingOnImportError` if code of a checkpoint is being imported: loading must never train."""
-    name = _checkpoint_being_imported.get()
-    if name is not None:
-        raise TrainingOnImportError(
-            f"the code of checkpoint {name} calls {call} when it is imported: loading the checkpoint would train "
-            f"again. {how_to_load()}"
-        )
+        _refusal.reset(token)
 
 
 def how_to_load() -> str:

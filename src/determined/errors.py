@@ -71,7 +71,7 @@ class InvalidCheckpointException(DeterminedError):
 
 
 class TrainingOnImportError(DeterminedError, RuntimeError):
-    """Code of a checkpoint that starts a run when it is imported; the message says how to load the checkpoint."""
+    """Code that starts a run when it is imported, from a checkpoint or to check an entrypoint; it says what to do."""
 
 
 class CheckpointNotFound(DeterminedError):

@@ -7,6 +7,7 @@ import logging
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,25 @@ from typing import Any
 import pytest
 
 from determined import paths
+from determined.checkpoint_storage import DirectoryStorage
 from determined.core.attempts import Member
+from determined.core.checkpoint import CheckpointContext
+from determined.core.distributed import DistributedContext
 from determined.core.doorbell import Doorbell
 from determined.core.managed import Managed
+from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.store_supervisor import StoreSupervisor
 from determined.core.supervise import supervise
-from determined.core.supervisor import StatusChange
+from determined.core.supervisor import CheckpointRecord, StatusChange
+from determined.errors import StoreError
 from determined.store.process import Process, this_process
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import announced, opened, runs
 from tests.store.experiments import allocate, with_trials
 
 Ranks = Callable[..., list[StoreSupervisor]]
+# Of these ranks nobody meets another: no test here calls a collective.
+SECOND_OF_TWO = DistributedContext(rank=1, size=2, local_rank=1, local_size=2, cross_rank=0, cross_size=1)
 _keys = (f"run-{number}" for number in itertools.count())
 
 
@@ -209,6 +217,50 @@ def test_an_early_exit_of_another_rank_is_recorded(ranks: Ranks, caplog: pytest.
     for progress in (0.75, 0.8):
         worker.report_status(StatusChange(progress=progress))
     assert warnings(caplog) == ["the progress of a run is what rank 0 reports: that of rank 1 is not recorded"]
+
+
+def test_every_rank_sees_requests_if_each_asks_for_itself(ranks: Ranks) -> None:
+    chief, worker = ranks(2)
+    preempt = PreemptContext(SECOND_OF_TWO, worker, PreemptMode.WorkersAskMaster).start()
+    assert not preempt.should_preempt()  # no rank has begun to report
+    assert not Path(paths.store_place()).exists()
+    chief.report_metrics("training", 1, {"loss": 1})
+    chief.flush()
+    deadline = time.monotonic() + 20
+    while not worker._listens:  # an attempt to find the run is made once a second
+        assert not preempt.should_preempt()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    with opened() as store:
+        store.add_request(runs()[0].trial_id, "pause")
+    while not preempt.should_preempt():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    worker.flush()
+    assert preempt.reason == "pause"
+    assert runs()[0].stop_acknowledged
+
+
+def test_a_checkpoint_deleted_by_another_rank_is_marked(ranks: Ranks, tmp_path: Path) -> None:
+    chief, worker = ranks(2)
+    chief.report_checkpoint(CheckpointRecord("one", 1, {"steps_completed": 1}, {}))
+    storage = DirectoryStorage(tmp_path / "storage")
+    (storage.stage("one") / "file").write_text("x")
+    storage.commit("one")
+    CheckpointContext(SECOND_OF_TWO, storage, worker).delete("one")
+    with opened() as store:
+        assert [row.state for row in store.checkpoints(runs()[0].trial_id)] == ["DELETED"]
+    assert not (storage.root / "one").exists()
+
+
+def test_a_rank_that_cannot_reach_the_store_deletes_no_checkpoint(ranks: Ranks, tmp_path: Path) -> None:
+    _, worker = ranks(2, chief=Process("another-machine", 1, "then"))
+    storage = DirectoryStorage(tmp_path / "storage")
+    (storage.stage("one") / "file").write_text("x")
+    storage.commit("one")
+    with pytest.raises(StoreError, match="is a file on another-machine"):
+        CheckpointContext(SECOND_OF_TWO, storage, worker).delete("one")
+    assert (storage.root / "one" / "file").exists()
 
 
 def test_a_rank_elsewhere_that_has_another_file_as_its_store(ranks: Ranks, caplog: pytest.LogCaptureFixture) -> None:

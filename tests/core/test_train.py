@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from determined import core
+from determined.config.masking import MASK
 from tests.helpers.records import metrics_of, run_of
 
 
@@ -188,6 +189,15 @@ def test_status_and_early_exit(context: core.Context) -> None:
         context.train.set_status(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="reason"):
         context.train.report_early_exit("INVALID_HP")  # type: ignore[arg-type]
+
+
+def test_secrets_in_a_status_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "password-of-the-database")
+    config = {"checkpoint_storage": {"secret_key": "key-of-the-storage"}}
+    with core.init(tensorboard_mode=core.TensorboardMode.MANUAL, _exp_conf=config) as context:
+        context.train.report_progress(0.5)
+        context.train.set_status("reading http://me:hunter2@host with password-of-the-database, key-of-the-storage")
+        assert run_of(context).phase == f"reading http://me:{MASK}@host with {MASK}, {MASK}"
 
 
 def test_a_run_by_hand_has_no_best_validation(context: core.Context) -> None:

@@ -34,6 +34,7 @@ HPARAMS = {
     "activation": torch.nn.ReLU,
     "nested": {"function": activation, "list": [np.ndarray, 1, Thing()]},
     "pattern": complex(1, 2),
+    "sets": {"names": {"b", "a", "c"}},
 }
 
 
@@ -54,6 +55,7 @@ def test_they_are_used_as_they_are_and_stored_as_texts(data_home: Path, caplog: 
     assert stored["nested"]["function"] == "tests.pytorch.test_hparam_texts.activation"
     assert stored["nested"]["list"][:2] == ["numpy.ndarray", 1]
     assert stored["pattern"] == "(1+2j)"
+    assert stored["sets"] == {"names": "{'a', 'b', 'c'}"}
     assert stored["lr"] == 0.1
 
     caplog.clear()
@@ -87,3 +89,14 @@ def test_a_repr_that_fails_is_no_failure() -> None:
 def test_functions_written_in_c_have_names_too() -> None:
     assert as_text(np.mean) == "numpy.mean"
     assert as_text(functools.lru_cache(activation)) == "tests.pytorch.test_hparam_texts.activation"
+
+
+def test_the_text_of_a_set_does_not_depend_on_the_process() -> None:
+    letters = [chr(code) for code in range(ord("a"), ord("z"))]
+    in_order = "{" + ", ".join(map(repr, letters)) + "}"
+    assert as_text(set(letters)) == in_order
+    assert as_text(frozenset(letters)) == f"frozenset({in_order})"
+    assert as_text({10, 2, "x", frozenset("ba"), torch.nn.ReLU}) == (
+        "{2, 10, 'x', frozenset({'a', 'b'}), torch.nn.modules.activation.ReLU}"
+    )
+    assert (as_text(set()), as_text(frozenset())) == ("set()", "frozenset()")

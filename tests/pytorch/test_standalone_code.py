@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,39 @@ def test_later_edits_of_the_source_reach_no_checkpoint(data_home: Path, work_dir
     for checkpoint in checkpoints(data_home):
         assert (checkpoint / "code" / "train.py").read_text() == "old"
         manifest.verify(checkpoint, checkpoint.name)
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_code_that_checkpoints_share_is_flushed_once(
+    in_background: bool, data_home: Path, work_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An announced checkpoint survives power loss with its code, and many files of code do not delay each one."""
+    flushed = work_dir / "flushed.log"
+    fsync = os.fsync
+
+    def watch_fsync(descriptor: int) -> None:  # also in the forked process that writes a checkpoint
+        fsync(descriptor)
+        with open(flushed, "a") as file:
+            file.write(f"{os.fstat(descriptor).st_ino}\n")
+
+    monkeypatch.setattr(os, "fsync", watch_fsync)
+    if in_background:
+        monkeypatch.setattr("determined.pytorch.checkpoint.SMALL", 0)
+    project = work_dir / "project"
+    (project / "package").mkdir(parents=True)
+    for name in ("train.py", "package/one.py", "package/two.py"):
+        (project / name).write_text(name)
+    options = {"_program": Program("script", project / "train.py")}
+    (project / "pyproject.toml").touch()
+    fit(LineTrial, max_length=pytorch.Batch(3), checkpoint_period=pytorch.Batch(1), options=options)
+    seen = Counter(map(int, flushed.read_text().split()))
+    saved = checkpoints(data_home)
+    assert len(saved) == 3
+    for checkpoint in saved:
+        code = checkpoint / "code"
+        assert names(code) == {"train.py", "package/one.py", "package/two.py", "pyproject.toml"}
+        assert {seen[file.stat().st_ino] for file in code.rglob("*.*")} == {1}
+        assert all(seen[path.stat().st_ino] for path in (checkpoint, *checkpoint.rglob("*")))
 
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="needs another file system")

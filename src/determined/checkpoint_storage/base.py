@@ -79,8 +79,11 @@ class CheckpointStorage(Protocol):
         """Add what ranks of this machine wrote, if the chief is on another one and cannot see it."""
         ...
 
-    def commit(self, storage_id: str) -> Resources:
-        """Make the staged files durable, then visible under the id in one step."""
+    def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
+        """Make the staged files durable, then visible under the id in one step.
+
+        `flushed` is a tree whose files are durable: hard links to them need not be flushed.
+        """
         ...
 
     def abandon(self, storage_id: str) -> None:

@@ -93,7 +93,7 @@ class CloudStorage:
         self._upload(storage_id, staged, files.resources(staged))
         self._leave(storage_id)
 
-    def commit(self, storage_id: str) -> Resources:
+    def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
         staged = self.staged(storage_id)
         resources = files.resources(staged)
         if METADATA_FILE not in resources:

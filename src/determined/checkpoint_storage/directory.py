@@ -72,12 +72,12 @@ class DirectoryStorage:
     def staged(self, storage_id: str) -> Path:
         return self._staging.path(checkpoint_id(storage_id))
 
-    def commit(self, storage_id: str) -> Resources:
+    def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
         staged = self.staged(storage_id)
         resources = files.resources(staged)
         if paths.in_data_dir(self.root):  # elsewhere the user's umask decides who may read: a team may share it
             files.make_private(staged)
-        files.sync_tree(staged)
+        files.sync_tree(staged, flushed)
         self._staging.publish(storage_id, self.root / storage_id)
         files.sync(self.root)
         return resources

@@ -74,18 +74,22 @@ def make_private(root: Path) -> None:
                 os.chmod(path, stat.S_IMODE(status.st_mode) & 0o700)
 
 
-def copy_tree(source: Path, target: Path, *, link: bool) -> None:
+def copy_tree(source: Path, target: Path, *, link: bool) -> bool:
     """Recreate a tree of read-only files: with `link` by hard links on the same file system, else by copies.
 
-    Copies can be written by their owner.
+    Copies can be written by their owner. Returns whether a link was made.
     """
     target.mkdir()
+    has_links = False
     for name, is_directory in walk(source):
         if is_directory:
             (target / name).mkdir()
-        elif not (link and _linked(source / name, target / name)):
+        elif link and _linked(source / name, target / name):
+            has_links = True
+        else:
             shutil.copy2(source / name, target / name)
             os.chmod(target / name, os.stat(target / name).st_mode | 0o200)
+    return has_links
 
 
 def _linked(source: Path, target: Path) -> bool:
@@ -108,14 +112,45 @@ def make_read_only(root: Path, *, private: bool) -> None:
             os.chmod(path, os.stat(path).st_mode & (0o500 if private else 0o555))
 
 
-def sync_tree(root: Path) -> None:
-    """Flush every file and directory of a tree to the disk, the deepest first."""
+def sync_tree(root: Path, flushed: Path | None = None) -> None:
+    """Flush every file and directory of a tree to the disk, the deepest first.
+
+    Hard links to files of the tree `flushed` are left out if `flush_once` has flushed it: their content is on the disk,
+    and flushing the directory makes the link durable. To flush thousands of them for every checkpoint takes seconds.
+    """
+    durable = set() if flushed is None else _flushed_files(flushed)
     for directory, _, files in os.walk(root, topdown=False):
         for name in files:
             path = os.path.join(directory, name)
-            if not os.path.islink(path):
+            status = os.lstat(path)
+            if not stat.S_ISLNK(status.st_mode) and (status.st_dev, status.st_ino) not in durable:
                 sync(path)
         sync(directory)
+
+
+def flush_once(root: Path) -> None:
+    """Flush a tree that does not change any more, unless that was done before."""
+    marker = _flush_marker(root)
+    if not marker.exists():
+        sync_tree(root)
+        marker.touch(mode=0o600)  # after everything else: a process that is killed here leaves no marker
+
+
+def forget_flush(root: Path) -> None:
+    """Let `flush_once` flush a tree that takes the place of an earlier one."""
+    _flush_marker(root).unlink(missing_ok=True)
+
+
+def _flushed_files(root: Path) -> set[tuple[int, int]]:
+    """Return device and inode of the files of a tree that `flush_once` has flushed."""
+    if not _flush_marker(root).exists():
+        return set()
+    found = (os.lstat(os.path.join(directory, name)) for directory, _, names in os.walk(root) for name in names)
+    return {(status.st_dev, status.st_ino) for status in found}
+
+
+def _flush_marker(root: Path) -> Path:
+    return root.with_name(f".{root.name}-flushed")
 
 
 def sync(path: str | Path) -> None:

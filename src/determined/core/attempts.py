@@ -68,8 +68,17 @@ class Attempts:
         """Return the attempt that reports belong to from now on, and whether this rank has begun it."""
         alone = self._member.size == 1
         if not self._member.is_chief:
-            self._check_reach()
+            self.check_reach()
         return self._writer.ask(lambda store: self._begin_or_join(store, previous, alone=alone))
+
+    def check_reach(self) -> None:
+        """Raise if the store is a file that only the chief's machine has: this one would begin a run of its own."""
+        if on_this_machine(self._member.chief) or places.is_postgres(self._place) or self.find() is not None:
+            return
+        raise StoreOutOfReach(
+            f"what rank {self._member.rank} on {socket.gethostname()} reports cannot be stored: the store of this run "
+            f"is a file on {self._member.chief.host}; let DET_STORE name a PostgreSQL server that both can reach"
+        )
 
     def _begin_or_join(self, store: Store, previous: BegunAttempt | None, *, alone: bool) -> tuple[BegunAttempt, bool]:
         if not alone:
@@ -91,15 +100,6 @@ class Attempts:
             allocation=None if self._managed is None else (self._managed.trial_id, self._managed.key),
         )
         return store.begin_attempt(start), True
-
-    def _check_reach(self) -> None:
-        """Raise if the store is a file that only the chief's machine has: this one would begin a run of its own."""
-        if on_this_machine(self._member.chief) or places.is_postgres(self._place) or self.find() is not None:
-            return
-        raise StoreOutOfReach(
-            f"what rank {self._member.rank} on {socket.gethostname()} reports cannot be stored: the store of this run "
-            f"is a file on {self._member.chief.host}; let DET_STORE name a PostgreSQL server that both can reach"
-        )
 
     def _store_exists(self) -> bool:
         return places.is_postgres(self._place) or Path(self._place).is_file()

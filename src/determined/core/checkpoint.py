@@ -58,7 +58,10 @@ class CheckpointContext:
         storage: CheckpointStorage,
         supervisor: Supervisor,
         keep: Retention | None = None,
+        code: Path | None = None,
     ) -> None:
+        """`code` is where checkpoints link files from that are flushed once, by `files.flush_once`."""
+        self._code = code
         self._distributed = distributed
         self._storage = storage
         self._supervisor = supervisor
@@ -131,7 +134,7 @@ class CheckpointContext:
 
         def write_files() -> None:
             _write_descriptions(staged, checked, origin, write(staged))
-            files.sync_tree(staged)
+            files.sync_tree(staged, self._code)
 
         try:
             return Storing(
@@ -213,12 +216,10 @@ class CheckpointContext:
             manifest.verify(path, storage_id)
 
     def delete(self, storage_id: str) -> None:
-        """Remove a checkpoint; `CheckpointInUse` if it is registered, or another trial begins with it."""
-        if self._distributed.rank == 0:
-            self._supervisor.condemn_own_checkpoint(storage_id)
+        """Remove a checkpoint; `CheckpointInUse` if it is registered, or another trial begins with it. For any rank."""
+        self._supervisor.condemn_own_checkpoint(storage_id)
         self._storage.delete(storage_id)
-        if self._distributed.rank == 0:
-            self._supervisor.checkpoint_deleted(storage_id)
+        self._supervisor.checkpoint_deleted(storage_id)
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """The metadata that a checkpoint was stored with."""
@@ -388,7 +389,7 @@ class CheckpointContext:
     def _commit(self, storage_id: str) -> Resources:
         """Make a checkpoint visible, after a note in the store: it can be recorded even if this process is killed."""
         self._supervisor.publish_checkpoint(storage_id)
-        return self._storage.commit(storage_id)
+        return self._storage.commit(storage_id, self._code)
 
     def _record_published(self) -> None:
         """Record checkpoints in this storage whose processes were killed before they could. For the chief."""

@@ -21,7 +21,8 @@ from determined import info as cluster_info
 from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
-from determined.code_import import refuse_while_importing_checkpoint
+from determined.code_copy import CODE
+from determined.code_import import refuse_while_importing
 from determined.config.length import Length, parse_length
 from determined.core import detached
 from determined.core.agreement import in_step
@@ -211,7 +212,7 @@ def init(
     user's data directory. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user
     with the same name continue each other. `labels`, a list of texts, and `notes` describe a standalone run in lists.
     """
-    refuse_while_importing_checkpoint("core.init()")
+    refuse_while_importing("core.init()")
     if not isinstance(preempt_mode, PreemptMode):
         raise TypeError(f"preempt_mode must be a PreemptMode, got {preempt_mode!r}")
     if not isinstance(tensorboard_mode, TensorboardMode):
@@ -255,12 +256,16 @@ def init(
         notes=checked_notes,
     )
     checkpoint = CheckpointContext(
-        distributed, storages[0], supervisor, _retention(checkpoint_storage, described, info)
+        distributed,
+        storages[0],
+        supervisor,
+        _retention(checkpoint_storage, described, info),
+        opened.run_dir / CODE,
     )
     if _detached is not None and described is None:
         info = detached.describe(info, _begin_now(distributed, supervisor, checkpoint), _hparams)
     tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
-    train = TrainContext(distributed, supervisor, tensorboard)
+    train = TrainContext(distributed, supervisor, tensorboard, _mask_for(_exp_conf or info.trial._config))
     preempt = PreemptContext(distributed, supervisor, preempt_mode)
     length = _searcher_length(info, by_hand=described is None)
     return Context(
@@ -275,6 +280,17 @@ def init(
         tensorboard=tensorboard,
         outputs=OutputContext(distributed, storages[0], supervisor),
     )
+
+
+def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:
+    """Return what masks the secrets of this process and of the configuration in texts that a program wants stored."""
+
+    def mask(text: str) -> str:
+        from determined.config.line_mask import line_mask  # few programs need it
+
+        return line_mask(os.environ, config)(text)
+
+    return mask
 
 
 def _begin_now(

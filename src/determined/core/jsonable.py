@@ -61,12 +61,25 @@ def to_jsonable(value: Any, name: str, depth: int = 0, otherwise: Otherwise | No
 
 
 def as_text(value: Any) -> str:
-    """Return what stands for a value that JSON cannot hold: the name of a class or function, else its repr."""
+    """Return what stands for a value that JSON cannot hold: the name of a class or function, else its repr.
+
+    Sets are sorted: the order of their elements is another one in each process.
+    """
+    if isinstance(value, (set, frozenset)) and value:
+        inner = "{" + ", ".join(as_text(element) for element in sorted(value, key=_place_in_set)) + "}"
+        return (inner if type(value) is set else f"{type(value).__name__}({inner})")[:_LONGEST_TEXT]
     try:
         qualname = getattr(value, "__qualname__", None)  # functions in C, such as numpy.mean, have their own classes
         return f"{value.__module__}.{qualname}" if callable(value) and qualname else repr(value)[:_LONGEST_TEXT]
     except Exception:  # noqa: BLE001  (a program's own methods may fail in any way, and only a text is wanted)
         return f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def _place_in_set(element: Any) -> tuple[int, float, str]:
+    """Return what sets are sorted by: numbers first, by value, then the rest by text."""
+    if isinstance(element, (int, float)):
+        return 0, element, ""
+    return 1, 0, as_text(element)
 
 
 def _key(key: Any, name: str) -> str:

@@ -89,5 +89,7 @@ class PreemptContext:
     def _own_reason(self) -> str | None:
         if self._reason is not None:
             return self._reason
+        if self._mode is PreemptMode.WorkersAskMaster:
+            self._supervisor.listen()
         request = self._supervisor.stop_requested()
         return None if request is None else request.reason

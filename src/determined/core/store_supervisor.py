@@ -44,6 +44,8 @@ logger = logging.getLogger("determined.core")
 
 T = TypeVar("T")
 
+_SECONDS_BETWEEN_TRIES = 1.0  # to find the attempt whose requests a rank wants to see
+
 
 class StoreSupervisor:
     """Records a run in a store, one for each rank.
@@ -83,6 +85,9 @@ class StoreSupervisor:
         self._status = RunStatus()
         self._metadata: dict[str, Any] | None = None
         self._stop: StopRequest | None = None
+        self._listens = member.is_chief
+        self._next_try_to_listen = 0.0
+        self._heard_of: BegunAttempt | None = None  # of a rank that has reported nothing and wants to see requests
         self._beginning = threading.Lock()  # the profiler reports from a thread of its own
         self._attempt: BegunAttempt | None = None
         self._has_begun_it = False
@@ -279,12 +284,12 @@ class StoreSupervisor:
         return self._writer.ask(ask)
 
     def condemn_own_checkpoint(self, storage_id: str) -> None:
-        if self._member.is_chief:
-            self._writer.ask(lambda store: store.upkeep.condemn_own(storage_id))
+        if not self._member.is_chief:
+            self._attempts.check_reach()
+        self._writer.ask(lambda store: store.upkeep.condemn_own(storage_id))
 
     def checkpoint_deleted(self, storage_id: str) -> None:
-        if self._member.is_chief:
-            self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))
+        self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))
 
     def report_status(self, change: StatusChange) -> None:
         for name, value in change._asdict().items():
@@ -351,8 +356,26 @@ class StoreSupervisor:
     def stop_requested(self) -> StopRequest | None:
         return self._stop
 
+    def listen(self) -> None:
+        if self._listens or time.monotonic() < self._next_try_to_listen:
+            return
+        self._heard_of = self._attempts.find()
+        if self._heard_of is None:  # no rank has begun the attempt yet, or the store is on another machine
+            self._next_try_to_listen = time.monotonic() + _SECONDS_BETWEEN_TRIES
+            try:
+                self._attempts.check_reach()
+            except StoreOutOfReach as error:
+                self._say_once(logging.WARNING, f"requests to stop do not reach this rank: {error}")
+            return
+        self._listens = True
+        self._writer.ask(self._watch)
+        self._writer.watch(self._watch)
+
     def acknowledge_stop(self) -> None:
         self._status.stop_acknowledged = True
+        if self._listens and not self._member.is_chief:
+            attempt = self._begun()
+            self._writer.put(StatusRow(attempt.trial_id, attempt.number, stop_acknowledged=True))
         self._write_status()
 
     def flush(self) -> None:
@@ -411,8 +434,8 @@ class StoreSupervisor:
         self._look_for_requests(store)
 
     def _look_for_requests(self, store: Store) -> bool:
-        """Whether somebody wants this run to stop."""
-        attempt = self._attempt
+        """Return whether somebody wants this run to stop."""
+        attempt = self._attempt or self._heard_of
         if attempt is not None and self._stop is None:
             for request in store.requests(attempt.trial_id, after=attempt.last_request):
                 # To kill is up to whoever runs this process: it does what it can.

@@ -131,11 +131,14 @@ class Supervisor(Protocol):
         ...
 
     def condemn_own_checkpoint(self, storage_id: str) -> None:
-        """Mark it as deleted, before its files go; `CheckpointInUse` when others need it."""
+        """Mark it as deleted, before its files are removed; `CheckpointInUse` when others need it. For any rank.
+
+        A rank whose machine cannot reach the store of the run raises a StoreError.
+        """
         ...
 
     def checkpoint_deleted(self, storage_id: str) -> None:
-        """Its files are gone."""
+        """Record that its files are removed. For any rank."""
         ...
 
     def report_status(self, change: StatusChange) -> None:
@@ -155,6 +158,10 @@ class Supervisor(Protocol):
     def best_validation(self) -> float | None: ...
 
     def stop_requested(self) -> StopRequest | None: ...
+
+    def listen(self) -> None:
+        """Look for requests to stop on this rank. The chief does so anyway; other ranks rely on it by default."""
+        ...
 
     def request_stop(self, reason: StopReason) -> None:
         """This worker itself was asked to stop, as by a signal; the first reason stays."""

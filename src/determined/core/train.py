@@ -31,10 +31,17 @@ class TrainContext:
     counts; searching, rungs and best checkpoints use the chief's reports alone.
     """
 
-    def __init__(self, distributed: DistributedContext, supervisor: Supervisor, tensorboard: TensorboardFiles) -> None:
+    def __init__(
+        self,
+        distributed: DistributedContext,
+        supervisor: Supervisor,
+        tensorboard: TensorboardFiles,
+        mask: Callable[[str], str],
+    ) -> None:
         self._distributed = distributed
         self._supervisor = supervisor
         self._tensorboard = tensorboard
+        self._mask = mask
         self._log_level = logging.INFO
 
     def _leave_lines_to_caller(self) -> None:
@@ -64,10 +71,10 @@ class TrainContext:
         self._supervisor.report_status(StatusChange(progress=float(progress)))
 
     def set_status(self, status: str) -> None:
-        """A word or two on what is being done now."""
+        """Record a word or two on what is being done now. Secrets in it are masked, as in log lines."""
         if not isinstance(status, str):
             raise TypeError(f"status must be a str, got {status!r}")
-        self._supervisor.report_status(StatusChange(phase=status))
+        self._supervisor.report_status(StatusChange(phase=self._mask(status)))
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
         """Replace the run's free-form metadata, on several ranks what this rank set; returns what is kept."""

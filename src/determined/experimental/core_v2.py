@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined import core
 from determined import info as cluster_info
-from determined.code_import import refuse_while_importing_checkpoint
+from determined.code_import import refuse_while_importing
 from determined.core import DistributedContext, PreemptMode, TensorboardMode
 from determined.core.detached import Detached
 from determined.core.experimental import ExperimentalContext
@@ -76,7 +76,7 @@ def init_context(
 
     The arguments are those of `init`.
     """
-    refuse_while_importing_checkpoint("core_v2.init_context()")
+    refuse_while_importing("core_v2.init_context()")
     described = combine(config, defaults, unmanaged)
     return _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)[0]
 
@@ -104,7 +104,7 @@ def init(
             of that search.
     """
     global _context, _output, _watch, _pid
-    refuse_while_importing_checkpoint("core_v2.init()")
+    refuse_while_importing("core_v2.init()")
     if _context is not None:
         raise RuntimeError("core_v2.init() was called already: close() ends that run")
     described = combine(config, defaults, unmanaged)

@@ -19,7 +19,7 @@ import torch
 import determined
 from determined import core, paths
 from determined.checkpoint_storage import files, manifest
-from determined.code_copy import copy_code
+from determined.code_copy import CODE, copy_code
 from determined.core.agreement import in_step
 from determined.core.forked import CannotFork, can_fork
 from determined.core.storing import Storing, saying_not_saved
@@ -203,7 +203,7 @@ class Checkpointer:
 
         In a forked child, as a rule: nothing of this process is to be changed or waited for here.
         """
-        self._copy_code(directory / "code")
+        self._copy_code(directory / CODE)
         digest = checkpoint_format.write(state.tree, directory / "state_dict.pth")
         if state.pickles:
             pickled_state.write(state.pickles, directory)
@@ -213,8 +213,9 @@ class Checkpointer:
 
     def _copy_code(self, target: Path) -> None:
         """Put the run's code into a checkpoint. A standalone run took it when it started, others do so now, once."""
-        taken = self._core.run_dir / "code"
+        taken = self._core.run_dir / CODE
         if not taken.exists():
+            files.forget_flush(taken)
             taking = self._core.run_dir / ".code"
             shutil.rmtree(taking, ignore_errors=True)  # of one that was interrupted
             taking.mkdir()
@@ -227,7 +228,8 @@ class Checkpointer:
             taking.rename(taken)
         # A callback that gets the directory may change its files, which must not change those of other checkpoints.
         shared = not any(map(self._callbacks.overrides, _HOOKS_WITH_DIRECTORY))
-        files.copy_tree(taken, target, link=shared)
+        if files.copy_tree(taken, target, link=shared):
+            files.flush_once(taken)
 
     def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
         """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from determined import core, paths
-from determined.code_import import refuse_while_importing_checkpoint
+from determined.code_copy import CODE
+from determined.code_import import refuse_while_importing
 from determined.code_root import code_root
 from determined.code_snapshot import take_snapshot
 from determined.core.agreement import in_step
@@ -54,7 +55,7 @@ def init(
     `latest_checkpoint="latest"` then finds the checkpoints of this user's runs with the same name, instead of those of
     the same script on the same host. `labels`, a list of texts, and `notes` describe it in lists.
     """
-    refuse_while_importing_checkpoint("pytorch.init()")
+    refuse_while_importing("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
     passed, texts = _storable(hparams)
     described = from_env(os.environ)
@@ -101,7 +102,7 @@ def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:
         if ranks.rank == 0:
             roots = checkpoint.local_roots()
             not_code = [*roots, *paths.store_files(), paths.data_dir()]
-            take_snapshot(root, core_context.run_dir / "code", not_code, private=paths.are_private(roots))
+            take_snapshot(root, core_context.run_dir / CODE, not_code, private=paths.are_private(roots))
 
     in_step(ranks.allgather, ranks.rank, copy, doing="copying the code of the program")
     return None if root is None else root.directory

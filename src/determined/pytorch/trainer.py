@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from determined.code_import import refuse_while_importing_checkpoint
+from determined.code_import import refuse_while_importing
 from determined.config.masking import mask_secrets
 from determined.core.jsonable import as_text, to_jsonable
 from determined.info import from_env
@@ -86,7 +86,7 @@ class Trainer:
             on_nan: when `train_batch` returns NaN or infinity: `"warn"` once; `"stop"` with an error; `"rollback"` to
                 the last checkpoint and go on without the batches that led to it.
         """
-        refuse_while_importing_checkpoint("Trainer.fit()")
+        refuse_while_importing("Trainer.fit()")
         described = from_env(os.environ)
         config = described.trial._config if described is not None else {}
         if test_mode:
