@@ -16,6 +16,7 @@ from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.build import build_from_argument
 from determined.config.masking import mask_secrets
 from determined.experiment.checkpoints import TrialCheckpoints
+from determined.experiment.deleting import delete_experiment
 from determined.store.base import Store
 from determined.store.open import open_store
 from determined.store.publishing import settle_unrecorded
@@ -118,6 +119,17 @@ def test_a_damaged_one_is_removed_and_strangers_stay(tmp_path: Path, data_home: 
     assert not damaged.exists()
     assert all(other.is_dir() for other in others)
     assert sorted([*(other.name for other in others), announced(data_home)[-1].uuid]) == on_disk(damaged.parent)
+
+
+def test_it_is_deleted_with_its_experiment(tmp_path: Path) -> None:
+    published = left(tmp_path)
+    stranger = published.with_name("00000000-0000-4000-8000-000000000000")
+    stranger.mkdir()
+    with opened() as store:
+        done = delete_experiment(store, runs()[0].experiment_id)
+        assert store.runs() == []
+    assert done.checkpoints == (published.name,)
+    assert [path.name for path in published.parent.iterdir()] == [stranger.name]
 
 
 def test_another_store_leaves_it_alone(tmp_path: Path, data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

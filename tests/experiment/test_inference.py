@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 from determined.engines.local import LocalEngine
+from determined.experiment.progress import View
+from determined.experiment.run import run_experiment
 from determined.experimental import Determined
+from determined.store.open import checked_place
 from tests.cli.running import det_json, det_ok
-from tests.experiment.inside import opened, run
+from tests.experiment.inside import create, opened, run
 
 CONFIG = {
     "name": "inference",
@@ -17,6 +20,14 @@ CONFIG = {
     "searcher": {"name": "single", "metric": "batches", "max_length": {"batches": 9}},
     "max_restarts": 1,
 }
+
+
+SAVING = """
+from determined import core
+with core.init() as context:
+    with context.checkpoint.store_path({"steps_completed": 7}):
+        pass
+"""
 
 
 def test_results_survive_crashes_and_the_clean_up_of_checkpoints(data_home: Path, tmp_path: Path) -> None:
@@ -59,3 +70,13 @@ def test_results_survive_crashes_and_the_clean_up_of_checkpoints(data_home: Path
     answer = det_json("e", "delete", str(found.experiment.id), "--yes")
     assert answer["outputs"] == [output.uuid]
     assert not list((data_home / "determined" / "checkpoints").glob("*output*"))
+
+
+def test_how_far_a_trial_came_that_reports_no_metric_is_what_it_saved(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "save.py").write_text(SAVING)
+    views: list[View] = []
+    with LocalEngine(1) as engine:
+        experiment_id = create(engine, tmp_path / "model", {**CONFIG, "entrypoint": "python3 save.py"})
+        run_experiment(checked_place(), experiment_id, engine=engine, observer=views.append)
+    assert [(trial.state, trial.steps) for trial in views[-1].trials] == [("COMPLETED", 7)]

@@ -17,6 +17,7 @@ from determined.experimental.client import CheckpointState, DownloadMode, Experi
 from determined.store.experiment_records import Change, ExperimentChange, TrialChange
 from determined.store.process import this_process
 from determined.store.records import AttemptStart, CheckpointRow, EndRow, NewRun
+from tests.helpers.mounts import read_only
 from tests.helpers.records import opened
 from tests.store.experiments import new_experiment, new_trial
 
@@ -49,6 +50,18 @@ class TestDownload:
         found = {name: len(data) for name, data in tree(Path(path)).items() if data is not None}
         assert {name: size for name, size in best.resources.items() if not name.endswith("/")}.items() <= found.items()
         assert [entry.name for entry in Path("checkpoints").iterdir()] == [best.uuid]
+
+    def test_a_directory_that_cannot_be_written_is_named(
+        self, searched: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        best = searched.list_checkpoints(max_results=1)[0]
+        with read_only(tmp_path):
+            monkeypatch.chdir(tmp_path)
+            with pytest.raises(OSError, match="Read-only") as raised:
+                best.load()
+            monkeypatch.chdir("/")
+        told = f"checkpoint {best.uuid} was not downloaded: {tmp_path}/checkpoints cannot be written (Read-only"
+        assert told in str(raised.value)
 
     def test_the_trial_of_it_can_be_made_again(self, searched: Experiment, tmp_path: Path) -> None:
         trial = searched.list_checkpoints()[0].load(tmp_path / "here")

@@ -67,14 +67,15 @@ def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
     """Between two views a short trial may have begun, passed a rung and ended."""
     said = []
     was = before.state if before else "QUEUED"
-    if trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
+    if trial.has_started and trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
         verb = "goes on" if before and (was == "PAUSED" or before.steps) else "started"
         said.append(f"trial {trial.id} {verb}: {hparams_text(trial.hparams)}")
     if trial.rung > (before.rung if before else 0) and trial.state in AT_WORK:
         said.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
     if trial.state not in (was, "QUEUED", *AT_WORK):
-        batches = f"{trial.steps} batch{'' if trial.steps == 1 else 'es'}"
-        said.append(f"trial {trial.id} {trial.state} after {batches}{_metric(trial, view)}")
+        batches = f"after {trial.steps} batch{'' if trial.steps == 1 else 'es'}"
+        how_far = batches if trial.has_started else "before it started"
+        said.append(f"trial {trial.id} {trial.state} {how_far}{_metric(trial, view)}")
     return said
 
 

@@ -11,22 +11,28 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage, Selector
+from determined.checkpoint_storage.unrecorded import examine
 from determined.errors import CheckpointNotFound, InvalidExperimentException
 from determined.experiment.files import experiment_dir
 from determined.experiment.storages import storage_of
 from determined.names import is_name
 from determined.store.base import Store
-from determined.store.experiment_records import Experiment, Lease
+from determined.store.experiment_records import ENDED, Experiment, Lease
 from determined.store.process import is_running, this_process
+from determined.store.publishing import settle_unrecorded
 from determined.store.records import Checkpoint
 
 logger = logging.getLogger("determined.experiment")
+
+T = TypeVar("T")
 
 _SHORT_WATCH = 3.0  # a living runner shows itself about once a second
 
@@ -156,7 +162,20 @@ def _found(store: Store, row: Checkpoint) -> _Found:
         return _Found(row, storage, {})
 
 
+def _record_published(store: Store, experiment: Experiment) -> None:
+    """Record checkpoints whose processes were killed before they could: otherwise their files would stay for ever."""
+    if experiment.state not in ENDED or experiment.borrowed:
+        return
+
+    def ask(question: Callable[[Store], T]) -> T:
+        return question(store)
+
+    for trial_id, place in store.publishing.places(experiment.id):
+        settle_unrecorded(ask, place, partial(examine, storage_of(experiment, place)), trial_id)
+
+
 def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:
+    _record_published(store, experiment)
     outputs = store.outputs.of_experiment(experiment.id)
     kept_elsewhere = [output for output in outputs if output.borrowed]
     own_outputs = [output for output in outputs if not output.borrowed]

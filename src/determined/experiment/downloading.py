@@ -30,8 +30,15 @@ def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, res
     if _is_downloaded(storage, uuid, target, resources):
         return
     _refuse_something_else(uuid, target, resources)
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    try:
+        draft.mkdir(parents=True)
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"checkpoint {uuid} was not downloaded: {target.parent.absolute()} cannot be written "
+            f"({error.strerror}); name another directory",
+        ) from error
     try:
         storage.fetch(uuid, draft)
         _refuse_a_part(uuid, draft, resources)

@@ -65,6 +65,7 @@ def end_the_unwell(run: Running, health: Health) -> None:
 def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
     row = run.ask(lambda store: store.trial(trial.id))
     run.effects.note(trial, row.passed_hparams)
+    trial.steps = row.steps_completed or _largest_saved_step(run, trial)
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if event.code else []
     has_reported = _has_reported(run, trial, attempts)
     trial.lost += exits.is_lost(event)
@@ -79,6 +80,12 @@ def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
     )
     trial.failure_without_report = None if has_reported else verdict.reason
     return verdict
+
+
+def _largest_saved_step(run: Running, trial: LiveTrial) -> int:
+    """Return how far a trial is that reports no metrics, as batch inference: its checkpoints say so."""
+    saved = run.writer.ask(lambda store: store.checkpoints(trial.id))
+    return max((checkpoint.steps_completed for checkpoint in saved), default=0)
 
 
 def _has_reported(run: Running, trial: LiveTrial, attempts: list[Attempt]) -> bool:

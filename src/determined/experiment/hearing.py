@@ -34,7 +34,7 @@ class Hearing:
         for trial in self._run.by_key.values():
             look(self._run, trial)
             row = self._run.ask(partial(_row_of, trial.id))
-            trial.progress = row.progress
+            trial.progress, trial.steps = row.progress, row.steps_completed
             self._run.effects.note(trial, row.passed_hparams)
         deciding.fail_if_pointless(self._run)
 

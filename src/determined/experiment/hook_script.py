@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from determined.config.masking import secrets_in
-from determined.config.redaction import Redaction
+from determined.config.line_mask import LineMask, line_mask
 from determined.engines.base import Line
 from determined.engines.lines import Stream
 from determined.engines.supervised import end, supervised
@@ -93,7 +92,7 @@ def _run(
 ) -> int:
     reading, writing = os.pipe()
     stream = Stream(HOOK, "stderr", reading)
-    hidden = Redaction(secrets_in(dict(environment)))
+    mask = line_mask(environment)
     try:
         with _private_file(log) as file:
             try:
@@ -104,8 +103,8 @@ def _run(
                 while process.poll() is None:
                     if stopped():
                         raise HookStopped
-                    _write(_wait_for_lines(stream, process), hidden, file)
-                _write(stream.read_all(), hidden, file)
+                    _write(_wait_for_lines(stream, process), mask, file)
+                _write(stream.read_all(), mask, file)
             finally:
                 end(process)
     finally:
@@ -122,19 +121,19 @@ def _wait_for_lines(stream: Stream, process: subprocess.Popen[bytes]) -> list[Li
     return stream.read()
 
 
-def _write(lines: list[Line], hidden: Redaction, file: IO[str]) -> None:
+def _write(lines: list[Line], mask: LineMask, file: IO[str]) -> None:
     for line in lines:
-        file.write(f"{line.written:.3f} {hidden.text(line.text)}\n")
+        file.write(f"{line.written:.3f} {mask(line.text)}\n")
     file.flush()
 
 
 def _mask(log: Path, variables: Mapping[str, str]) -> None:
     """Mask the secrets that the hook has exported, which were not known while it wrote."""
-    hidden = Redaction(secrets_in(dict(variables)))
+    mask = line_mask(variables)
     draft = log.with_suffix(".new")
     with _private_file(draft) as file:
         for written, text in log_lines(log):
-            file.write(f"{written:.3f} {hidden.text(text)}\n")
+            file.write(f"{written:.3f} {mask(text)}\n")
     os.replace(draft, log)
 
 

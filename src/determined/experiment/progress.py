@@ -19,6 +19,7 @@ class TrialView:
     rung: int  # how many of its bracket's rungs it has passed
     goal: float | None
     progress: float | None
+    has_started: bool  # at least once
     steps: int
     metric: float | None  # the newest value of the searcher's metric
     best: float | None

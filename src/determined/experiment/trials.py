@@ -78,6 +78,7 @@ class LiveTrial:
     lost: int = 0  # how often its processes were lost, with the engine or by somebody's signal
     seen: tuple[int, int] = (0, -1)  # attempt and sequence number of the newest validation that was looked at
     last_step: int = -1  # its step
+    steps: int = 0  # the largest step that it reported or saved
     last_value: tuple[float | None, float | None] | None = None  # its metric and time
     at_goal: tuple[float | None, float | None] | None = None  # the same, of one that waits for a decision
     decided_at: float = field(default_factory=time.monotonic)

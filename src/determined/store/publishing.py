@@ -129,6 +129,15 @@ class Publishing:
                 unrecorded.append(Unrecorded(uuid, Origin(self._own_identity(), key, trial, attempt), gone))
         return unrecorded
 
+    def places(self, experiment_id: int) -> list[tuple[int, str]]:
+        """Return the trials of an experiment with unrecorded checkpoints, each with the storage that they are in."""
+        found = self._database.execute(
+            "SELECT DISTINCT p.trial_id, p.storage FROM publishing p JOIN trials t ON t.id = p.trial_id "
+            "WHERE t.experiment_id = ? ORDER BY p.trial_id, p.storage",
+            [experiment_id],
+        )
+        return [(trial_id, storage) for trial_id, storage in found]
+
     def forget(self, uuid: str) -> None:
         """Remove a note: the checkpoint never appeared, or is removed."""
         with self._database.transaction():
