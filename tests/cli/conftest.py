@@ -10,6 +10,7 @@ import pytest
 
 from determined.store.base import Store
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
+from tests.cli.forking import Forking
 from tests.cli.projects import CONFIG, PROGRAM
 from tests.cli.searched import Searched, run_search
 from tests.helpers.records import opened
@@ -91,6 +92,27 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory / "config.yaml").write_text(CONFIG)
     monkeypatch.chdir(directory)
     return directory
+
+
+@pytest.fixture(scope="module")
+def forking() -> Iterator[Forking]:
+    with Forking() as forking:
+        yield forking
+
+
+@pytest.fixture
+def filled_store(searched: Searched, tmp_path: Path) -> dict[str, str]:
+    """What the arguments in `every_command.py` mean in a store with a search, a registered model and a project."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "train.py").write_text(PROGRAM)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    registered = searched.checkpoint(1, 8).uuid
+    with opened() as store:
+        new_experiment(store, "nobody runs it")
+        store.registry.register(store.registry.create_model("digits").id, registered)
+    spare = searched.checkpoint(2, 4).uuid
+    ids = {"experiment": "1", "trial": "1", "checkpoint": registered, "spare": spare, "idle": "2", "model": "digits"}
+    return {**ids, "config": "config.yaml", "model_dir": "model"}
 
 
 @pytest.fixture(scope="session")

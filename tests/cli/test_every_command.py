@@ -34,12 +34,6 @@ IDS = ("experiment", "trial", "idle", "model")  # numbers, or what may be one
 WITH_STORE = [name for name, case in COMMANDS.items() if case.store != "none"]
 
 
-@pytest.fixture(scope="module")
-def forking() -> Iterator[Forking]:
-    with Forking() as forking:
-        yield forking
-
-
 @pytest.fixture
 def given(tmp_path: Path) -> dict[str, str]:
     """A project, and the ids of what may be there or not."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,9 +12,7 @@ import pytest
 
 from determined.store.base import Store
 from tests.cli.every_command import COMMANDS
-from tests.cli.filling import new_experiment
 from tests.cli.forking import Forking
-from tests.cli.projects import CONFIG, PROGRAM
 from tests.cli.running import DET
 from tests.cli.searched import Searched
 from tests.helpers.records import opened
@@ -25,36 +22,17 @@ REASONS = {"full": "No space left on device", "closed": "it is closed"}
 SILENT = ("queue serve",)
 
 
-@pytest.fixture(scope="module")
-def forking() -> Iterator[Forking]:
-    with Forking() as forking:
-        yield forking
-
-
-@pytest.fixture
-def given(searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "train.py").write_text(PROGRAM)
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    registered = searched.checkpoint(1, 8).uuid
-    with opened() as store:
-        new_experiment(store, "nobody runs it")
-        store.registry.register(store.registry.create_model("digits").id, registered)
-    spare = searched.checkpoint(2, 4).uuid
-    ids = {"experiment": "1", "trial": "1", "checkpoint": registered, "spare": spare, "idle": "2", "model": "digits"}
-    return {**ids, "config": "config.yaml", "model_dir": "model"}
-
-
 @pytest.mark.parametrize("output", ["full", "closed"])
-def test_every_command_that_reads(output: Literal["full", "closed"], given: dict[str, str], forking: Forking) -> None:
+def test_every_command_that_reads(
+    output: Literal["full", "closed"], filled_store: dict[str, str], forking: Forking
+) -> None:
     variables = {"XDG_DATA_HOME": os.environ["XDG_DATA_HOME"], "DET_STORE": ""}
     wrong = []
     for number, (name, case) in enumerate(COMMANDS.items()):
         if case.store == "writes" or case.elsewhere or name in SILENT:
             continue
         for form in ["", "--json", "--help"] if case.form != "none" else [""]:
-            arguments = case.arguments.format(**given, directory=f"directory-{number}{form}")
+            arguments = case.arguments.format(**filled_store, directory=f"directory-{number}{form}")
             words = [*name.split(), *shlex.split(arguments), *filter(None, [form])]
             result = forking.det(*words, environment=variables, cwd=Path.cwd(), output=output)
             told = f"standard output cannot be written: {REASONS[output]}\n"

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from determined.store.schema import MIGRATIONS
 from tests.cli.every_command import COMMANDS
 from tests.cli.filling import new_experiment
 from tests.cli.forking import Forking, Result
-from tests.cli.projects import CONFIG, PROGRAM
 from tests.cli.running import det, det_json
 from tests.cli.searched import Searched
 from tests.helpers.mounts import read_only
@@ -29,29 +27,13 @@ from tests.helpers.records import opened
 _WRITE_FILES = ("queue serve",)
 
 
-@pytest.fixture(scope="module")
-def forking() -> Iterator[Forking]:
-    with Forking() as forking:
-        yield forking
-
-
 @pytest.fixture
-def given(searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "train.py").write_text(PROGRAM)
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    with opened() as store:
-        new_experiment(store, "nobody runs it")
-        registered = searched.checkpoint(1, 8).uuid
-        store.registry.register(store.registry.create_model("digits").id, registered)
+def given(filled_store: dict[str, str]) -> dict[str, str]:
     assert det("store", "export", "export.jsonl").exit_code == 0
     lock = locked(QueueFiles.of(checked_place()))  # left by a process that served the queue
     assert lock is not None
     os.close(lock)
-    spare = searched.checkpoint(2, 4).uuid
-    ids = {"experiment": "1", "trial": "1", "checkpoint": registered, "spare": spare, "idle": "2", "model": "digits"}
-    return {**ids, "config": "config.yaml", "model_dir": "model", "export": "export.jsonl"}
+    return {**filled_store, "export": "export.jsonl"}
 
 
 @pytest.fixture(params=["no log", "a log"])

@@ -24,6 +24,7 @@ def trial(number: int, state: str = "RUNNING", **changed: Any) -> TrialView:
         rung=0,
         goal=4,
         progress=None,
+        has_started=state != "QUEUED",
         steps=0,
         metric=None,
         best=None,
@@ -148,3 +149,11 @@ def test_lines_scroll_by_above_the_live_picture() -> None:
         live(view(trial(0, steps=5)))
     assert "a line of [bold]a log[/bold]" in screen.getvalue()
     assert "Ctrl-C pauses" in screen.getvalue()
+
+
+def test_a_trial_that_is_canceled_before_it_starts_is_not_said_to_have_started() -> None:
+    written: list[str] = []
+    lines = Lines(written.append, new=True)
+    lines(view(trial(0, "QUEUED")))
+    lines(view(trial(0, "CANCELED", has_started=False)))
+    assert [line.partition("] ")[2] for line in written] == ["trial 10 CANCELED before it started"]

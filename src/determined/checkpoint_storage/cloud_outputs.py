@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from determined.checkpoint_storage import transfer
 from determined.checkpoint_storage.bucket import Bucket
-from determined.checkpoint_storage.outputs import file_name, not_whole, output_id, upload_key
+from determined.checkpoint_storage.outputs import file_name, not_whole, output_id, staged_upload, upload_key
 from determined.checkpoint_storage.staging import Staging
 
 # No id begins with a dot.
@@ -32,11 +31,8 @@ class CloudOutputs:
     @contextlib.contextmanager
     def staged(self) -> Iterator[Path]:
         self._open_root()
-        name = f"upload.{secrets.token_hex(8)}"
-        try:
-            yield self._staging.create(name)
-        finally:
-            self._staging.remove(name)
+        with staged_upload(self._staging) as directory:
+            yield directory
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
         targets = {name: f"{output_id(output)}/{below}/{file_name(name)}" for name in names}

@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from determined.checkpoint_storage import files
-from determined.checkpoint_storage.outputs import file_name, not_whole, output_id, sync_directories, upload_key
+from determined.checkpoint_storage.outputs import (
+    file_name,
+    not_whole,
+    output_id,
+    staged_upload,
+    sync_directories,
+    upload_key,
+)
 from determined.checkpoint_storage.staging import Staging
 
 _REPLACED = ".replaced-"
@@ -28,11 +35,8 @@ class DirectoryOutputs:
     @contextlib.contextmanager
     def staged(self) -> Iterator[Path]:
         self._open_root()
-        name = f"upload.{secrets.token_hex(8)}"
-        try:
-            yield self._staging.create(name)
-        finally:
-            self._staging.remove(name)
+        with staged_upload(self._staging) as directory:
+            yield directory
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
         target, aside = self._directory(output) / below, self._replaced(output, key) / below

@@ -11,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import stat
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from determined.checkpoint_storage import files
+from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound
 from determined.names import is_file_name, shown
 
@@ -68,6 +70,16 @@ class OutputStorage(Protocol):
     def delete(self, output: str) -> None:
         """Remove an output with all that belongs to it; nothing happens when it is not there."""
         ...
+
+
+@contextlib.contextmanager
+def staged_upload(staging: Staging) -> Iterator[Path]:
+    """Yield a new hidden directory for one upload; see `OutputStorage.staged`."""
+    name = f"upload.{secrets.token_hex(8)}"
+    try:
+        yield staging.create(name)
+    finally:
+        staging.remove(name)
 
 
 def new_output_id() -> str:
