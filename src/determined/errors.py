@@ -36,18 +36,22 @@ class InvalidConfigurationException(InvalidExperimentException):
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong in a configuration: where, what, and what may help."""
+    """One thing that is wrong in a configuration: where, what, and what may help.
+
+    `path` is the dotted path of the field, `file` the file or the option that it was given in.
+    """
 
     path: str
     line: int | None
     message: str
     hint: str = ""
+    file: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.path}: " if self.path else ""
+        line = "" if self.line is None else str(self.line) if self.file else f"line {self.line}"
+        place = ":".join(filter(None, (self.file, line)))
         hint = f"; {self.hint}" if self.hint else ""
-        line = f" (line {self.line})" if self.line is not None else ""
-        return f"{place}{self.message}{hint}{line}"
+        return ": ".join(filter(None, (place, self.path, f"{self.message}{hint}")))
 
 
 class InvalidExperimentConfig(InvalidConfigurationException):
@@ -107,7 +111,12 @@ class StoreError(DeterminedError):
 
 
 class NotFoundException(StoreError, ValueError):
-    """The store holds no experiment, trial, checkpoint or model of that number or name."""
+    """The store has no experiment, trial, checkpoint or model of that id or name."""
+
+    @classmethod
+    def of(cls, kind: str, name: int | str) -> NotFoundException:
+        """Return the error for an object that does not exist: `Trial 9999 not found.`"""
+        return cls(f"{kind[:1].upper()}{kind[1:]} {name} not found.")
 
 
 class StoreUnavailable(StoreError):

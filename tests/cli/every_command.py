@@ -66,7 +66,7 @@ PREVIEW = ("Trials", "Training Time")
 BRACKETS = ("Bracket", "Trials", "At Once", "Rungs")
 COMPARED = (("", "Experiment 1"), ("Differs", "Hyperparameter", "Experiment 1"))
 
-IMPORTED = ("ID There", "ID Here", "Name", "New")
+IMPORTED = ("Source ID", "New ID", "Name", "New")
 
 _POLICY = "--save-experiment-best 1 --save-trial-best 1 --save-trial-latest 1"
 

@@ -28,7 +28,7 @@ def imported(searched: Searched, monkeypatch: pytest.MonkeyPatch) -> Searched:
     """The search, as another store took it."""
     det_ok("store", "export", "all.jsonl")
     use(monkeypatch, "other.sqlite")
-    assert det_ok("store", "import", "all.jsonl").endswith("this one never deletes them\n")
+    assert det_ok("store", "import", "all.jsonl").endswith("Use --take-over to let this store manage them.\n")
     return searched
 
 

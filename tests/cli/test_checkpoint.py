@@ -29,7 +29,7 @@ COLUMNS = [
 def test_unknown_ones(command: str, uuid: str) -> None:
     result = det("c", command, uuid)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "has no checkpoint" in result.stderr
+    assert f"Checkpoint {uuid} not found.\n" == result.stderr
     assert not Path("checkpoints").exists()
 
 

@@ -177,7 +177,7 @@ def test_usage(search: int) -> None:
     assert det("e", "compare", ",".join(map(str, range(1, 40)))).exit_code == 2
     missing = det("e", "compare", f"{search},99")
     assert (missing.exit_code, missing.stdout) == (1, "")
-    assert missing.stderr.startswith("Failed to compare experiments and trials side by side: ")
+    assert missing.stderr == "Experiment 99 not found.\n"
 
 
 def test_on_a_terminal_curves_are_coloured_and_fit(search: int, other: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ def test_created_paused(project: Path, store: Store) -> None:
     )
     assert printed.splitlines() == [
         "Created experiment 1",
-        "It is paused; run it with: det experiment activate 1",
+        "Paused. To run it: det experiment activate 1",
     ]
     row = store.experiments.get(1)
     assert (row.state, row.name, row.labels) == ("PAUSED", "a, b", ["x", "y"])
@@ -211,7 +211,7 @@ def test_what_cannot_run_is_refused_and_nothing_is_created(project: Path, argume
     result = det("e", "create", *arguments, "--paused")
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert result.stderr.startswith("Failed to create an experiment and run it: ")
+    assert result.stderr.startswith("Cannot create the experiment: ")
     assert words in result.stderr
     assert det_json("e", "ls", "--all") == []
 

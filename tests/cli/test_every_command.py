@@ -91,7 +91,7 @@ def assert_refused(result: Result, words: str) -> None:
     assert result.code == 1, result
     assert result.stdout == "", result
     (line,) = result.stderr.splitlines()
-    assert line.startswith("Failed to "), line
+    assert line.startswith("Cannot ") or line.endswith(" not found."), line
     assert words in line, line
 
 

@@ -73,7 +73,7 @@ def test_it_begins_with_a_checkpoint(searched: Searched) -> None:
     assert refused.exit_code == 1
     assert f"experiment {latest['id']} has no checkpoint that can be loaded" in refused.stderr
     for wrong in ("../../etc", "none"):
-        assert f"has no checkpoint '{wrong}'" in det("e", "fork", "1", "--from-checkpoint", wrong).stderr
+        assert f"Checkpoint {wrong} not found." in det("e", "fork", "1", "--from-checkpoint", wrong).stderr
 
 
 def test_it_runs_with_the_secrets_of_the_other(project: Path) -> None:

@@ -24,8 +24,8 @@ def test_nothing_in_the_store() -> None:
     for words in (["describe", "x"], ["list-versions", "x"], ["register-version", "x", "y"], ["delete", "x", "--yes"]):
         result = det("m", *words)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert "has no model named 'x'" in result.stderr
-    assert "has no model 7" in det("m", "describe", "7").stderr
+        assert result.stderr == "Model 'x' not found.\n"
+    assert det("m", "describe", "7").stderr == "Model 7 not found.\n"
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", 'it\'s "quoted"', "12", WEIRD])
@@ -72,7 +72,7 @@ def test_versions(searched: Searched) -> None:
     assert rows_of(version)[0]["Version #"] == "2"
     plain = det_json("m", "describe", "digits", "--version", "1")
     assert (plain["version_count"], plain["version"]["checkpoint"]["uuid"]) == (2, first)
-    assert "has no version 3" in det("m", "describe", "digits", "--version", "3").stderr
+    assert det("m", "describe", "digits", "--version", "3").stderr == "Version 3 of model 'digits' not found.\n"
 
     assert det("c", "delete", first, "--yes").exit_code == 1
     assert det("e", "delete", "1", "--yes").exit_code == 1
@@ -80,7 +80,7 @@ def test_versions(searched: Searched) -> None:
     assert det("c", "delete", first, "--yes").exit_code == 0
     det_ok("m", "create", "digits")
     assert "only a whole one can be registered" in det("m", "register-version", "digits", first).stderr
-    assert "has no checkpoint '../x'" in det("m", "register-version", "digits", "../x").stderr
+    assert det("m", "register-version", "digits", "../x").stderr == "Checkpoint ../x not found.\n"
 
 
 def test_a_version_is_deleted_as_the_refusal_says(searched: Searched) -> None:
@@ -94,7 +94,7 @@ def test_a_version_is_deleted_as_the_refusal_says(searched: Searched) -> None:
         assert det_ok(*shlex.split(words), "--yes") == f"Deleted version {number} of the model my digits\n"
         refused = det(*shlex.split(words), "--yes")
         assert (refused.exit_code, refused.stdout) == (1, "")
-        assert f"the model 'my digits' has no version {number}" in refused.stderr
+        assert f"Version {number} of model 'my digits' not found." in refused.stderr
     assert det_json("m", "describe", "my digits")["version_count"] == 0
     assert det("c", "delete", uuid, "--yes").exit_code == 0
 

@@ -26,7 +26,7 @@ def test_a_search_on_a_server_that_is_restarted(project: Path, monkeypatch: pyte
         server.stop()
         away = det("e", "ls")
         assert away.exit_code == 1
-        assert away.stderr.startswith("Failed to list experiments: the store postgresql://det:****")
+        assert away.stderr.startswith("Cannot list the experiments: the store postgresql://det:****")
         server.start()
         waiting = _start("wait", "1", "--polling-interval", "0.1")
         printed, log, result = (_rest(process) for process in (runner, follower, waiting))

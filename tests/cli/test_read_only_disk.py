@@ -76,7 +76,7 @@ def test_every_command(store_file: Path, given: dict[str, str], forking: Forking
             else:
                 lines = result.stderr.splitlines()
                 last = lines[-1] if lines else ""
-                right = result.code == 1 and last.startswith("Failed to ") and "Traceback" not in result.stderr
+                right = result.code == 1 and last.startswith("Cannot ") and "Traceback" not in result.stderr
                 right = right and ("read-only" in last.lower() or (COMMANDS[name].words or "-") in last)
             wrong += [] if right else [(name, result)]
         description = "only in the log" if (store_file.parent / "store.sqlite-wal").exists() else ""

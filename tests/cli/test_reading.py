@@ -342,7 +342,7 @@ def test_wait_for_what_is_not_running(store: Store, state: str, code: int) -> No
     result = det("e", "wait", str(experiment_id), "--polling-interval", "0.05")
     assert result.exit_code == code
     if state in ("PAUSED", "ACTIVE"):
-        assert result.stderr.startswith("Failed to wait for an experiment to end: ")
+        assert result.stderr.startswith("Cannot wait for experiment ")
         assert f"det experiment activate {experiment_id}" in result.stderr
     else:
         assert result.stdout == f"Experiment {experiment_id}: {state} (said why)\n"

@@ -135,7 +135,7 @@ def test_a_program_that_knows_nothing_of_us_gets_the_signal(directory: Path, sto
         (["python3", "-m", "none.such"], "none.such: there is no such module"),
         (["--slots-per-trial", "999", "true"], "resources.slots_per_trial"),
         (["--config", "max_restart=1", "true"], "max_restart"),
-        (["--hparam", "lr", "true"], "takes name=value"),
+        (["--hparam", "lr", "true"], "hyperparameters.lr: expected name=value"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_is_created(directory: Path, words: list[str], said: str) -> None:

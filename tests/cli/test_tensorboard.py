@@ -89,9 +89,9 @@ def test_the_best_trials_come_first(searched: Searched, store: Store) -> None:
 def test_what_is_refused(searched: Searched) -> None:
     assert det("tensorboard", "start").exit_code == 2
     for words, missing in (
-        (["7"], "no experiment 7"),
-        (["-t", "7"], "no trial 7"),
-        (["1", "-t", "1", "7"], "no trial 7"),
+        (["7"], "Experiment 7 not found"),
+        (["-t", "7"], "Trial 7 not found"),
+        (["1", "-t", "1", "7"], "Trial 7 not found"),
     ):
         result = det("tensorboard", "start", *words)
         assert (result.exit_code, result.stdout) == (1, "")

@@ -41,7 +41,7 @@ def test_unknown_ids(words: list[str]) -> None:
     result = det("e", *words)
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
-    assert "has no experiment 7" in line
+    assert line == "Experiment 7 not found."
 
 
 def test_download(searched: Searched) -> None:

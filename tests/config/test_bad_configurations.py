@@ -354,8 +354,8 @@ def test_all_mistakes_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
     ]
     lines = str(error).splitlines()
     assert len(lines) == len(error.mistakes)
-    assert lines[4] == "searcher.max_trails: not a known field; did you mean max_trials? (line 6)"
-    assert lines[5] == "searcher.max_trials: expected a whole number from 1 on, got 0 (line 7)"
+    assert lines[4] == f"{file}:6: searcher.max_trails: unknown field; did you mean max_trials?"
+    assert lines[5] == f"{file}:7: searcher.max_trials: expected a whole number from 1 on, got 0"
 
 
 def test_a_mistake_of_an_override_has_no_line_of_the_file() -> None:

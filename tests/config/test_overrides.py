@@ -85,7 +85,7 @@ def test_overrides_are_part_of_what_is_kept() -> None:
         (["searcher.max_trials"], "searcher.max_trials", "name=value"),
         (["=3"], "", "name=value"),
         (["a..b=3"], "a..b", "name=value"),
-        (["name.x=3"], "name.x", "name is no map"),
+        (["name.x=3"], "name.x", "name is not a map"),
         (["data={a: 1"], "data", "--config"),
         (["data={a: 1, a: 2}"], "data", "duplicate"),
         (["data=[" + "[" * 80 + "]" * 81], "data", "deeper"),

@@ -238,7 +238,7 @@ class TestOldNames:
         with pytest.warns(FutureWarning, match="ModelVersion.get_metrics is deprecated"):
             assert list(version.get_metrics()) == []
         version.delete()
-        with pytest.raises(NotFoundException, match="version 1 of model 1 was deleted"):
+        with pytest.raises(NotFoundException, match="Version 1 of model 1 not found: it was deleted"):
             version.reload()
 
     def test_a_version_is_loaded(self, searched: Experiment, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_metrics_of_evaluations(trained: Checkpoint) -> None:
     assert list(version.iter_metrics("inference")) == []
     version.delete()
     client.get_experiment(trained.training.experiment_id).delete()
-    with opened() as store, pytest.raises(StoreError, match="has no checkpoint"):
+    with opened() as store, pytest.raises(StoreError, match=r"Checkpoint .* not found"):
         store.lineage.users_of_checkpoint(trained.uuid)
     assert len(client.list_experiments()) == 1, "the other evaluation stays"
 
@@ -68,7 +68,7 @@ def test_what_is_no_checkpoint_is_refused(trained: Checkpoint) -> None:
             context.experimental.report_task_using_checkpoint(3)
         with pytest.raises(TypeError, match="model_version must be a ModelVersion, got 'net'"):
             context.experimental.report_task_using_model_version("net")
-        with pytest.raises(StoreError, match="has no checkpoint 'elsewhere'"):
+        with pytest.raises(StoreError, match="Checkpoint elsewhere not found"):
             context.experimental.report_task_using_checkpoint("elsewhere")
         context.train.report_metrics("inference", 1, {"accuracy": 0.25})  # and the run goes on
     assert list(trained.get_metrics()) == []

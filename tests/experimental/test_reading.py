@@ -116,13 +116,13 @@ class TestLists:
         for call, name in (
             (lambda: client.get_experiment(99), "experiment 99"),
             (lambda: client.get_trial(99), "trial 99"),
-            (lambda: client.get_checkpoint("../x"), r"checkpoint '\.\./x'"),
+            (lambda: client.get_checkpoint("../x"), r"checkpoint \.\./x"),
             (lambda: list(client.iter_trials_metrics([99])), "trial 99"),
             (lambda: client.get_model(99), "model 99"),
         ):
-            with pytest.raises(StoreError, match=f"has no {name}"):
+            with pytest.raises(StoreError, match=f"(?i){name}.* not found"):
                 call()
-        with pytest.raises(ValueError, match="has no model named 'net'"):
+        with pytest.raises(ValueError, match="Model 'net' not found"):
             client.get_model("net")
 
 

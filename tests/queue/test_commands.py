@@ -72,7 +72,7 @@ def test_other_queues_of_the_same_store_are_named(waiting: QueuedSearch, monkeyp
 
 def test_priorities(waiting: QueuedSearch) -> None:
     assert places() == [("1", "42"), ("2", "42")]
-    assert det_ok("experiment", "set", "priority", "2", "7") == "Experiment 2: its priority in the queue is 7\n"
+    assert det_ok("experiment", "set", "priority", "2", "7") == "Experiment 2: queue priority set to 7\n"
     assert places() == [("2", "7"), ("1", "42")]
     assert det("experiment", "set", "priority", "2", "0").exit_code == 2
     refused = det("experiment", "set", "priority", "3", "7")

@@ -142,7 +142,7 @@ def test_a_store_that_does_not_come_back_is_not_waited_for_for_ever(here: Queued
     said, complaint = daemon.communicate(timeout=60)
     assert daemon.returncode == 1
     assert "it is tried again" in said
-    assert complaint.startswith("Failed to serve the queue in the foreground: the store postgresql://")
+    assert complaint.startswith("Cannot serve the queue: the store postgresql://")
 
 
 def test_the_log_of_the_daemon_keeps_its_end(tmp_path: Path) -> None:

@@ -92,14 +92,14 @@ class TestExperiments:
             lambda: experiments.request(7, "kill"),
             lambda: experiments.best_validation(7, "error", True),
         ):
-            with pytest.raises(StoreError, match="has no experiment 7"):
+            with pytest.raises(StoreError, match="Experiment 7 not found"):
                 call()
         for call in (lambda: experiments.trial(8), lambda: experiments.decision(8)):
-            with pytest.raises(StoreError, match="has no trial 8"):
+            with pytest.raises(StoreError, match="Trial 8 not found"):
                 call()
 
     def test_numbers_of_more_than_64_bits_are_refused_in_words(self, store: Store) -> None:
-        with pytest.raises(StoreError, match=r"64 bits|has no experiment 100000000000000000000"):
+        with pytest.raises(StoreError, match=r"64 bits|Experiment 100000000000000000000 not found"):
             store.experiments.get(10**20)
         with pytest.raises(StoreError, match=r"64 bits"):
             store.experiments.list(limit=10**20)
@@ -128,7 +128,7 @@ class TestRunsByHand:
 
     def test_nobody_can_run_them(self, store: Store) -> None:
         attempt = begin(store)
-        with pytest.raises(StoreError, match="no experiment 1 that could be run"):
+        with pytest.raises(StoreError, match="experiment 1 is a standalone run"):
             store.experiments.acquire(attempt.experiment_id, alive())
 
     def test_one_that_starts_from_a_checkpoint_of_a_search_is_a_run_of_its_own(self, store: Store) -> None:
@@ -248,7 +248,7 @@ class TestAttempts:
         with pytest.raises(StoreError, match=f"trial {trial_id} was overtaken.*{new}.*{old}"):
             store.begin_attempt(managed_start(trial_id, old))
         assert store.attempts(trial_id) == []
-        with pytest.raises(StoreError, match="no trial 99"):
+        with pytest.raises(StoreError, match="Trial 99 not found"):
             store.begin_attempt(managed_start(99, new))
         asked = managed_start(trial_id, new)
         assert store.begin_attempt(asked) == store.begin_attempt(asked)

@@ -140,7 +140,7 @@ def test_some_experiments(tmp_path: Path, exported: Path, monkeypatch: pytest.Mo
         assert rows["models"] == rows["checkpoints"] == []
         assert nothing_is_wrong()
     use(monkeypatch, tmp_path / "all.sqlite")
-    with pytest.raises(StoreError, match="has no experiment 77"):
+    with pytest.raises(StoreError, match="Experiment 77 not found"):
         export(tmp_path / "none", experiments=[1, 77])
     assert not list(tmp_path.glob(".*"))
     assert not (tmp_path / "none").exists()

@@ -38,7 +38,7 @@ def test_uploads_become_one_output_in_which_the_last_file_of_a_name_counts(store
     assert store.outputs.get(found.uuid) == found
     assert store.outputs.of_experiment(run.experiment_id) == [found]
     assert [each.finished for each in store.outputs.all_uploads(run.trial_id)] == [True, True, True, False]
-    with pytest.raises(NotFoundException, match="has no output 'output-x'"):
+    with pytest.raises(NotFoundException, match="Output output-x not found"):
         store.outputs.get("output-x")
     with pytest.raises(NotFoundException, match="is the output of a trial, not a checkpoint"):
         store.upkeep.checkpoint(found.uuid)

@@ -60,9 +60,9 @@ def test_what_cannot_be_done(store: Store) -> None:
     for priority in (0, 100):
         with pytest.raises(StoreError, match=f"from 1, which goes first, to 99, not {priority}"):
             store.queue.set_priority(experiment, priority)
-    with pytest.raises(StoreError, match="has no experiment 999"):
+    with pytest.raises(StoreError, match="Experiment 999 not found"):
         store.queue.add(NewEntry(999, "here", "me"))
-    with pytest.raises(StoreError, match="has no experiment 999"):
+    with pytest.raises(StoreError, match="Experiment 999 not found"):
         store.queue.set_priority(999, 3)
     assert [entry.priority for entry in store.queue.entries("here", "me")] == [8]
 

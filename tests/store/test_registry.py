@@ -68,12 +68,12 @@ class TestModels:
     def test_what_is_not_there_is_named(self, store: Store) -> None:
         assert store.registry.find_model("none") is None
         for call in (store.registry.model, store.registry.delete_model):
-            with pytest.raises(StoreError, match="no model 77"):
+            with pytest.raises(StoreError, match="Model 77 not found"):
                 call(77)
         made = store.registry.create_model("net")
-        with pytest.raises(StoreError, match="'net' has no version 3"):
+        with pytest.raises(StoreError, match="Version 3 of model 'net' not found"):
             store.registry.edit_version(made.id, 3, Edit(notes="x"))
-        with pytest.raises(StoreError, match=f"no checkpoint '{'x' * 5}'"):
+        with pytest.raises(StoreError, match=f"Checkpoint {'x' * 5}"):
             store.registry.register(made.id, "xxxxx")
 
 

@@ -8,11 +8,11 @@ from click.shell_completion import get_completion_class
 from determined.cli.groups import Command
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="print the completion script")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands of det.
+    """Print a shell completion script.
 
     \b
     Example: det completion bash >> ~/.bashrc

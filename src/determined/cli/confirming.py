@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def with_yes(command: F) -> F:
     """Give a command the option `--yes`, as the argument `yes`."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def confirm(question: str, *, yes: bool) -> None:

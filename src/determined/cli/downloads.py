@@ -29,9 +29,11 @@ USUAL_DIRECTORY = Path("checkpoints")
 def with_order(command: F) -> F:
     """Give a command `--sort-by` and `--smaller-is-better`: another order than the searcher's."""
     smaller = click.option(
-        "--smaller-is-better", type=bool, metavar="BOOL", help="Whether small values of that metric are the good ones."
+        "--smaller-is-better", type=bool, metavar="BOOL", help="Whether smaller values of that metric are better."
     )
-    return click.option("--sort-by", metavar="METRIC", help="The best by this validation metric.")(smaller(command))
+    return click.option("--sort-by", metavar="METRIC", help="Validation metric that decides which is best.")(
+        smaller(command)
+    )
 
 
 def with_quiet(command: F) -> F:

@@ -17,7 +17,15 @@ INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
 
 
 class Command(click.Command):
-    """A command whose errors are told in one line that begins with what it could not do."""
+    """A command that reports errors as `Cannot <action>: <reason>`.
+
+    `action` says in the imperative what the command does, with its object. Parameters of the command are filled in:
+    "delete {experiment_id:experiment}" becomes "delete experiment 3".
+    """
+
+    def __init__(self, *args: Any, action: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.action = action
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -29,7 +37,7 @@ class Command(click.Command):
         except (DeterminedError, OSError) as error:
             if isinstance(error, OSError) and streams.is_of_output(error):
                 raise  # the root says so: what the command had to do may well be done
-            _fail(self.get_short_help_str(limit=1000), error)
+            _fail(self.action, ctx.params, error)
 
 
 class _Main(click.Group):
@@ -124,15 +132,8 @@ def _asks_for_help(ctx: click.Context, argument: str) -> bool:
     return argument in ctx.help_option_names
 
 
-def _fail(help_line: str, error: Exception) -> NoReturn:
-    from determined.cli.text import visible_lines
+def _fail(action: str, parameters: Mapping[str, Any], error: Exception) -> NoReturn:
+    from determined.cli.failure import failure_text
 
-    what = help_line[:1].lower() + help_line[1:].rstrip(".")
-    click.echo(f"Failed to {what}: {visible_lines(_words(error))}", err=True)
+    click.echo(failure_text(action, parameters, error), err=True)
     sys.exit(1)
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__

@@ -35,18 +35,22 @@ class LogChoice:
 def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options, as the argument `choice`."""
 
-    @click.option("-f", "--follow", is_flag=True, help="Go on as new lines are written, to the end.")
+    @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the end.")
     @click.option("--head", type=Count(min=1), metavar="N", help="Only the first N lines.")
     @click.option("--tail", type=Count(min=1), metavar="N", help="Only the last N lines.")
-    @click.option("--rank-id", "ranks", type=ID, multiple=True, help="Only of this rank; may be repeated.")
+    @click.option("--rank-id", "ranks", type=ID, multiple=True, help="Only lines of this rank (repeatable).")
     @click.option(
-        "--level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Only lines of this level or above it."
+        "--level", type=click.Choice(LOG_LEVELS, case_sensitive=False), help="Only lines of this level or above."
     )
-    @click.option("--search", "text", metavar="TEXT", help="Only lines with this text in them.")
-    @click.option("--timestamp-before", "before", metavar="TIME", help="Only lines written before.")
-    @click.option("--timestamp-after", "after", metavar="TIME", help="Only lines written after.")
+    @click.option("--search", "text", metavar="TEXT", help="Only lines that contain this text.")
+    @click.option("--timestamp-before", "before", metavar="TIME", help="Only lines written before this time.")
+    @click.option("--timestamp-after", "after", metavar="TIME", help="Only lines written after this time.")
     @click.option(
-        "--stdtype", "streams", type=click.Choice(["stdout", "stderr"]), multiple=True, help="Only what went there."
+        "--stdtype",
+        "streams",
+        type=click.Choice(["stdout", "stderr"]),
+        multiple=True,
+        help="Only lines from this stream.",
     )
     @click.option("--source", "sources", multiple=True, help="Accepted for old command lines.")
     @click.option("--agent-id", "agents", multiple=True, help="Accepted for old command lines.")

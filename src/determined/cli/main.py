@@ -11,19 +11,19 @@ import determined
 from determined.cli.groups import LazyGroup, explain_unused
 
 _COMMANDS = {
-    "experiment": ("determined.cli.experiment", "Create experiments, watch and control them."),
+    "experiment": ("determined.cli.experiment", "Create, watch and control experiments."),
     "run": ("determined.cli.run", "Run a program as an experiment of one trial."),
-    "trial": ("determined.cli.trial", "Look at trials, fetch their checkpoints, end them."),
-    "checkpoint": ("determined.cli.checkpoint", "Look at checkpoints, fetch and delete them."),
-    "model": ("determined.cli.model", "Keep checkpoints as versions of models."),
-    "tensorboard": ("determined.cli.tensorboard", "Look at metrics with TensorBoard."),
-    "store": ("determined.cli.store", "Look after the store, and move experiments between stores."),
-    "queue": ("determined.cli.queue", "Experiments that wait for the slots of this machine."),
-    "doctor": ("determined.cli.doctor.command", "Say what works here, what is missing and how to get it."),
+    "trial": ("determined.cli.trial", "Describe and kill trials, and download their checkpoints."),
+    "checkpoint": ("determined.cli.checkpoint", "Describe, download and delete checkpoints."),
+    "model": ("determined.cli.model", "Register checkpoints as versions of models."),
+    "tensorboard": ("determined.cli.tensorboard", "Show metrics in TensorBoard."),
+    "store": ("determined.cli.store", "Maintain the store, and move experiments between stores."),
+    "queue": ("determined.cli.queue", "Manage queued experiments on this machine."),
+    "doctor": ("determined.cli.doctor.command", "Check the installation."),
     "preview-search": ("determined.cli.preview_search", "Preview a search without starting it."),
-    "user": ("determined.cli.user", "Log in and out: there are no accounts."),
-    "auth": ("determined.cli.user.commands", "Log in by other services: there are no accounts."),
-    "completion": ("determined.cli.completion", "Print what makes a shell complete commands of det."),
+    "user": ("determined.cli.user", "Show the user (there are no accounts)."),
+    "auth": ("determined.cli.user.commands", "Accepted for old command lines: there are no accounts."),
+    "completion": ("determined.cli.completion", "Print a shell completion script."),
     "version": ("determined.cli.version", "Show the version."),
 }
 
@@ -43,7 +43,7 @@ def main(master: str | None, user: str | None) -> None:
     \b
     Example: det experiment create config.yaml .
 
-    Everything is kept in one file on this machine; DET_STORE names another store, also a PostgreSQL server.
+    Results are stored in one file on this machine. DET_STORE selects another store: a file, or a PostgreSQL server.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -27,10 +27,14 @@ def paging(rows: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a command the three options, as the argument `page`; so many rows are a page."""
 
     def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-        @click.option("--limit", type=Count(min=1), default=rows, show_default=True, help="Rows of a page.")
-        @click.option("--offset", type=Count(min=0), default=0, help="Leave out so many rows first.")
+        @click.option("--limit", type=Count(min=1), default=rows, show_default=True, help="Rows per page.")
+        @click.option("--offset", type=Count(min=0), default=0, help="Skip the first N rows.")
         @click.option(
-            "--pages", type=click.Choice(["1", "all"]), default="1", show_default=True, help="One page, or all."
+            "--pages",
+            type=click.Choice(["1", "all"]),
+            default="1",
+            show_default=True,
+            help="Show one page or all rows.",
         )
         @wraps(command)
         def paged(*args: Any, limit: int, offset: int, pages: str, **kwargs: Any) -> Any:

@@ -12,15 +12,21 @@ from determined.cli.text import visible_lines
 from determined.cli.whole_numbers import Count
 
 
-@click.command("preview-search", cls=Command)
+@click.command("preview-search", cls=Command, action="preview the search")
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
-@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
-@click.option("--slots", type=Count(min=1), help="For so many slots; without it those of this machine.")
+@click.option(
+    "--config",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a setting of the configuration (repeatable).",
+)
+@click.option("--slots", type=Count(min=1), help="Number of slots (default: all).")
 @with_json
 def preview_search(config_file: Path, overrides: tuple[str, ...], slots: int | None, form: Form) -> None:
     """Preview a search without starting it.
 
-    How many trials end after which training time, if every rung lets the same share through.
+    Shows how many trials are trained for how long, if every rung promotes the same share.
 
     \b
     Example: det preview-search adaptive.yaml --config searcher.max_trials=100

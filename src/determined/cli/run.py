@@ -24,23 +24,33 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 80
 
 
-@click.command(cls=Command, context_settings={"allow_interspersed_args": False})
+@click.command(cls=Command, action="run the program", context_settings={"allow_interspersed_args": False})
 @click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--name", help="What it is called; without it, as the command.")
-@click.option("--description", metavar="TEXT", help="What it is for.")
-@click.option("--label", "labels", multiple=True, help="A label; repeatable.")
-@click.option("--hparam", "hparams", metavar="NAME=VALUE", multiple=True, help="A hyperparameter; repeatable.")
+@click.option("--name", help="Name of the experiment (default: the command).")
+@click.option("--description", metavar="TEXT", help="Description of the experiment.")
+@click.option("--label", "labels", multiple=True, help="Label (repeatable).")
+@click.option("--hparam", "hparams", metavar="NAME=VALUE", multiple=True, help="Hyperparameter (repeatable).")
 @click.option(
-    "--metric", default="loss", show_default=True, help="The validation metric by which checkpoints are best."
+    "--metric", default="loss", show_default=True, help="Validation metric that decides which checkpoint is best."
 )
-@click.option("--smaller-is-better/--larger-is-better", default=True, help="Which values of it; smaller by default.")
-@click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Start it again when it fails, so often.")
-@click.option("--slots-per-trial", type=click.IntRange(min=1), default=1, help="How many slots it takes; 1 by default.")
-@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Anything else of the configuration.")
-@click.option("--copy", is_flag=True, help="Run in a copy of this directory, as other experiments do.")
+@click.option(
+    "--smaller-is-better/--larger-is-better",
+    default=True,
+    help="Whether smaller or larger is better (default: smaller).",
+)
+@click.option("--max-restarts", type=click.IntRange(min=0), default=0, help="Maximum restarts after a failure.")
+@click.option("--slots-per-trial", type=click.IntRange(min=1), default=1, help="Number of slots to use (default: 1).")
+@click.option(
+    "--config",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Any other setting of the configuration (repeatable).",
+)
+@click.option("--copy", is_flag=True, help="Run in a copy of this directory, as `det experiment create` does.")
 @no_startup_hook
-@click.option("--paused", is_flag=True, help="Only create it; `det experiment activate` runs it later.")
-@click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
+@click.option("--paused", is_flag=True, help="Only create the experiment; run it later with `det experiment activate`.")
+@click.option("--detach", is_flag=True, help="Queue it; it runs in the background when slots are free.")
 @with_sharing
 @with_json
 def run(
@@ -63,9 +73,9 @@ def run(
 ) -> None:
     """Run a program as an experiment of one trial.
 
-    It works in this directory and writes to this terminal as always; its code and its lines are kept, and what it
-    reports and saves through determined.core. Everything after COMMAND belongs to it. Ctrl-C pauses it, a second one
-    kills it. The exit code is the program's own.
+    The program runs in this directory and writes to this terminal. Its code and output are stored, as well as what it
+    reports and saves through determined.core. Everything after COMMAND is passed to it. Ctrl-C pauses it, a second one
+    kills it. The exit code is the program's.
 
     \b
     Example: det run --hparam lr=0.1 python train.py --epochs 3
@@ -129,7 +139,7 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
         elif form == "json":
             print_json(experiment_plain(store.experiments.get(number)))
         else:
-            click.echo(f"It is paused; run it with: det experiment activate {number}")
+            click.echo(f"Paused. To run it: det experiment activate {number}")
 
 
 def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) -> int:

@@ -9,7 +9,7 @@ from determined.cli.groups import Command
 from determined.cli.output import Form, print_json, with_json
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="show the version")
 @with_json
 def version(form: Form) -> None:
     """Show the version.

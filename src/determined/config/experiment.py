@@ -47,7 +47,7 @@ def load_experiment(
     source: str | os.PathLike[str] | dict[str, Any], *, overrides: Sequence[str] = ()
 ) -> LoadedExperiment:
     """Read, migrate and check; `InvalidExperimentConfig` holds all mistakes at once."""
-    data, text = _read(source)
+    data, name, text = _read(source)
     raw, mistakes = copy_plain(data)
     if not isinstance(raw, dict):
         raise InvalidExperimentConfig([Mistake("", None, f"expected a map, got a {type(source).__name__}")])
@@ -60,7 +60,7 @@ def load_experiment(
     config, found = _checked(migration.config)
     mistakes += [*migration.mistakes, *found]
     if config is None or mistakes:
-        raise InvalidExperimentConfig(_with_lines(mistakes, text, set_here))
+        raise InvalidExperimentConfig(_with_places(mistakes, name, text, set_here))
     return LoadedExperiment(
         config=config,
         original=text if text is not None and not overrides else dump_yaml(raw),
@@ -69,16 +69,16 @@ def load_experiment(
     )
 
 
-def _read(source: str | os.PathLike[str] | dict[str, Any]) -> tuple[Any, str | None]:
-    """The data and, where they came from one, the text."""
+def _read(source: str | os.PathLike[str] | dict[str, Any]) -> tuple[Any, str, str | None]:
+    """Return the data, the name of the file if they are from one, and the text if they are from one."""
     if not isinstance(source, (str, os.PathLike)):
-        return source, None
+        return source, "", None
     try:
         name, text = read_source(source)
     except OSError as error:
-        message = f"{os.fspath(source)}: {error.strerror or error}"
-        raise InvalidExperimentConfig([Mistake("", None, message)]) from None
-    return parse_yaml(name, text), text
+        mistake = Mistake("", None, error.strerror or str(error), file=os.fspath(source))
+        raise InvalidExperimentConfig([mistake]) from None
+    return parse_yaml(name, text), name, text
 
 
 def _checked(config: dict[str, Any]) -> tuple[ExperimentConfig | None, list[Mistake]]:
@@ -91,14 +91,15 @@ def _checked(config: dict[str, Any]) -> tuple[ExperimentConfig | None, list[Mist
     return model, mistakes
 
 
-def _with_lines(mistakes: list[Mistake], text: str | None, set_here: list[str]) -> list[Mistake]:
-    """In the order of the file; one for each place."""
+def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here: list[str]) -> list[Mistake]:
+    """Return one mistake for each field, in the order of the file, with file and line, or the option --config."""
     lines = {} if text is None else lines_of(text)
     first: dict[str, Mistake] = {}
     for mistake in mistakes:
         given_here = any(mistake.path == path or mistake.path.startswith(path + ".") for path in set_here)
         line = None if given_here else line_of(mistake.path, lines)
-        first.setdefault(mistake.path, replace(mistake, line=line))
+        file = "--config" if given_here else name
+        first.setdefault(mistake.path, replace(mistake, line=line, file=file))
     found = sorted(first.values(), key=lambda mistake: (mistake.line is None, mistake.line or 0))
     more = [Mistake("", None, "there are more mistakes")] if len(found) > MOST_MISTAKES else []
     return found[:MOST_MISTAKES] + more

@@ -54,7 +54,7 @@ def read_source(source: str | os.PathLike[str]) -> tuple[str, str]:
     """The name and the text of a file, or of a text itself."""
     is_path = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml", ".json")))
     if not is_path:
-        return "the configuration", str(source)
+        return "configuration", str(source)
     path = Path(source)
     with open(path, "rb") as file:
         content = file.read(_LARGEST_TEXT + 1)
@@ -79,8 +79,7 @@ def _plain_constructor() -> Any:
 
 
 def _bad(name: str, line: int | None, problem: str) -> InvalidExperimentConfig:
-    place = name if line is None else f"{name}, line {line}"
-    return InvalidExperimentConfig([Mistake("", line, problem)], text=f"{place}: {problem}")
+    return InvalidExperimentConfig([Mistake("", line, problem, file=name)])
 
 
 def _too_large(name: str) -> InvalidExperimentConfig:

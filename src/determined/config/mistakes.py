@@ -83,7 +83,7 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
     if kind == "extra_forbidden":
         blocks = tuple(str(part) for part in place[:-1] if not isinstance(part, int))
         hint = _REFUSED_IN.get(dotted(path[:-1])) or meant(model, blocks, str(place[-1]))
-        return Mistake(where, None, "not a known field", hint)
+        return Mistake(where, None, "unknown field", hint)
     if kind in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         return _wrong_alternative(model, path, value)
     expected = "a list" if kind in ("tuple_type", "list_type") else "a map"

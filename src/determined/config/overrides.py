@@ -53,14 +53,14 @@ def _apply(config: dict[str, Any], override: str) -> str:
     path = path.strip()
     names = path.split(".")
     if not equals or not all(names):
-        raise _bad(path, f"--config takes name=value, as in searcher.max_trials=16, got {_without_value(override)!r}")
+        raise _bad(path, f"expected name=value, as in searcher.max_trials=16, got {_without_value(override)!r}")
     block = config
     for depth, name in enumerate(names[:-1], start=1):
         inner = block.get(name)
         if inner is None:
             inner = block[name] = {}
         if not isinstance(inner, dict):
-            raise _bad(path, f"--config cannot set it: {'.'.join(names[:depth])} is no map in this configuration")
+            raise _bad(path, f"cannot be set: {'.'.join(names[:depth])} is not a map in this configuration")
         block = inner
     value = _value(path, names, text.strip())
     free = names[0] in ("data", "hyperparameters")  # there {epochs: 2} is a map like any other
@@ -86,7 +86,7 @@ def _bracketed(path: str, text: str) -> Any:
     try:
         return parse_value(path, text)
     except InvalidExperimentConfig as error:
-        raise _bad(path, f"--config: {error.mistakes[0].message}") from None
+        raise _bad(path, error.mistakes[0].message) from None
 
 
 def _single(text: str) -> Any:
@@ -113,4 +113,4 @@ def _without_value(override: str) -> str:
 
 
 def _bad(path: str, message: str) -> InvalidExperimentConfig:
-    return InvalidExperimentConfig([Mistake(path, None, message)])
+    return InvalidExperimentConfig([Mistake(path, None, message, file="--config")])

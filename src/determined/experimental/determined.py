@@ -232,7 +232,7 @@ class Determined:
                 return found
             if identifier.isdecimal():
                 return store.registry.model(int(identifier))
-            raise NotFoundException(f"the store {store.place} has no model named {identifier!r}")
+            raise NotFoundException.of("model", repr(identifier))
 
         return Model(self._session, self._session.ask(read))
 

@@ -116,7 +116,7 @@ class ModelVersion(_Registered):
         versions = self._session.ask(lambda store: store.registry.versions(self.model_id))
         found = [row for row in versions if row.number == self.model_version]
         if not found:
-            raise NotFoundException(f"version {self.model_version} of model {self.model_id} was deleted")
+            raise NotFoundException(f"Version {self.model_version} of model {self.model_id} not found: it was deleted.")
         self._row = found[0]
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:

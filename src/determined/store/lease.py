@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from determined.errors import ExperimentHeld, LeaseLost, NotFoundException
+from determined.errors import ExperimentHeld, LeaseLost, NotFoundException, StoreError
 from determined.store.database import Database
 from determined.store.experiment_records import Holder, Lease
 from determined.store.process import Process, is_running, on_this_machine
@@ -73,7 +73,9 @@ COLUMNS = "l.token, l.heartbeat, l.host, l.pid, l.process_started, l.since"
 def _read(database: Database, experiment_id: int) -> _Row:
     found = database.execute(f"SELECT {COLUMNS} FROM leases l WHERE l.experiment_id = ?", [experiment_id])
     if not found:
-        raise NotFoundException(f"the store {database.place} has no experiment {experiment_id} that could be run")
+        if database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
+            raise StoreError(f"experiment {experiment_id} is a standalone run, which only its own program can run")
+        raise NotFoundException.of("experiment", experiment_id)
     return _Row(found[0][0], holder(*found[0]))
 
 

@@ -232,4 +232,4 @@ class SqlExperiments:
             raise self._no("experiment", experiment_id)
 
     def _no(self, what: str, number: int) -> NotFoundException:
-        return NotFoundException(f"the store {self._database.place} has no {what} {number}")
+        return NotFoundException.of(what, number)

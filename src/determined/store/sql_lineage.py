@@ -45,9 +45,9 @@ class SqlLineage:
             "SELECT id FROM model_versions WHERE model_id = ? AND number = ?", [model_id, number]
         )
         if not found:
-            raise NotFoundException(f"the store {self._database.place} has no version {number} of model {model_id}")
+            raise NotFoundException(f"Version {number} of model {model_id} not found.")
         return int(found[0][0])
 
     def _check(self, what: str, select: str, key: str | int) -> None:
         if not self._database.execute(select, [key]):
-            raise NotFoundException(f"the store {self._database.place} has no {what} {key!r}")
+            raise NotFoundException.of(what, key)

@@ -28,7 +28,7 @@ class SqlOutputs:
     def get(self, uuid: str) -> Output:
         found = self._read("WHERE o.uuid = ?", [text(uuid)])
         if not found:
-            raise NotFoundException(f"the store {self._database.place} has no output {uuid!r}")
+            raise NotFoundException.of("output", uuid)
         return found[0]
 
     def of_checkpoint(self, checkpoint: str) -> Output | None:
@@ -49,7 +49,7 @@ class SqlOutputs:
             # The row of the trial is locked, so that no newer attempt begins between the question and the answer.
             found = self._database.read_locked("SELECT attempt FROM trials WHERE id = ?", [upload.trial_id])
             if not found:
-                raise StoreError(f"the store {self._database.place} has no trial {upload.trial_id}")
+                raise NotFoundException.of("trial", upload.trial_id)
             if found[0][0] != upload.attempt:
                 raise StoreError(
                     f"trial {upload.trial_id} was started again: attempt {upload.attempt} can upload nothing any more"

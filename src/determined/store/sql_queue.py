@@ -79,7 +79,7 @@ class SqlQueue:
 
     def _check_is_there(self, experiment_id: int) -> None:
         if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
-            raise NotFoundException(f"the store {self._database.place} has no experiment {experiment_id}")
+            raise NotFoundException.of("experiment", experiment_id)
 
 
 def _check(priority: int) -> None:

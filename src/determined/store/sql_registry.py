@@ -57,7 +57,7 @@ class SqlRegistry:
     def model(self, model_id: int) -> Model:
         found = self._database.execute(f"{_MODELS} WHERE m.id = ?", [model_id])
         if not found:
-            raise NotFoundException(f"the store {self._database.place} has no model {model_id}")
+            raise NotFoundException.of("model", model_id)
         return _model(found[0])
 
     def find_model(self, name: str) -> Model | None:
@@ -133,7 +133,7 @@ class SqlRegistry:
     def _version(self, model_id: int, number: int) -> ModelVersion:
         found = self._database.execute(f"{_VERSIONS} AND number = ?", [model_id, number])
         if not found:
-            raise NotFoundException(f"the model {self.model(model_id).name!r} has no version {number}")
+            raise NotFoundException(f"Version {number} of model {self.model(model_id).name!r} not found.")
         return _version(found[0])
 
     def _delete_versions(self, condition: str, values: list[int]) -> None:
@@ -156,7 +156,7 @@ class SqlRegistry:
     def _check_can_be_registered(self, checkpoint: str) -> None:
         found = self._database.execute("SELECT state FROM checkpoints WHERE uuid = ?", [text(checkpoint)])
         if not found:
-            raise NotFoundException(f"the store {self._database.place} has no checkpoint {checkpoint!r}")
+            raise NotFoundException.of("checkpoint", checkpoint)
         ((state,),) = found
         if state != "ACTIVE":
             raise StoreError(f"checkpoint {checkpoint} is {state}: only a whole one can be registered")

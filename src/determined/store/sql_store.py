@@ -316,7 +316,7 @@ class SqlStore:
     def add_request(self, trial_id: int, kind: RequestKind) -> int:
         with self._database.transaction(exclusive=True):
             if not self._database.execute("SELECT 1 FROM trials WHERE id = ?", [trial_id]):
-                raise NotFoundException(f"the store {self.place} has no trial {trial_id}")
+                raise NotFoundException.of("trial", trial_id)
             self._database.execute(
                 "INSERT INTO requests (trial_id, kind, created) VALUES (?, ?, ?)", [trial_id, kind, time.time()]
             )
@@ -339,7 +339,7 @@ class SqlStore:
         trial_id, allocation = start.allocation
         found = self._database.execute("SELECT allocation FROM trials WHERE id = ?", [trial_id])
         if not found:
-            raise NotFoundException(f"the store {self.place} has no trial {trial_id}")
+            raise NotFoundException.of("trial", trial_id)
         if found[0][0] != allocation:
             raise StoreError(
                 f"trial {trial_id} was overtaken: it was started again as {found[0][0]!r}, and {allocation!r} may not "

@@ -91,9 +91,10 @@ class SqlUpkeep:
         if not found:
             if self._database.execute("SELECT 1 FROM outputs WHERE uuid = ?", [text(uuid)]):
                 raise NotFoundException(
-                    f"{uuid} is the output of a trial, not a checkpoint; it goes with its experiment"
+                    f"Checkpoint {uuid} not found: it is the output of a trial, not a checkpoint. It is deleted with "
+                    "its experiment."
                 )
-            raise NotFoundException(f"the store {self._database.place} has no checkpoint {uuid!r}")
+            raise NotFoundException.of("checkpoint", uuid)
         return columns.checkpoint(found[0])
 
     def set_checkpoint_metadata(self, uuid: str, metadata: dict[str, Any]) -> None:
@@ -183,7 +184,7 @@ class SqlUpkeep:
         """Returns its labels."""
         found = self._database.read_locked("SELECT labels FROM experiments WHERE id = ?", [experiment_id])
         if not found:
-            raise NotFoundException(f"the store {self._database.place} has no experiment {experiment_id}")
+            raise NotFoundException.of("experiment", experiment_id)
         labels: list[str] = json.loads(found[0][0])
         return labels
 
@@ -193,7 +194,7 @@ class SqlUpkeep:
     def _experiment(self, experiment_id: int) -> Experiment:
         found = rows.read_experiments(self._database, "WHERE e.id = ?", [experiment_id])
         if not found:
-            raise NotFoundException(f"the store {self._database.place} has no experiment {experiment_id}")
+            raise NotFoundException.of("experiment", experiment_id)
         return found[0]
 
     def _check_ended(self, experiment: Experiment, what: str) -> None:

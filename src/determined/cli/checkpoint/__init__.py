@@ -17,7 +17,7 @@ _COMMANDS = {
 
 @click.group(cls=LazyGroup, commands_in=_COMMANDS, aliases={})
 def checkpoint() -> None:
-    """Look at checkpoints, fetch and delete them.
+    """Describe, download and delete checkpoints.
 
     \b
     Example: det checkpoint describe 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c

@@ -14,15 +14,15 @@ from determined.cli.render import size
 from determined.cli.text import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="delete {checkpoints:checkpoint}")
 @click.argument("checkpoints", metavar="UUIDS", callback=uuids)
 @with_yes
 @with_json
 def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
     """Delete checkpoints.
 
-    Their files go, their records stay. If one is registered as a version of a model, or a trial needs it, none is
-    deleted.
+    The files are deleted, the records are kept. If one is registered as a version of a model, or needed by a trial,
+    none is deleted.
 
     \b
     Example: det checkpoint delete 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --yes

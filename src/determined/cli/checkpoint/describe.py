@@ -17,7 +17,7 @@ _NOTES = {
 }
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="describe {uuid:checkpoint}")
 @click.argument("uuid")
 @with_utc
 @with_csv

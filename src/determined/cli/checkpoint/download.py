@@ -16,9 +16,11 @@ from determined.cli.text import visible
 from determined.cli.zone import with_utc
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="download {uuid:checkpoint}")
 @click.argument("uuid")
-@click.option("-o", "--output-dir", type=click.Path(path_type=Path), help="Where to; without it checkpoints/<uuid>.")
+@click.option(
+    "-o", "--output-dir", type=click.Path(path_type=Path), help="Directory to write to (default: checkpoints/<uuid>)."
+)
 @click.option(
     "--mode", type=click.Choice(["direct", "master", "auto"]), default="auto", help="Accepted for old command lines."
 )
@@ -28,8 +30,8 @@ from determined.cli.zone import with_utc
 def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: Form) -> None:
     """Download a checkpoint.
 
-    It comes whole or not at all. A directory that holds anything else is left alone. The id may also be that of an
-    output of batch inference: it comes to outputs/<id>, and a directory with an earlier copy is brought up to date.
+    The copy is complete or absent. A directory with other contents is not overwritten. UUID may also be an output of
+    batch inference: it is copied to outputs/<id>, and an earlier copy there is updated.
 
     \b
     Example: det checkpoint download 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c -o model

@@ -14,16 +14,16 @@ from determined.cli.render import size
 from determined.cli.text import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="remove files of {checkpoints:checkpoint}")
 @click.argument("checkpoints", metavar="UUIDS", callback=uuids)
-@click.option("--glob", "globs", multiple=True, metavar="PATTERN", help="Remove these files; may be repeated.")
+@click.option("--glob", "globs", multiple=True, metavar="PATTERN", help="Pattern of files to remove (repeatable).")
 @with_yes
 @with_json
 def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) -> None:
     """Remove files of checkpoints.
 
-    Such a checkpoint is PARTIALLY_DELETED then. Without --glob nothing is removed, and the record learns which files
-    are there. If one is registered or in use, nothing is removed of any.
+    The state of the checkpoints becomes PARTIALLY_DELETED. Without --glob, only the recorded file list is refreshed. If
+    one is registered or in use, nothing is removed.
 
     \b
     Example: det checkpoint rm 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --glob 'optimizer*' --glob 'code/**'

@@ -13,12 +13,12 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="check the installation")
 @with_json
 def doctor(form: Form) -> None:
-    """Say what works here, what is missing and how to get it.
+    """Check the installation.
 
-    The exit code is 1 when something that is needed does not work.
+    Shows what works, what is missing and how to install it. The exit code is 1 if something required does not work.
 
     \b
     Example: det doctor

@@ -9,27 +9,27 @@ from determined.cli.groups import LazyGroup
 _HERE = "determined.cli.experiment"
 _COMMANDS = {
     "create": (f"{_HERE}.create", "Create an experiment and run it."),
-    "fork": (f"{_HERE}.fork", "Fork an experiment: its code and configuration, changed."),
+    "fork": (f"{_HERE}.fork", "Create an experiment from another one, with changes."),
     "list": (f"{_HERE}.listing", "List experiments."),
-    "describe": (f"{_HERE}.describe", "Describe experiments with their trials and workloads."),
+    "describe": (f"{_HERE}.describe", "Describe experiments, their trials and their metrics."),
     "compare": (f"{_HERE}.compare", "Compare experiments and trials side by side."),
     "config": (f"{_HERE}.config", "Show the configuration of an experiment."),
     "list-trials": (f"{_HERE}.list_trials", "List the trials of an experiment."),
     "list-checkpoints": (f"{_HERE}.list_checkpoints", "List the checkpoints of an experiment."),
-    "logs": (f"{_HERE}.logs", "Show what the trials of an experiment wrote."),
+    "logs": (f"{_HERE}.logs", "Show the logs of the trials of an experiment."),
     "pause": (f"{_HERE}.control", "Pause an experiment."),
-    "activate": (f"{_HERE}.activate", "Activate an experiment that was paused or interrupted."),
+    "activate": (f"{_HERE}.activate", "Resume a paused or interrupted experiment."),
     "cancel": (f"{_HERE}.control", "Cancel an experiment."),
     "kill": (f"{_HERE}.control", "Kill an experiment."),
     "wait": (f"{_HERE}.wait", "Wait for an experiment to end."),
-    "continue": (f"{_HERE}.continuing", "Continue an experiment, also one that has ended."),
+    "continue": (f"{_HERE}.continuing", "Continue an experiment, even an ended one."),
     "download": (f"{_HERE}.download", "Download the best checkpoints of an experiment."),
     "download-model-def": (f"{_HERE}.download_model_def", "Download the code of an experiment."),
     "archive": (f"{_HERE}.archiving", "Archive an experiment."),
     "unarchive": (f"{_HERE}.archiving", "Unarchive an experiment."),
     "label": (f"{_HERE}.label", "Add and remove labels."),
-    "set": (f"{_HERE}.setting", "Change what was said of an experiment."),
-    "delete": (f"{_HERE}.delete", "Delete an experiment with all that it left."),
+    "set": (f"{_HERE}.setting", "Change settings of an experiment."),
+    "delete": (f"{_HERE}.delete", "Delete an experiment and all its data."),
     "delete-tb-files": (f"{_HERE}.delete", "Delete the TensorBoard files of an experiment."),
 }
 
@@ -41,7 +41,7 @@ _COMMANDS = {
     default="list",
 )
 def experiment() -> None:
-    """Create experiments, watch and control them.
+    """Create, watch and control experiments.
 
     \b
     Example: det experiment describe 3

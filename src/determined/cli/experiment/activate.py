@@ -15,13 +15,18 @@ from determined.cli.slot_waiting import Sharing, with_sharing
 from determined.cli.zone import with_utc
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="activate {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
-@click.option("-f", "--follow", is_flag=True, help="Also show the log of the first trial that writes something.")
+@click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
+@click.option("-f", "--follow", is_flag=True, help="Also show the log of the first trial.")
 @click.option("--max-trials", type=click.IntRange(min=1), help="Extend the search, even an ended one.")
-@click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
-@click.option("--granted-by", type=int, hidden=True, help="The open line to the queue, which says what slots to use.")
+@click.option("--detach", is_flag=True, help="Queue it; it runs in the background when slots are free.")
+@click.option(
+    "--granted-by",
+    type=int,
+    hidden=True,
+    help="File descriptor of the connection to the queue, which assigns the slots.",
+)
 @with_sharing
 @with_utc
 @with_json
@@ -35,10 +40,10 @@ def activate(
     sharing: Sharing,
     form: Form,
 ) -> None:
-    """Activate an experiment that was paused or interrupted.
+    """Resume a paused or interrupted experiment.
 
-    It runs here, in the foreground, and goes on where it was: every trial from its newest checkpoint, the search with
-    the same decisions. One that waits in the queue leaves it.
+    It runs in the foreground: every trial resumes from its newest checkpoint, and the search repeats no decision. A
+    queued experiment is removed from the queue.
 
     \b
     Example: det experiment activate 3

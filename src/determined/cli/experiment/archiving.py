@@ -11,13 +11,13 @@ from determined.cli.plain import experiment_plain
 from determined.cli.whole_numbers import ID
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="archive {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def archive(experiment_id: int, form: Form) -> None:
     """Archive an experiment.
 
-    It must have ended. `det experiment list` does not show it any more, with --all it does; nothing is removed.
+    The experiment must have ended. `det experiment list` then shows it only with --all; nothing is deleted.
 
     \b
     Example: det experiment archive 3
@@ -25,7 +25,7 @@ def archive(experiment_id: int, form: Form) -> None:
     _set(experiment_id, True, form)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="unarchive {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def unarchive(experiment_id: int, form: Form) -> None:

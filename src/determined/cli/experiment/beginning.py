@@ -76,16 +76,21 @@ def say_on_stderr(line: str) -> None:
 def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of all that make experiments, as the argument `beginning`."""
 
-    @click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
+    @click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
     @click.option(
-        "-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log."
+        "-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the log of the first trial."
     )
-    @click.option("--paused", is_flag=True, help="Only create it; `activate` runs it later.")
-    @click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
+    @click.option("--paused", is_flag=True, help="Only create the experiment; run it later with `activate`.")
+    @click.option("--detach", is_flag=True, help="Queue it; it runs in the background when slots are free.")
     @click.option(
-        "-t", "--test", "--test-mode", "test", is_flag=True, help="Run one batch of one trial, then archive it."
+        "-t",
+        "--test",
+        "--test-mode",
+        "test",
+        is_flag=True,
+        help="Run one batch of one trial, then archive the experiment.",
     )
-    @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+    @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
     @no_startup_hook
     @with_sharing
     @with_utc
@@ -166,7 +171,7 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
         elif how.form == "json":
             print_json(experiment_plain(store.experiments.get(number)))
         else:
-            click.echo(f"It is paused; run it with: det experiment activate {number}")
+            click.echo(f"Paused. To run it: det experiment activate {number}")
 
 
 def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int:
@@ -206,7 +211,7 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
             if how.test:
                 with opened_store() as store:
                     archive(store, created.experiment_id)
-                click.echo("It was a test, and is archived: `det experiment list --all` shows it.", err=True)
+                click.echo("The test experiment was archived. To see it: det experiment list --all", err=True)
 
 
 def _tell_what_is_missing(code: CodeCopy) -> None:

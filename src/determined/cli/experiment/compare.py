@@ -17,14 +17,14 @@ from determined.cli.zone import with_utc
 _MOST = 26  # as many letters as there are for curves
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="compare the experiments")
 @click.argument("experiment_ids", metavar="[IDS]...", nargs=-1, callback=numbers)
 @click.option(
     "--trials", "trial_ids", metavar="IDS", multiple=True, callback=numbers, help="Also compare these trials."
 )
-@click.option("--metric", metavar="NAME", help="Compare by this metric; without it by the searcher's.")
-@click.option("--group", metavar="NAME", help="Of this group of metrics; without it validation, else training.")
-@click.option("--smaller-is-better", type=bool, metavar="BOOL", help="Whether small values are the good ones.")
+@click.option("--metric", metavar="NAME", help="Metric to compare by (default: the searcher metric).")
+@click.option("--group", metavar="NAME", help="Group of the metric (default: validation, else training).")
+@click.option("--smaller-is-better", type=bool, metavar="BOOL", help="Whether smaller values are better.")
 @with_utc
 @with_csv
 def compare(
@@ -37,8 +37,8 @@ def compare(
 ) -> None:
     """Compare experiments and trials side by side.
 
-    An experiment is compared by its best trial. Hyperparameters that are not the same everywhere are marked with a
-    star; of the configuration only such parts are shown. On a terminal the curves have colours, elsewhere letters.
+    Experiments are compared by their best trials. Hyperparameters that differ are marked with a star; of the
+    configuration, only differences are shown. Curves are shown in colour on a terminal, and as letters elsewhere.
 
     \b
     Example: det experiment compare 3,4,7 --metric accuracy

@@ -11,13 +11,13 @@ from determined.cli.text import visible_lines
 from determined.cli.whole_numbers import ID
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="show the configuration of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def config(experiment_id: int, form: Form) -> None:
     """Show the configuration of an experiment.
 
-    With every default filled in, secrets hidden; YAML that `det experiment create` takes again.
+    Defaults are filled in and secrets are hidden. The output is YAML that `det experiment create` accepts.
 
     \b
     Example: det experiment config 3 > config.yaml

@@ -23,13 +23,21 @@ if TYPE_CHECKING:
     from determined.experiment.reopening import Continued
 
 
-@click.command("continue", cls=Command)
+@click.command("continue", cls=Command, action="continue {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--config-file", type=click.Path(path_type=Path), help="A file with what shall change.")
-@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
-@click.option("--slots", type=click.IntRange(min=1), help="Use so many slots; without it all of this machine.")
-@click.option("-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the first trial's log.")
-@click.option("--detach", is_flag=True, help="Leave it to the queue, which runs it when there are free slots.")
+@click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
+@click.option(
+    "--config",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a setting of the configuration (repeatable).",
+)
+@click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
+@click.option(
+    "-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the log of the first trial."
+)
+@click.option("--detach", is_flag=True, help="Queue it; it runs in the background when slots are free.")
 @with_sharing
 @with_utc
 @with_json
@@ -43,11 +51,11 @@ def continue_(
     sharing: Sharing,
     form: Form,
 ) -> None:
-    """Continue an experiment, also one that has ended.
+    """Continue an experiment, even an ended one.
 
-    The trial of a single experiment goes on from its newest checkpoint, whatever became of it. Of a random or grid
-    search the trials that failed start again, and with a longer searcher.max_length all of them go on. More
-    searcher.max_trials extend any search. What of the configuration cannot be changed any more is refused by name.
+    The trial of a single experiment resumes from its newest checkpoint, whatever its state. In a random or grid search,
+    failed trials start again, and a longer searcher.max_length resumes all trials. A larger searcher.max_trials extends
+    any search. Settings that can no longer change are rejected, and named.
 
     \b
     Example: det experiment continue 3 --config searcher.max_length.epochs=20

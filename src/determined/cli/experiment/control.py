@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from typing import Literal
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="pause {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def pause(experiment_id: int, form: Form) -> None:
     """Pause an experiment.
 
-    Its trials save a checkpoint and leave their slots; `activate` goes on from there.
+    Its trials save a checkpoint and release their slots; `activate` resumes from there.
 
     \b
     Example: det experiment pause 3
@@ -30,13 +30,13 @@ def pause(experiment_id: int, form: Form) -> None:
     _request(experiment_id, "pause", form)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="cancel {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def cancel(experiment_id: int, form: Form) -> None:
     """Cancel an experiment.
 
-    Its trials save a last checkpoint and end.
+    Its trials save a final checkpoint and end.
 
     \b
     Example: det experiment cancel 3
@@ -44,13 +44,13 @@ def cancel(experiment_id: int, form: Form) -> None:
     _request(experiment_id, "cancel", form)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="kill {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @with_json
 def kill(experiment_id: int, form: Form) -> None:
     """Kill an experiment.
 
-    Its trials end at once; what they did since their last checkpoint is lost.
+    Its trials end at once; work since their last checkpoints is lost.
 
     \b
     Example: det experiment kill 3

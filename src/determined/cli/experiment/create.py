@@ -10,13 +10,25 @@ from determined.cli.experiment.beginning import Beginning, Code, begin, with_beg
 from determined.cli.groups import Command, explain_unused
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="create the experiment")
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
 @click.argument("model_dir", metavar="[MODEL_DIR]", type=click.Path(path_type=Path), default=".")
-@click.option("-i", "--include", type=click.Path(path_type=Path), multiple=True, help="Also take this; repeatable.")
-@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
+@click.option(
+    "-i",
+    "--include",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Additional file or directory to copy (repeatable).",
+)
+@click.option(
+    "--config",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a setting of the configuration (repeatable).",
+)
 @with_beginning
-@click.option("--local", is_flag=True, help="Accepted: experiments always run on this machine.")
+@click.option("--local", is_flag=True, help="Accepted for old command lines: experiments always run on this machine.")
 @click.option("--template", metavar="NAME", help="Accepted for old command lines: there are no templates.")
 @click.option("--project_id", metavar="N", help="Accepted for old command lines: name a project in the configuration.")
 @click.option("-p", "--publish", metavar="PORTS", help="Accepted for old command lines: ports are visible as they are.")
@@ -33,8 +45,8 @@ def create(
 ) -> None:
     """Create an experiment and run it.
 
-    MODEL_DIR, by default the current directory, is copied: changing it later does not disturb the experiment. The
-    exit code is 0 when the experiment completes. Ctrl-C pauses it, a second one kills it.
+    MODEL_DIR (default: the current directory) is copied, so later changes to it do not affect the experiment. The exit
+    code is 0 if the experiment completes. Ctrl-C pauses it, a second one kills it.
 
     \b
     Example: det experiment create config.yaml . --config searcher.max_trials=16

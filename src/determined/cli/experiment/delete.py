@@ -11,16 +11,16 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="delete {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
 @with_yes
 @with_json
 def delete(experiment_id: int, yes: bool, form: Form) -> None:
-    """Delete an experiment with all that it left.
+    """Delete an experiment and all its data.
 
-    Checkpoints, outputs, code, TensorBoard files, logs and records; it must have ended. If one of its checkpoints is
-    registered as a version of a model, or something begins with one, nothing is deleted. Files that an imported
-    experiment came with are left, as they belong to another store.
+    Deletes checkpoints, outputs, code, TensorBoard files, logs and records. The experiment must have ended. Nothing is
+    deleted if one of its checkpoints is registered as a version of a model, or another experiment starts from one.
+    Files of an imported experiment belong to another store, and are kept.
 
     \b
     Example: det experiment delete 3
@@ -56,14 +56,14 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
         click.echo(visible(f"{path} stays: {why}"))
 
 
-@click.command("delete-tb-files", cls=Command)
+@click.command("delete-tb-files", cls=Command, action="delete the TensorBoard files of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
 @with_yes
 @with_json
 def delete_tb_files(experiment_id: int, yes: bool, form: Form) -> None:
     """Delete the TensorBoard files of an experiment.
 
-    Nobody may be running it.
+    The experiment must not be running.
 
     \b
     Example: det experiment delete-tb-files 3

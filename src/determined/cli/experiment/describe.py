@@ -48,7 +48,7 @@ _TRIALS = [
 Tables = list[tuple[str, str, list[Column], list[Row]]]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="describe {experiment_ids:experiment}")
 @click.argument("experiment_ids", metavar="IDS", callback=numbers)
 @click.option("--metrics", is_flag=True, help="Also show the metrics of each workload.")
 @click.option("--outdir", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files into this directory.")
@@ -56,7 +56,7 @@ Tables = list[tuple[str, str, list[Column], list[Row]]]
 @with_csv
 @without_garbage_collection
 def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form: Form) -> None:
-    """Describe experiments with their trials and workloads.
+    """Describe experiments, their trials and their metrics.
 
     \b
     Example: det experiment describe 3,4 --metrics

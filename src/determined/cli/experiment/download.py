@@ -24,7 +24,7 @@ from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="download checkpoints of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
 @click.option(
     "-o",
@@ -32,10 +32,17 @@ from determined.errors import DeterminedError
     type=click.Path(path_type=Path),
     default=USUAL_DIRECTORY,
     show_default=True,
-    help="Each comes to <dir>/<uuid>.",
+    help="Each checkpoint is copied to <dir>/<uuid>.",
 )
-@click.option("--best", is_flag=True, help="The best one by the searcher metric or --sort-by; this is the default.")
-@click.option("--top-n", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="The N best ones.")
+@click.option(
+    "--top-n",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of checkpoints (default: 1).",
+)
+@click.option("--best", is_flag=True, help="The best checkpoint by the searcher metric or --sort-by (the default).")
 @with_order
 @with_quiet
 @with_utc

@@ -13,15 +13,21 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 
 
-@click.command("download-model-def", cls=Command)
+@click.command("download-model-def", cls=Command, action="download the code of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
-@click.option("-o", "--output-dir", type=click.Path(path_type=Path), default=".", help="Where to; by default here.")
+@click.option(
+    "-o",
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    default=".",
+    help="Directory to write to (default: the current one).",
+)
 @with_json
 def download_model_def(experiment_id: int, output_dir: Path, form: Form) -> None:
     """Download the code of an experiment.
 
-    As it was copied when the experiment was created, in the file experiment_<ID>_model_def.tgz, which must not be there
-    yet.
+    The code is as it was when the experiment was created. It is written to experiment_<ID>_model_def.tgz, which must
+    not exist yet.
 
     \b
     Example: det experiment download-model-def 3

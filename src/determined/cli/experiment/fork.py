@@ -20,12 +20,18 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="fork {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--config-file", type=click.Path(path_type=Path), help="A file with what is to be different.")
-@click.option("--config", "overrides", metavar="KEY=VALUE", multiple=True, help="Change the configuration; repeatable.")
-@click.option("--name", help="Another name for it.")
-@click.option("--from-checkpoint", "source", metavar="best|latest|UUID", help="Begin with the weights of a checkpoint.")
+@click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
+@click.option(
+    "--config",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a setting of the configuration (repeatable).",
+)
+@click.option("--name", help="Name of the new experiment.")
+@click.option("--from-checkpoint", "source", metavar="best|latest|UUID", help="Start from the weights of a checkpoint.")
 @with_beginning
 def fork(
     experiment_id: int,
@@ -35,10 +41,10 @@ def fork(
     source: str | None,
     beginning: Beginning,
 ) -> None:
-    """Fork an experiment: its code and configuration, changed.
+    """Create an experiment from another one, with changes.
 
-    The new experiment has a copy of the other's code, its configuration with the changes laid over it, and names it as
-    its parent. Another searcher keeps of the old one's settings what it knows. It runs as with `create`.
+    The new experiment uses a copy of the parent's code, and its configuration with the changes merged in. If the
+    searcher changes, settings it also supports are kept. The new experiment runs as with `create`.
 
     \b
     Example: det experiment fork 3 --config hyperparameters.lr=0.01 --from-checkpoint best

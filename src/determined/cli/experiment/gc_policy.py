@@ -26,11 +26,25 @@ _COLUMNS = [Column("Trial ID"), Column("# of Batches"), Column("Validation Metri
 _ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")
 
 
-@click.command("gc-policy", cls=Command)
+@click.command("gc-policy", cls=Command, action="set the retention policy of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
-@click.option("--save-experiment-best", type=Count(min=0), required=True, metavar="N", help="Of all trials.")
-@click.option("--save-trial-best", type=Count(min=0), required=True, metavar="N", help="Of each trial.")
-@click.option("--save-trial-latest", type=Count(min=0), required=True, metavar="N", help="Of each trial.")
+@click.option(
+    "--save-experiment-best",
+    type=Count(min=0),
+    required=True,
+    metavar="N",
+    help="Best checkpoints to keep over all trials.",
+)
+@click.option(
+    "--save-trial-best", type=Count(min=0), required=True, metavar="N", help="Best checkpoints to keep of each trial."
+)
+@click.option(
+    "--save-trial-latest",
+    type=Count(min=0),
+    required=True,
+    metavar="N",
+    help="Newest checkpoints to keep of each trial.",
+)
 @with_yes
 @with_json
 def gc_policy(
@@ -41,10 +55,10 @@ def gc_policy(
     yes: bool,
     form: Form,
 ) -> None:
-    """Change which checkpoints stay, and remove the others.
+    """Change which checkpoints are kept, and delete the others.
 
-    What would go is shown first. Whatever the numbers say, every trial keeps one good checkpoint, and what is
-    registered, imported or in use stays.
+    The checkpoints to delete are shown first. Every trial keeps at least one good checkpoint; registered and imported
+    checkpoints, and those in use, are never deleted.
 
     \b
     Example: det experiment set gc-policy 3 --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 0

@@ -30,7 +30,7 @@ def label() -> None:
     """
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="add a label to {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="LABEL")
 @with_json
@@ -43,7 +43,7 @@ def add(experiment_id: int, text: str, form: Form) -> None:
     _change(experiment_id, [text], [], form)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="remove a label from {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="LABEL")
 @with_json

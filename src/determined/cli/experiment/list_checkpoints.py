@@ -29,15 +29,15 @@ _COLUMNS = [
 _COLUMNS_OF_INFERENCE = [*_COLUMNS, Column("Type")]
 
 
-@click.command("list-checkpoints", cls=Command)
+@click.command("list-checkpoints", cls=Command, action="list the checkpoints of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
-@click.option("--best", type=Count(min=1), metavar="N", help="Only the N best ones that exist, best first.")
-@click.option("--include-resources", is_flag=True, help="Accepted for old command lines: they are always shown.")
+@click.option("--best", type=Count(min=1), metavar="N", help="Only the N best existing checkpoints, best first.")
+@click.option("--include-resources", is_flag=True, help="Accepted for old command lines: resources are always shown.")
 @with_csv
 def list_checkpoints(experiment_id: int, best: int | None, include_resources: bool, form: Form) -> None:
     """List the checkpoints of an experiment.
 
-    Of batch inference a column tells the type: its progress, which are checkpoints, and its outputs, which are not.
+    For batch inference, a column shows the type: progress checkpoints or outputs.
 
     \b
     Example: det experiment list-checkpoints 3 --best 1

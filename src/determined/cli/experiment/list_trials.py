@@ -23,7 +23,7 @@ _COLUMNS = [
 ]
 
 
-@click.command("list-trials", cls=Command)
+@click.command("list-trials", cls=Command, action="list the trials of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @with_paging
 @with_utc

@@ -33,8 +33,8 @@ _COLUMNS = [
 _EVERYTHING = 2**31
 
 
-@click.command("list", cls=Command)
-@click.option("-a", "--all", "archived", is_flag=True, help="Also show archived ones.")
+@click.command("list", cls=Command, action="list the experiments")
+@click.option("-a", "--all", "archived", is_flag=True, help="Also show archived experiments.")
 @click.option("--show_project", "projects", is_flag=True, help="Also show workspace and project.")
 @with_paging
 @with_utc

@@ -14,18 +14,18 @@ from determined.cli.render import some
 from determined.errors import DeterminedError
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="show the logs of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=int)
-@click.option("--trial", "trial_id", type=int, metavar="TRIAL_ID", help="Of this trial; without it the first one.")
-@click.option("--all", "everything", is_flag=True, help="Of all trials, in the order of writing.")
+@click.option("--trial", "trial_id", type=int, metavar="TRIAL_ID", help="Trial to show (default: the first).")
+@click.option("--all", "everything", is_flag=True, help="Show all trials, in chronological order.")
 @with_log_choice
 @with_json
 def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: LogChoice, form: Form) -> None:
-    """Show what the trials of an experiment wrote.
+    """Show the logs of the trials of an experiment.
 
-    With --all every line names its trial, and -f goes on with trials that begin later, until the experiment stops.
-    Times are as in RFC 3339, in your zone if they name none. With --json each line is an object on a line of its own.
-    With --level, lines that name none are left out.
+    With --all, every line names its trial, and -f also follows trials that start later, until the experiment ends.
+    Times are RFC 3339, in your time zone if they name none. --json prints one object per line. --level hides lines
+    without a log level.
 
     \b
     Example: det experiment logs 3 --all --follow

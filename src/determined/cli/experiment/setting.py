@@ -20,21 +20,24 @@ _HERE = "determined.cli.experiment.setting"
     commands_in={
         "name": (_HERE, "Change the name of an experiment."),
         "description": (_HERE, "Change the description of an experiment."),
-        "gc-policy": ("determined.cli.experiment.gc_policy", "Change which checkpoints stay, and remove the others."),
-        "max-slots": (_HERE, "Change how many slots an experiment may use."),
-        "priority": (_HERE, "Change when it is the turn of an experiment in the queue."),
+        "gc-policy": (
+            "determined.cli.experiment.gc_policy",
+            "Change which checkpoints are kept, and delete the others.",
+        ),
+        "max-slots": (_HERE, "Limit the number of slots that an experiment uses."),
+        "priority": (_HERE, "Set the queue priority."),
     },
     aliases={},
 )
 def set() -> None:
-    """Change what was said of an experiment.
+    """Change settings of an experiment.
 
     \b
     Example: det experiment set name 3 "wider layers"
     """
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="set the name of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="NAME")
 @with_json
@@ -46,10 +49,10 @@ def name(experiment_id: int, text: str, form: Form) -> None:
     """
     with opened_store() as store:
         store.upkeep.describe(experiment_id, name=text)
-    _tell(experiment_id, f"it is named {text}", form)
+    _tell(experiment_id, f"renamed to {text}", form)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="set the description of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("text", metavar="DESCRIPTION")
 @with_json
@@ -61,18 +64,18 @@ def description(experiment_id: int, text: str, form: Form) -> None:
     """
     with opened_store() as store:
         store.upkeep.describe(experiment_id, description=text)
-    _tell(experiment_id, f"it is described as {text}", form)
+    _tell(experiment_id, f"description set to {text}", form)
 
 
-@click.command("max-slots", cls=Command)
+@click.command("max-slots", cls=Command, action="set the slot limit of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("slots", metavar="N", type=Count(min=1))
 @with_json
 def max_slots(experiment_id: int, slots: int, form: Form) -> None:
-    """Change how many slots an experiment may use.
+    """Limit the number of slots that an experiment uses.
 
-    Over all its trials. One that runs takes it within a second: no trial is ended for it, but none is started either
-    until there is room.
+    The limit is for all trials together. Takes effect within a second. Running trials are not stopped; new ones start
+    only below the limit.
 
     \b
     Example: det experiment set max-slots 3 4
@@ -88,21 +91,21 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
     _tell(experiment_id, f"it may use {slots} slot{'' if slots == 1 else 's'}", form)
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="set the priority of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.argument("number", metavar="N", type=click.IntRange(min=1, max=99))
 @with_json
 def priority(experiment_id: int, number: int, form: Form) -> None:
-    """Change when it is the turn of an experiment in the queue.
+    """Set the queue priority.
 
-    1 goes first, 99 last; without it an experiment has the priority of its configuration, or 42.
+    1 runs first, 99 last. The default is the priority in the configuration, or 42.
 
     \b
     Example: det experiment set priority 3 10
     """
     with opened_store() as store:
         store.queue.set_priority(experiment_id, number)
-    _tell(experiment_id, f"its priority in the queue is {number}", form)
+    _tell(experiment_id, f"queue priority set to {number}", form)
 
 
 def _tell(experiment_id: int, done: str, form: Form) -> None:

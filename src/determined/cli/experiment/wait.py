@@ -18,20 +18,21 @@ from determined.errors import DeterminedError
 from determined.store.experiment_records import ENDED
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="wait for {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
 @click.option(
     "--polling-interval",
     type=click.FloatRange(min=0, min_open=True),
     default=5.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Polling interval in seconds.",
 )
 @with_json
 def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
     """Wait for an experiment to end.
 
-    The exit code is 0 when it completed, else 1. A paused experiment, or one that no process runs, is an error.
+    The exit code is 0 if it completed, else 1. Waiting for a paused experiment, or one that no process runs, is an
+    error.
 
     \b
     Example: det experiment wait 3 && det experiment list-checkpoints 3 --best 1

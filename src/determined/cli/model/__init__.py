@@ -20,9 +20,9 @@ _COMMANDS = {
 
 @click.group(cls=LazyGroup, commands_in=_COMMANDS, aliases={"ls": "list"}, default="list")
 def model() -> None:
-    """Keep checkpoints as versions of models.
+    """Register checkpoints as versions of models.
 
-    A checkpoint that is registered is never deleted.
+    Registered checkpoints are never deleted.
 
     \b
     Example: det model register-version digits 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c

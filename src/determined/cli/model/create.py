@@ -12,9 +12,9 @@ from determined.cli.zone import with_utc
 from determined.store.process import this_user
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="create {name!r:model}")
 @click.argument("name")
-@click.option("--description", default="", help="What it is.")
+@click.option("--description", default="", help="Description of the model.")
 @with_utc
 @with_json
 def create(name: str, description: str, form: Form) -> None:

@@ -12,14 +12,14 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="delete {name!r:model}")
 @click.argument("name")
 @with_yes
 @with_json
 def delete(name: str, yes: bool, form: Form) -> None:
     """Delete a model.
 
-    With its versions; their checkpoints stay, and can be deleted from then on.
+    Its versions are deleted, too. Their checkpoints are kept, and can be deleted afterwards.
 
     \b
     Example: det model delete digits

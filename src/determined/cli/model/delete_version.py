@@ -11,10 +11,10 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 from determined.cli.whole_numbers import Count
-from determined.errors import DeterminedError
+from determined.errors import NotFoundException
 
 
-@click.command("delete-version", cls=Command)
+@click.command("delete-version", cls=Command, action="delete version {number} of {name!r:model}")
 @click.argument("name")
 @click.argument("number", metavar="N", type=Count(min=1))
 @with_yes
@@ -22,7 +22,7 @@ from determined.errors import DeterminedError
 def delete_version(name: str, number: int, yes: bool, form: Form) -> None:
     """Delete a version of a model.
 
-    Its checkpoint stays, and can be deleted from then on.
+    Its checkpoint is kept, and can be deleted afterwards.
 
     \b
     Example: det model delete-version digits 2
@@ -31,7 +31,7 @@ def delete_version(name: str, number: int, yes: bool, form: Form) -> None:
         model = find_model(store, name)
         found = [version for version in versions_of(store, model) if version.row.number == number]
         if not found:
-            raise DeterminedError(f"the model {model.name!r} has no version {number}")
+            raise NotFoundException(f"Version {number} of model {model.name!r} not found.")
         confirm(f"Delete version {number} of the model {model.name} (checkpoint {found[0].row.checkpoint})?", yes=yes)
         store.registry.delete_version(model.id, number)
     if form == "json":

@@ -22,12 +22,12 @@ from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.render import table
 from determined.cli.whole_numbers import Count
 from determined.cli.zone import with_utc
-from determined.errors import DeterminedError
+from determined.errors import NotFoundException
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="describe {name!r:model}")
 @click.argument("name")
-@click.option("--version", "number", type=Count(min=1), metavar="N", help="Without it the newest one.")
+@click.option("--version", "number", type=Count(min=1), metavar="N", help="Version to describe (default: the newest).")
 @with_utc
 @with_csv
 def describe(name: str, number: int | None, form: Form) -> None:
@@ -40,7 +40,7 @@ def describe(name: str, number: int | None, form: Form) -> None:
         model = find_model(store, name)
         found = [version for version in versions_of(store, model) if number in (None, version.row.number)][:1]
     if number is not None and not found:
-        raise DeterminedError(f"the model {model.name!r} has no version {number}")
+        raise NotFoundException(f"Version {number} of model {model.name!r} not found.")
     if form == "json":
         print_json({**model_plain(model), "version": version_plain(found[0]) if found else None})
     elif form == "csv":

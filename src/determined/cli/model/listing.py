@@ -25,7 +25,7 @@ _ORDERS: dict[str, Callable[[Model], Any]] = {
 }
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=Command, action="list the models")
 @click.option("--sort-by", type=click.Choice([*_ORDERS]), default="last_updated_time", show_default=True)
 @click.option("--order-by", type=click.Choice(["asc", "desc"]), default="asc", show_default=True)
 @click.option("-w", "--workspace-names", metavar="NAMES", help="Accepted for old command lines: no workspaces.")

@@ -10,14 +10,14 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_json
 
 
-@click.command("register-version", cls=Command)
+@click.command("register-version", cls=Command, action="register {uuid:checkpoint} as a version of {name!r:model}")
 @click.argument("name")
 @click.argument("uuid")
 @with_json
 def register_version(name: str, uuid: str, form: Form) -> None:
     """Register a checkpoint as a version of a model.
 
-    From now on nothing deletes that checkpoint.
+    A registered checkpoint cannot be deleted.
 
     \b
     Example: det model register-version digits 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c

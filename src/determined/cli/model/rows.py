@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from determined.cli.output import iso_time
 from determined.cli.plain import checkpoint_plain
 from determined.cli.render import Column, Row, time_text
-from determined.errors import DeterminedError
+from determined.errors import NotFoundException
 
 if TYPE_CHECKING:
     from determined.store.base import Store
@@ -49,7 +49,7 @@ def find_model(store: Store, name: str) -> Model:
     if found is None and name.isdecimal() and len(name) <= _DIGITS_OF_AN_ID:
         return store.registry.model(int(name))
     if found is None:
-        raise DeterminedError(f"the store {store.place} has no model named {name!r}")
+        raise NotFoundException.of("model", repr(name))
     return found
 
 

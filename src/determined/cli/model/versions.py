@@ -10,13 +10,13 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
 
 
-@click.command("list-versions", cls=Command)
+@click.command("list-versions", cls=Command, action="list the versions of {name!r:model}")
 @click.argument("name")
 @with_csv
 def list_versions(name: str, form: Form) -> None:
     """List the versions of a model.
 
-    The newest first.
+    Newest first.
 
     \b
     Example: det model list-versions digits

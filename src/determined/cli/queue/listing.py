@@ -26,13 +26,13 @@ _COLUMNS = [
 ]
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=Command, action="list the queue")
 @with_utc
 @with_csv
 def list(form: Form) -> None:
     """List the experiments in the queue.
 
-    Those of this user on this machine, in the order in which they get slots. One that has some is RUNNING.
+    Your experiments on this machine, in scheduling order. RUNNING means it holds slots.
 
     \b
     Example: det queue list

@@ -11,13 +11,13 @@ from determined.cli.plain import experiment_plain
 from determined.errors import InvalidExperimentException
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="remove {experiment_id:experiment} from the queue")
 @click.argument("experiment_id", metavar="ID", type=int)
 @with_json
 def remove(experiment_id: int, form: Form) -> None:
-    """Take an experiment out of the queue.
+    """Remove an experiment from the queue.
 
-    It is paused: one that runs saves its trials first. `activate --detach` puts it back, at the end.
+    The experiment is paused; running trials are saved first. `activate --detach` appends it to the queue again.
 
     \b
     Example: det queue remove 3

@@ -11,13 +11,12 @@ from determined.cli.queue.elsewhere import elsewhere
 from determined.errors import DeterminedError
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="resume the queue")
 @with_json
 def resume(form: Form) -> None:
-    """Go on with the experiments in the queue.
+    """Resume the experiments in the queue.
 
-    After a restart of the machine, or when the process was killed that served the queue. Where one serves it already,
-    nothing is done.
+    Use it after a reboot, or after the queue process was killed. If that process is running, nothing is done.
 
     \b
     Example: det queue resume

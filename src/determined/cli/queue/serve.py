@@ -12,24 +12,26 @@ from determined.cli.output import Form, print_json_line, with_json
 _IDLE_SECONDS = 30.0
 
 
-@click.command(cls=Command)
-@click.option("--slots", type=click.IntRange(min=1), help="Share out so many slots; without it all of this machine.")
+@click.command(cls=Command, action="serve the queue")
+@click.option("--slots", type=click.IntRange(min=1), help="Number of slots to share (default: all).")
 @click.option(
     "--idle",
     "idle_seconds",
     type=click.FloatRange(min=0),
     default=_IDLE_SECONDS,
     show_default=True,
-    help="End after so many seconds without an experiment.",
+    help="Exit after N seconds without an experiment.",
 )
-@click.option("--forever", is_flag=True, help="Do not end when there is nothing to do.")
-@click.option("--lock", type=int, hidden=True, help="The lock, which whoever starts it has taken already.")
+@click.option("--forever", is_flag=True, help="Do not exit when the queue is empty.")
+@click.option(
+    "--lock", type=int, hidden=True, help="File descriptor of the lock, taken by the process that starts this one."
+)
 @with_json
 def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | None, form: Form) -> None:
     """Serve the queue in the foreground.
 
-    That happens by itself in the background when an experiment is put there; this is for services of the system. A
-    SIGTERM lets all trials save and leaves the experiments in the queue.
+    Started automatically when needed. Use this command to run it under systemd. On SIGTERM all trials save a
+    checkpoint, and the experiments stay in the queue.
 
     \b
     Example: det queue serve --forever

@@ -8,18 +8,18 @@ from determined.cli.groups import LazyGroup
 
 _HERE = "determined.cli.store"
 _COMMANDS = {
-    "info": (f"{_HERE}.info", "Show where the store is and what it holds."),
-    "check": (f"{_HERE}.check", "Check that the store is whole."),
+    "info": (f"{_HERE}.info", "Show location and contents of the store."),
+    "check": (f"{_HERE}.check", "Check the store for damage."),
     "backup": (f"{_HERE}.backup", "Back up the store into a file."),
-    "vacuum": (f"{_HERE}.vacuum", "Give back the room of what was deleted."),
-    "export": (f"{_HERE}.exporting", "Export experiments into files."),
+    "vacuum": (f"{_HERE}.vacuum", "Reclaim disk space after deletions."),
+    "export": (f"{_HERE}.exporting", "Export experiments to files."),
     "import": (f"{_HERE}.importing", "Import experiments from files."),
 }
 
 
 @click.group(cls=LazyGroup, commands_in=_COMMANDS, aliases={}, default="info")
 def store() -> None:
-    """Look after the store, and move experiments between stores.
+    """Maintain the store, and move experiments between stores.
 
     \b
     Example: det store backup monday.sqlite

@@ -15,14 +15,14 @@ from determined.cli.text import visible
 from determined.errors import StoreError
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="back up the store")
 @click.argument("file", type=click.Path(path_type=Path))
 @with_json
 def backup(file: Path, form: Form) -> None:
     """Back up the store into a file.
 
-    Runs may go on meanwhile: the copy is of the moment at which it began, checked, and there only when it is whole.
-    Checkpoints and code are files of their own, and are not in it.
+    Runs may continue meanwhile: the backup is the state at its start. It is checked, and exists only if it is complete.
+    Checkpoints and code are not included.
 
     \b
     Example: det store backup monday.sqlite

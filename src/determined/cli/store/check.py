@@ -12,12 +12,12 @@ from determined.cli.store.progress import progress
 from determined.cli.text import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="check the store")
 @with_json
 def check(form: Form) -> None:
-    """Check that the store is whole.
+    """Check the store for damage.
 
-    The file or the server, all tables, and what rows say of each other. The exit code is 1 when something is wrong.
+    Check the database, all tables and their references. The exit code is 1 if something is wrong.
 
     \b
     Example: det store check

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from determined.store.moving.exporting import Format
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="export to {target}")
 @click.argument("target", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--format",
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     help="One file of JSON lines, or a directory with a Parquet file for each table.",
 )
 @click.option(
-    "--experiment", "experiments", type=int, multiple=True, metavar="ID", help="Only this one; may be repeated."
+    "--experiment", "experiments", type=int, multiple=True, metavar="ID", help="Only this experiment (repeatable)."
 )
 @with_json
 def export(target: Path, file_format: Format, experiments: tuple[int, ...], form: Form) -> None:
-    """Export experiments into files.
+    """Export experiments to files.
 
-    With their trials, metrics, logs, checkpoints and models, as rows: checkpoints and code are files of their own.
+    The export contains records: trials, metrics, logs, checkpoints and models. Files of checkpoints and code are not
+    included.
 
     \b
     Example: det store export all.jsonl

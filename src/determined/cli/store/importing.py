@@ -13,23 +13,23 @@ from determined.cli.render import Column, table
 from determined.cli.store.progress import progress
 from determined.cli.text import visible
 
-_COLUMNS = [Column("ID There"), Column("ID Here"), Column("Name", long=True), Column("New")]
+_COLUMNS = [Column("Source ID"), Column("New ID"), Column("Name", long=True), Column("New")]
 
 
-@click.command("import", cls=Command)
+@click.command("import", cls=Command, action="import from {source}")
 @click.argument("source", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--take-over",
     is_flag=True,
-    help="The files belong to this store from now on: for moving to another store. Only for files of people you trust.",
+    help="Let this store manage the files of checkpoints and code, after a move. Only for exports you trust.",
 )
 @with_json
 def import_(source: Path, take_over: bool, form: Form) -> None:
     """Import experiments from files.
 
-    All of them or none. An experiment that is here already is left as it is. In an empty store all keep their ids; in
-    others they get new ones. Checkpoints and code stay where they are; without --take-over this store never deletes
-    them.
+    Imports all experiments or none. Experiments that this store already has are not changed. In an empty store they
+    keep their ids; in others they get new ones. Files of checkpoints and code are not copied; without --take-over
+    this store never deletes them.
 
     \b
     Example: DET_STORE=postgresql://me@server/team det store import all.jsonl --take-over
@@ -55,4 +55,4 @@ def import_(source: Path, take_over: bool, form: Form) -> None:
         visible(f"Imported {new:,} of {len(rows):,} experiments ({sum(done.rows.values()):,} rows) into {done.place}")
     )
     if new and not take_over:
-        click.echo("Their checkpoints and code belong to the store that they come from: this one never deletes them")
+        click.echo("Checkpoints and code were not copied. Use --take-over to let this store manage them.")

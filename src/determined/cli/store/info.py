@@ -18,10 +18,10 @@ _TABLES = [Column("Table"), Column("Rows")]
 _CONTENTS = [Column("In the data directory", long=True), Column("Files"), Column("Size")]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="describe the store")
 @with_json
 def info(form: Form) -> None:
-    """Show where the store is and what it holds.
+    """Show location and contents of the store.
 
     \b
     Example: det store info

@@ -10,10 +10,10 @@ from determined.cli.render import size
 from determined.cli.text import visible
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="vacuum the store")
 @with_json
 def vacuum(form: Form) -> None:
-    """Give back the room of what was deleted.
+    """Reclaim disk space after deletions.
 
     \b
     Example: det store vacuum

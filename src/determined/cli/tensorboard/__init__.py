@@ -14,7 +14,7 @@ from determined.cli.groups import LazyGroup
     default="start",
 )
 def tensorboard() -> None:
-    """Look at metrics with TensorBoard.
+    """Show metrics in TensorBoard.
 
     \b
     Example: det tensorboard start 3

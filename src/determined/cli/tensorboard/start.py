@@ -37,10 +37,10 @@ class _Start(Command):
         return super().parse_args(ctx, spread)
 
 
-@click.command(cls=_Start)
+@click.command(cls=_Start, action="start TensorBoard")
 @click.argument("experiment_ids", metavar="[EXPERIMENT_ID]...", type=ID, nargs=-1)
 @click.option(*_TRIALS, "trial_ids", type=ID, multiple=True, metavar="TRIAL_ID...", help="Trials to show.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Without it a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on (default: a free one).")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("--config-file", metavar="FILE", help="Accepted for old command lines: there is no container.")
 @click.option("--config", "configs", metavar="KEY=VALUE", multiple=True, help="Accepted for old command lines.")
@@ -58,7 +58,7 @@ def start(
 ) -> None:
     """Start TensorBoard for experiments and trials.
 
-    It can be reached from this machine alone, and runs until Ctrl-C. Of more than 100 trials the best ones are shown.
+    It is reachable from this machine only, and runs until Ctrl-C. At most 100 trials are shown, the best ones.
 
     \b
     Example: det tensorboard start 3 4 -t 17

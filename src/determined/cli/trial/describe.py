@@ -42,16 +42,16 @@ _WORKLOADS = [
 _MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="describe {trial_id:trial}")
 @click.argument("trial_id", metavar="ID", type=ID)
 @click.option("--metrics", is_flag=True, help="Also show the training metrics of each workload.")
-@click.option("--metrics-summary", "summed_up", is_flag=True, help="Only show each metric, summed up.")
+@click.option("--metrics-summary", "summed_up", is_flag=True, help="Only show a summary of each metric.")
 @paging(1000)
 @with_utc
 @with_csv
 @without_garbage_collection
 def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Form) -> None:
-    """Describe a trial with its workloads.
+    """Describe a trial and its metrics.
 
     \b
     Example: det trial describe 7 --metrics

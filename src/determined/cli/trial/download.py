@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from determined.store.records import Checkpoint
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="download a checkpoint of {trial_id:trial}")
 @click.argument("trial_id", metavar="ID", type=int)
-@click.option("--best", is_flag=True, help="The best one by the searcher's metric, or by --sort-by.")
-@click.option("--latest", is_flag=True, help="The newest one.")
-@click.option("--uuid", help="The one with this id.")
-@click.option("-o", "--output-dir", type=click.Path(path_type=Path), help="Where to; without it checkpoints/<uuid>.")
+@click.option("--best", is_flag=True, help="The best checkpoint by the searcher metric, or by --sort-by.")
+@click.option("--latest", is_flag=True, help="The newest checkpoint.")
+@click.option("--uuid", help="The checkpoint with this id.")
+@click.option(
+    "-o", "--output-dir", type=click.Path(path_type=Path), help="Directory to write to (default: checkpoints/<uuid>)."
+)
 @with_order
 @with_quiet
 @with_utc
@@ -41,7 +43,7 @@ def download(
 ) -> None:
     """Download a checkpoint of a trial.
 
-    Exactly one of --best, --latest and --uuid says which. A directory that holds anything else is left alone.
+    Choose it with exactly one of --best, --latest and --uuid. A directory with other contents is not overwritten.
 
     \b
     Example: det trial download 7 --best -o best-model

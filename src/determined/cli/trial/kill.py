@@ -13,13 +13,13 @@ from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="kill {trial_id:trial}")
 @click.argument("trial_id", metavar="ID", type=ID)
 @with_json
 def kill(trial_id: int, form: Form) -> None:
     """Kill a trial.
 
-    Its processes end at once, and it is CANCELED; what it did since its last checkpoint is lost. The search goes on
+    Its processes end at once, and its state is CANCELED; work since its last checkpoint is lost. The search continues
     without it.
 
     \b

@@ -12,15 +12,15 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="show the logs of {trial_id:trial}")
 @click.argument("trial_id", metavar="ID", type=int)
 @with_log_choice
 @with_json
 def logs(trial_id: int, choice: LogChoice, form: Form) -> None:
-    """Show what a trial wrote.
+    """Show the log of a trial.
 
-    Times are as in RFC 3339, in your zone if they name none. With --json each line is an object on a line of its own.
-    With --level, lines that name none are left out.
+    Times are RFC 3339, in your time zone if they name none. --json prints one object per line. --level hides lines
+    without a log level.
 
     \b
     Example: det trial logs 7 --level WARNING --timestamp-after 2026-01-31T12:00:00Z

@@ -20,18 +20,22 @@ from determined.cli.text import visible
 from determined.cli.whole_numbers import ID
 
 
-@click.command("support-bundle", cls=Command)
+@click.command("support-bundle", cls=Command, action="create a support bundle of {trial_id:trial}")
 @click.argument("trial_id", metavar="ID", type=ID)
 @click.option(
-    "-o", "--output", "--output-dir", "output", type=click.Path(path_type=Path), help="The file, or a directory for it."
+    "-o",
+    "--output",
+    "--output-dir",
+    "output",
+    type=click.Path(path_type=Path),
+    help="File to write, or a directory for it.",
 )
 @with_json
 def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
-    """Gather all about a trial that helps others to help you.
+    """Create a support bundle.
 
-    A gzipped tar file with logs, metrics, configuration, states, versions: no code, no weights. Secrets that are known
-    are hidden; what a program wrote by itself is yours to look through. It is written whole or not at all, and in place
-    of no other file.
+    A gzipped tar file with logs, metrics, configuration, states and versions of a trial, without code and weights.
+    Known secrets are hidden; review the output of your program before sharing it. Existing files are not overwritten.
 
     \b
     Example: det trial support-bundle 7 -o trouble.tar.gz

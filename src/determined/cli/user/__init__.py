@@ -8,15 +8,15 @@ from determined.cli.groups import LazyGroup
 
 _HERE = "determined.cli.user"
 _COMMANDS = {
-    "login": (f"{_HERE}.commands", "Log in: there are no accounts."),
-    "logout": (f"{_HERE}.commands", "Log out: there are no accounts."),
+    "login": (f"{_HERE}.commands", "Accepted for old command lines: there are no accounts."),
+    "logout": (f"{_HERE}.commands", "Accepted for old command lines: there are no accounts."),
     "whoami": (f"{_HERE}.commands", "Show the user of this machine."),
 }
 
 
 @click.group(cls=LazyGroup, commands_in=_COMMANDS, aliases={}, default="whoami")
 def user() -> None:
-    """Log in and out: there are no accounts.
+    """Show the user (there are no accounts).
 
     \b
     Example: det user whoami

@@ -19,23 +19,23 @@ def _ignoring_the_rest(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("ignored", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)(command)
 
 
-@click.command(cls=Command, context_settings=_ANYTHING)
+@click.command(cls=Command, action="log in", context_settings=_ANYTHING)
 @_ignoring_the_rest
 @with_json
 def login(ignored: tuple[str, ...], form: Form) -> None:
-    """Log in: there are no accounts.
+    """Accepted for old command lines: there are no accounts.
 
     \b
-    Example: det user login somebody
+    Example: det user login ada
     """
     _tell(form, "Nothing to log in to")
 
 
-@click.command(cls=Command, context_settings=_ANYTHING)
+@click.command(cls=Command, action="log out", context_settings=_ANYTHING)
 @_ignoring_the_rest
 @with_json
 def logout(ignored: tuple[str, ...], form: Form) -> None:
-    """Log out: there are no accounts.
+    """Accepted for old command lines: there are no accounts.
 
     \b
     Example: det user logout
@@ -43,7 +43,7 @@ def logout(ignored: tuple[str, ...], form: Form) -> None:
     _tell(form, "Nothing to log out of")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, action="show the user")
 @with_json
 def whoami(form: Form) -> None:
     """Show the user of this machine.
@@ -54,11 +54,11 @@ def whoami(form: Form) -> None:
     _tell(form, f"You are {this_user()!r}")
 
 
-@click.command(cls=Command, context_settings=_ANYTHING)
+@click.command(cls=Command, action="log in", context_settings=_ANYTHING)
 @_ignoring_the_rest
 @with_json
 def auth(ignored: tuple[str, ...], form: Form) -> None:
-    """Log in by other services: there are no accounts.
+    """Accepted for old command lines: there are no accounts.
 
     \b
     Example: det auth login

@@ -36,7 +36,7 @@ class Source:
         self._experiments = None if experiments is None else list(dict.fromkeys(experiments))
         for experiment_id in self._experiments or ():
             if not database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
-                raise NotFoundException(f"the store {database.place} has no experiment {experiment_id}")
+                raise NotFoundException.of("experiment", experiment_id)
 
     def count(self, table: Table) -> int:
         condition, values = self._condition(table)

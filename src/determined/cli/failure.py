@@ -1,0 +1,43 @@
+"""The text of an error: `Cannot <action> <object>: <reason>`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Formatter
+from typing import Any
+
+from determined.cli.text import visible_lines
+from determined.errors import DeterminedError, InvalidExperimentConfig, NotFoundException
+from determined.plural import counted
+
+
+def failure_text(action: str, parameters: Mapping[str, Any], error: DeterminedError | OSError) -> str:
+    """Return the message for an error of a command.
+
+    A missing object is named without the action: `Trial 9999 not found.` Several mistakes of a configuration are listed
+    one per line.
+    """
+    if isinstance(error, NotFoundException):
+        return visible_lines(str(error))
+    cannot = f"Cannot {_Action().vformat(action, (), parameters)}: "
+    if isinstance(error, InvalidExperimentConfig) and len(error.mistakes) > 1:
+        cannot += f"{counted(len(error.mistakes), 'mistake')}\n"
+    return visible_lines(cannot + _reason(error))
+
+
+class _Action(Formatter):
+    """Fills in parameters; `{ids:experiment}` becomes "experiment 3", "experiments 3, 4" or "experiments"."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        values = list(value) if isinstance(value, (list, tuple)) else [value]
+        listed = ", ".join(map(str, values))
+        if not format_spec:
+            return listed
+        noun = format_spec if len(values) == 1 else f"{format_spec}s"
+        return f"{noun} {listed}".rstrip()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__

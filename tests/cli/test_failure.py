@@ -1,0 +1,84 @@
+"""The text of an error: what could not be done, with what, and why."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from determined.cli.failure import failure_text
+from determined.cli.groups import Command, LazyGroup
+from determined.cli.main import main
+from determined.errors import DeterminedError, InvalidExperimentConfig, Mistake, NotFoundException
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({"ids": 3}, "Cannot delete experiment 3: why"),
+        ({"ids": [3]}, "Cannot delete experiment 3: why"),
+        ({"ids": (3, 4)}, "Cannot delete experiments 3, 4: why"),
+        ({"ids": []}, "Cannot delete experiments: why"),
+    ],
+)
+def test_the_object_is_named(parameters: dict[str, object], text: str) -> None:
+    assert failure_text("delete {ids:experiment}", parameters, DeterminedError("why")) == text
+
+
+def test_names_are_quoted_and_cannot_command_a_terminal() -> None:
+    text = failure_text("delete {name!r:model}", {"name": "a\x1b[2Jb"}, DeterminedError("x\x07y"))
+    assert text.startswith("Cannot delete model 'a")
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_a_missing_object_is_the_whole_message() -> None:
+    text = failure_text("show the logs of {trial_id:trial}", {"trial_id": 9999}, NotFoundException.of("trial", 9999))
+    assert text == "Trial 9999 not found."
+
+
+def test_files_that_cannot_be_read_are_named() -> None:
+    error = FileNotFoundError(2, "No such file or directory", "x.yaml")
+    assert (
+        failure_text("preview the search", {}, error) == "Cannot preview the search: x.yaml: No such file or directory"
+    )
+
+
+def test_mistakes_stand_one_on_a_line_with_file_and_line() -> None:
+    first = Mistake("searcher.metrc", 12, "unknown field", "did you mean metric?", "config.yaml")
+    second = Mistake("name", None, "expected a text, got 3", file="--config")
+    one = failure_text("create the experiment", {}, InvalidExperimentConfig([first]))
+    assert one == "Cannot create the experiment: config.yaml:12: searcher.metrc: unknown field; did you mean metric?"
+    both = failure_text("create the experiment", {}, InvalidExperimentConfig([first, second])).splitlines()
+    assert both == [
+        "Cannot create the experiment: 2 mistakes",
+        "config.yaml:12: searcher.metrc: unknown field; did you mean metric?",
+        "--config: name: expected a text, got 3",
+    ]
+
+
+def commands(group: click.Command, path: str = "det") -> list[tuple[str, click.Command]]:
+    if not isinstance(group, LazyGroup):
+        return [(path, group)]
+    context = click.Context(group)
+    found = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
+    return [one for name, command in found if command is not None for one in commands(command, f"{path} {name}")]
+
+
+def test_every_action_uses_parameters_that_its_command_has() -> None:
+    for path, command in commands(main):
+        assert isinstance(command, Command), path
+        parameters = {one.name: 3 for one in command.params if one.name}
+        text = failure_text(command.action, parameters, DeterminedError("why"))
+        assert text.endswith(": why"), path
+        assert "{" not in text, path
+
+
+def test_an_error_of_a_command_is_one_line() -> None:
+    @click.command(cls=Command, action="delete {experiment_id:experiment}")
+    @click.argument("experiment_id")
+    def delete(experiment_id: str) -> None:
+        raise DeterminedError("in use")
+
+    result = CliRunner().invoke(delete, ["7"])
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Cannot delete experiment 7: in use\n")
