@@ -268,5 +268,5 @@ def test_a_bad_address_of_a_storage_is_told_in_one_line(
     assert done.exit_code == 1
     (line,) = done.stderr.splitlines()
     assert f"checkpoint_storage{'.' if 'expected' in words else ': '}{words}" in line
-    assert "expected" not in words or line.endswith(f"(line {len(CONFIG.splitlines()) + 1})")
+    assert "expected" not in words or f" config.yaml:{len(CONFIG.splitlines()) + 1}: " in line
     assert done.stdout == ""
