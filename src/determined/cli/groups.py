@@ -132,7 +132,7 @@ def _asks_for_help(ctx: click.Context, argument: str) -> bool:
     return argument in ctx.help_option_names
 
 
-def _fail(action: str, parameters: Mapping[str, Any], error: Exception) -> NoReturn:
+def _fail(action: str, parameters: Mapping[str, Any], error: DeterminedError | OSError) -> NoReturn:
     from determined.cli.failure import failure_text
 
     click.echo(failure_text(action, parameters, error), err=True)
