@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import json
-import os
-import pty
 import subprocess
 import sys
-import termios
 from io import StringIO
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from determined.cli.main import main
+from tests.helpers import terminal
 
 DET = [sys.executable, "-c", "from determined.cli.main import main; main()"]
 
@@ -50,65 +47,19 @@ def run_det(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
     return subprocess.run([*DET, *arguments], capture_output=True, text=True, timeout=60, **options)
 
 
-class Terminal:
-    """`det` on a terminal of its own; `seen` is all that it wrote there."""
+class Terminal(terminal.Terminal):
+    """`det` on a terminal of its own."""
 
-    def __init__(self, *arguments: str, columns: int = 100) -> None:
-        self._parent, child = pty.openpty()
-        environment = {**os.environ, "COLUMNS": str(columns), "LINES": "40", "TERM": "xterm"}
-        self._process = subprocess.Popen(
-            [*DET, *arguments],
-            stdin=child,
-            stdout=child,
-            stderr=child,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        os.close(child)
-        self.seen = b""
-
-    def __enter__(self) -> Terminal:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        os.close(self._parent)
-
-    def write(self, keys: bytes) -> None:
-        os.write(self._parent, keys)
-
-    def read_until(self, words: bytes) -> None:
-        while words not in self.seen:
-            assert self._read(), self.seen.decode()
-
-    def read_to_the_end(self) -> bytes:
-        """What came since the last reading."""
-        before = len(self.seen)
-        while self._read():
-            pass
-        return self.seen[before:]
-
-    def wait(self) -> int:
-        return self._process.wait(timeout=60)
-
-    def _read(self) -> bytes:
-        try:
-            chunk = os.read(self._parent, 65536)
-        except OSError:  # Linux says so when the last writer is gone
-            return b""
-        self.seen += chunk
-        return chunk
+    def __init__(self, *arguments: str, columns: int = 100, rows: int = 40) -> None:
+        super().__init__([*DET, *arguments], columns=columns, rows=rows)
 
 
 def det_on_terminal(*arguments: str, columns: int = 100) -> bytes:
     """All that a terminal of that width would get."""
-    with Terminal(*arguments, columns=columns) as terminal:
-        terminal.read_to_the_end()
-        terminal.wait()
-        return terminal.seen
+    with Terminal(*arguments, columns=columns) as shown:
+        shown.read_to_the_end()
+        shown.wait()
+        return shown.seen
 
 
 def rows_of(table: str) -> list[dict[str, str]]:
