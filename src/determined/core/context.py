@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("determined.core")
 
-_STOPPED_POLITELY = (124, 130, 143)  # how an early end by a time limit, SIGINT or SIGTERM looks from outside
+_STOPPED_POLITELY = (124, 129, 130, 143)  # exit codes of an early end by a time limit, SIGHUP, SIGINT or SIGTERM
 
 _ALERT_LEVELS = {
     "debug": logging.DEBUG,

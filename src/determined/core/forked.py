@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
-_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_LOOKS = 0.5
 _SECONDS_ASLEEP = {True: 60.0, False: 900.0}  # for a lock, which nobody will give back; for a slow disk
 
 
@@ -53,7 +53,8 @@ class ForkedWork:
     def __init__(self, pid: int, answers: int) -> None:
         self.pid = pid
         self._answers = answers
-        self._given_up = False
+        self._unwanted = False
+        self._ended = ""  # why we ended it
 
     def wait(self) -> None:
         """Wait for the end; an error in the child is raised here."""
@@ -70,8 +71,15 @@ class ForkedWork:
             logging.getLogger(name).log(level, "%s", line)
         _raise(told["error"])
 
+    def give_up(self) -> None:
+        """Let `wait`, which runs in another thread, end the child soon and raise ChildLost.
+
+        Only that thread may send the signal: after it has collected the child, the number may be another process's.
+        """
+        self._unwanted = True
+
     def _listen(self) -> bytes:
-        """Everything that the child says before it ends."""
+        """Return everything that the child writes before it ends."""
         answer = b""
         asleep_since, cpu = time.monotonic(), -1.0
         while True:
@@ -86,8 +94,8 @@ class ForkedWork:
                 return answer  # somebody else has inherited the other end of the pipe
             if state != "S" or used != cpu:
                 asleep_since, cpu = time.monotonic(), used
-            elif time.monotonic() - asleep_since > _longest_sleep(self.pid):
-                self._given_up = True
+            if self._unwanted or time.monotonic() - asleep_since > _longest_sleep(self.pid):
+                self._ended = "was not wanted any more" if self._unwanted else "waited for something that never came"
                 os.kill(self.pid, signal.SIGKILL)
 
     def _reap(self) -> str:
@@ -95,8 +103,8 @@ class ForkedWork:
             status = os.waitpid(self.pid, 0)[1]
         except ChildProcessError:
             return "is gone"  # the program waits for all children itself
-        if self._given_up:
-            return "waited for something that never came, and was ended"
+        if self._ended:
+            return f"{self._ended}, and was ended"
         code = os.waitstatus_to_exitcode(status)
         if code >= 0:
             return f"ended with code {code}"

@@ -12,6 +12,8 @@ from determined.core.forked import ForkedWork
 
 logger = logging.getLogger("determined.core")
 
+_SECONDS_FOR_REMOVING = 2.0
+
 
 class Storing:
     """A forked child writes the files; a thread waits for it, commits the checkpoint, and announces it."""
@@ -50,6 +52,14 @@ class Storing:
         self._thread.join()
         if self._failure is not None:
             raise self._failure
+
+    def give_up(self) -> None:
+        """Stop writing, and remove what was written; a checkpoint that is complete already stays.
+
+        It does not wait for long: an upload that hangs ends with the process, as it would with a SIGKILL.
+        """
+        self._writing.give_up()
+        self._thread.join(_SECONDS_FOR_REMOVING)
 
     def _see_through(self) -> None:
         try:

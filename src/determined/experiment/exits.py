@@ -14,7 +14,7 @@ from determined.store.experiment_records import TrialState
 _MOST_LOSSES = 3  # of its processes, with the engine or by a signal: more may be the doing of the trial itself
 _TIME_LIMIT = "its time limit was reached"
 _IMPORT = re.compile(r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
-_POLITE_SIGNALS = (130, 143)  # a training that saved and left because of SIGINT or SIGTERM
+_POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and left because of SIGHUP, SIGINT or SIGTERM
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ class Checkpointer:
         self._in_background = can_fork()
         self._storing: Storing | None = None
         self._stored: list[tuple[int, str]] = []
+        self.has_stored = False  # whether any checkpoint was completed
         self.latest: str | None = None  # the id of the last one that was saved here
 
     def check(self) -> None:
@@ -131,6 +132,12 @@ class Checkpointer:
         """The same on this rank alone, when training ends with an error."""
         self._settle()
 
+    def give_up(self) -> None:
+        """Stop writing the checkpoint that is being written, if there is one, and remove its files."""
+        if self._storing is not None:
+            self._storing.give_up()
+            self._storing = None
+
     def _together(self, action: Callable[[], T]) -> list[T]:
         distributed = self._context.distributed
         return in_step(distributed.allgather, distributed.rank, action, doing="saving a checkpoint")
@@ -144,6 +151,7 @@ class Checkpointer:
             self._storing = None
             raise
         self._stored.append((self._storing.steps_completed, self._storing.storage_id))
+        self.has_stored = True
         self._storing = None
 
     def _hooks_wait(self) -> bool:
@@ -196,6 +204,7 @@ class Checkpointer:
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))
         self._stored.append((state.batches_trained, uuid))
+        self.has_stored = True
         return uuid
 
     def _write(self, directory: Path, state: EncodedState, counters: dict[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from determined import core
 from determined.core.agreement import in_step
@@ -21,6 +21,7 @@ from determined.pytorch import (
     latest,
     lost_ranks,
     outside_parameters,
+    resuming,
     validation,
 )
 from determined.pytorch.binding import bind, overridden
@@ -33,10 +34,10 @@ from determined.pytorch.nonfinite import NonFinite, OnNan, RollBack, RollBacks
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
 from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
 from determined.pytorch.position import DataPosition
-from determined.pytorch.progress import Progress
+from determined.pytorch.progress import Progress, say
 from determined.pytorch.reporting import Reporter
 from determined.pytorch.state import TrialState
-from determined.pytorch.stopping import Stopping
+from determined.pytorch.stopping import Stopping, Why
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.trial_states import TrialStates
 from determined.pytorch.units import Epoch, TrainUnit
@@ -85,6 +86,7 @@ class PyTorchTrialController:
         self.rollbacks = RollBacks()
         self.load_data = load_data
         self.code_dir = code_dir
+        self._checkpointer: Checkpointer | None = None
         self.state = TrialState(trial_id=context.get_trial_id())
 
         self.callbacks = Callbacks(trial_inst.build_callbacks())
@@ -114,21 +116,53 @@ class PyTorchTrialController:
 
     def run(self) -> None:
         """Train, from the last checkpoint again and again if what came after it is to be undone."""
-        # From the very beginning: by the time when one rank restores a checkpoint, all of them take signals alike.
-        with self._new_stopping().listening() as stopping:
-            self.latest_checkpoint = latest.resolved(self.core_context, self.latest_checkpoint)
-            while True:
-                try:
-                    self._run(stopping)
-                    break
-                except RollBack as finding:
-                    window = self.context._optimization.aggregation_frequency
-                    self.rollbacks.note(finding, self.latest_checkpoint, self.state.last_ckpt, window)
-                    self.state = TrialState(trial_id=self.state.trial_id)
+        given = self.latest_checkpoint
+        stopping = self._new_stopping()
+        try:
+            # From the very beginning: by the time when one rank restores a checkpoint, all of them take signals alike.
+            with stopping.listening():
+                self.latest_checkpoint = latest.resolved(self.core_context, given)
+                self._run_with_rollbacks(stopping)
+        except KeyboardInterrupt:
+            if not stopping.abandoned:
+                raise
+            logger.warning("training was stopped without saving after %d batches", self.state.batches_trained)
+            self._end_program(Why.SIGINT, given)
+        except Exception as error:
+            line = self._how_to_continue(given)
+            if line is not None:
+                resuming.say_after_traceback(error, line)
+            raise
         why = stopping.why
         if why is not None and why.value is not None:
             logger.warning("training was stopped by %s after %d batches", why.described, self.state.batches_trained)
-            raise SystemExit(why.value)
+            self._end_program(why, given)
+
+    def _end_program(self, why: Why, given: Any) -> NoReturn:
+        """End the program because of a signal or the time limit; the last line says how to continue."""
+        line = self._how_to_continue(given)
+        if line is not None:
+            say(line)
+        raise SystemExit(why.value)
+
+    def _how_to_continue(self, given: Any) -> str | None:
+        """Return the line for a standalone script; an experiment's runner says itself how to continue."""
+        ranks = self.context.distributed
+        if ranks.rank != 0 or self.core_context.info.trial.trial_id != 0:
+            return None
+        saved = self._checkpointer is not None and self._checkpointer.has_stored
+        has_checkpoint = saved or self.latest_checkpoint not in (None, latest.LATEST)
+        return resuming.how_to_continue(given, has_checkpoint=has_checkpoint, ranks=ranks.size)
+
+    def _run_with_rollbacks(self, stopping: Stopping) -> None:
+        while True:
+            try:
+                self._run(stopping)
+                return
+            except RollBack as finding:
+                window = self.context._optimization.aggregation_frequency
+                self.rollbacks.note(finding, self.latest_checkpoint, self.state.last_ckpt, window)
+                self.state = TrialState(trial_id=self.state.trial_id)
 
     def _run(self, stopping: Stopping) -> None:
         """Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
@@ -169,6 +203,15 @@ class PyTorchTrialController:
                 outside_parameters.warn(self.context.models, self.context.optimizers, self.context.distributed.size)
             if checkpoint is not None:
                 loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
+                loop.reporter.progress.note(
+                    resuming.resumed(
+                        str(self.latest_checkpoint),
+                        self.state.batches_trained,
+                        plan,
+                        nothing_to_do=loop.is_nothing_to_do(),
+                    )
+                )
+            self._checkpointer = loop.checkpointer
             restoring.close()  # of a storage elsewhere, it is a copy
             loop.batches = data.begin()
             self.context._epoch_length, self.context._epoch_offset = data.epoch_length, data.epoch_offset
@@ -225,10 +268,6 @@ class PyTorchTrialController:
         """Go on where the checkpoint's trial was, if it is this trial's own; another's weights only warm us up."""
         stored = read_state(directory, str(self.latest_checkpoint))
         if stored is None or stored.get("trial_id", 0) != self.state.trial_id:
-            logger.info(
-                "checkpoint %s is of another trial: a warm start with its weights, counted from 0",
-                self.latest_checkpoint,
-            )
             return
         self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
         # The order of the data goes on as it was, whatever seed this process would have drawn.
@@ -263,7 +302,7 @@ class PyTorchTrialController:
         checkpointer = Checkpointer(
             self.core_context, context, self.callbacks, self.load_data, self.code_dir, data, self.states
         )
-        cleanup.callback(_quietly, checkpointer.close)
+        cleanup.callback(lambda: _quietly(checkpointer.give_up if stopping.abandoned else checkpointer.close))
         train_batch, evaluate = self._bind()
         return TrainLoop(
             plan=plan,

@@ -165,8 +165,8 @@ class _BeginWorker:
     def __call__(self, worker_id: int) -> None:
         # A signal to the whole process group is for the main process to obey: it needs its workers for the batch in
         # progress, and they end when it does.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         end_with_parent()
         show_own_data_set()
         if self._init is not None:

@@ -109,6 +109,11 @@ class TrainLoop:
                     logger.exception("the trial ends without a checkpoint")
             raise refusal
 
+    def is_nothing_to_do(self) -> bool:
+        """Return whether the restored checkpoint is of the end of the plan, validated and complete."""
+        batches = self.state.batches_trained
+        return self.plan.finished(batches) and batches == self.state.last_val == self.state.last_ckpt
+
     def due_actions(self) -> Iterator[Callable[[], None]]:
         told = False
         for due in self.plan.due(self.state.batches_trained):

@@ -1,24 +1,41 @@
-"""A line that shows a person where training is; plain lines where nobody can see a line move."""
+"""Show where training is: one line that is redrawn on a terminal, separate lines in a file or a pipe."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 import os
 import sys
 import time
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, TextIO
 
 from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
 
+logger = logging.getLogger("determined.pytorch")
+
 NEVER = sys.maxsize
 
 _FIRST_REPORTS = 100
 _SECONDS_BETWEEN_LINES = {True: 0.2, False: 10.0}  # on a terminal, and elsewhere
+_USUAL_COLUMNS = 80  # of a terminal that does not tell its width
+
+
+def say(text: str) -> None:
+    """Print a line for the user on standard error, also where progress is switched off.
+
+    A stream that is closed or full does not matter: training must not fail because of a message.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
 
 
 def is_wanted() -> bool:
-    """Unless the environment says no."""
+    """Return False if the environment switches progress off."""
     return os.environ.get("DET_PROGRESS", "1").lower() not in ("0", "false", "off", "no")
 
 
@@ -32,7 +49,7 @@ class Progress:
         self._plan = plan
         self._stream: Any = stream if stream is not None else sys.stderr  # None when the program closed it
         self._visible = visible and self._stream is not None and is_wanted()
-        self._live = self._visible and self._stream.isatty()
+        self._live = self._visible and self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._interval = _SECONDS_BETWEEN_LINES[self._live]
         self._since = time.monotonic()
         self._counted = batches
@@ -70,7 +87,8 @@ class Progress:
         for name in ("loss", *metrics):
             value = metrics.get(name)
             if isinstance(value, float):
-                self._loss = (name, value)
+                # A name with control characters would move the cursor.
+                self._loss = (name if name.isprintable() else ascii(name), value)
                 break
         now = time.monotonic()
         if self._live or (self._reports_shown >= _FIRST_REPORTS and now - self._report_shown_at < 1):
@@ -80,7 +98,7 @@ class Progress:
         if now > self._since and batches > self._counted:
             self._rate = (batches - self._counted) / (now - self._since)
         self._since, self._counted = now, batches
-        self._line(self._describe(batches))
+        self._line(" | ".join(self._describe(batches)))
 
     def validation(self, batches: int, metrics: Mapping[str, Any]) -> None:
         if self._visible:
@@ -91,20 +109,30 @@ class Progress:
         if self._visible:
             self._line(f"checkpoint after {self._where(batches)}: {uuid}")
 
+    def note(self, text: str) -> None:
+        """Print a line, above the one that is redrawn; where progress is switched off, only log it."""
+        if self._visible:
+            self._line(text)
+        else:
+            logger.info("%s", text)
+
     def close(self) -> None:
+        """Erase the line that is redrawn."""
         if self._drawn:
             self._drawn = False
             self._write("\r\x1b[K")
 
-    def _describe(self, batches: int) -> str:
-        parts = [self._where(batches), f"{_number(self._rate)} batches/s"]
+    def _describe(self, batches: int) -> list[str]:
+        """Return the parts of the line, the most useful first: a narrow terminal shows only the first of them."""
+        parts = [self._where(batches)]
         if self._loss is not None:
             parts.append(f"{self._loss[0]} {_number(self._loss[1])}")
-        parts.append(f"next validation at batch {self._plan.next_validation(batches)}")
         if self._rate > 0:
             seconds = int((self._plan.last_batch - batches) / self._rate)
             parts.append(f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left")
-        return " | ".join(parts)
+        parts.append(f"{_number(self._rate)} batches/s")
+        parts.append(f"next validation at batch {self._plan.next_validation(batches)}")
+        return parts
 
     def _where(self, batches: int) -> str:
         batch = f"batch {batches}/{self._plan.last_batch}"
@@ -114,12 +142,22 @@ class Progress:
         epoch = self._plan.epoch_of(max(batches - 1, 0))[0] + 1
         return f"epoch {epoch}/{epochs}, {batch}"
 
-    def _show(self, text: str) -> None:
+    def _show(self, parts: list[str]) -> None:
         if not self._live:
-            self._line(text)
+            self._line(" | ".join(parts))
             return
-        self._write(f"\r\x1b[K{text}")
+        columns = self._columns()
+        # Padded to the full width, the cursor waits at the right margin, and the terminal wraps before the next
+        # character: whatever is printed next, by the program or by the shell after a SIGKILL, begins on a new line.
+        self._write(f"\r\x1b[K{_fitted(parts, columns)}")
         self._drawn = True
+
+    def _columns(self) -> int:
+        """Return the width of the terminal now; it may have been resized since the last line."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or _USUAL_COLUMNS
+        except (OSError, ValueError):
+            return _USUAL_COLUMNS
 
     def _line(self, text: str) -> None:
         self.close()
@@ -132,6 +170,28 @@ class Progress:
         except (OSError, ValueError):  # the terminal, or whoever read the pipe, is gone: training is not
             self._visible = False
             self.next_tick = NEVER
+
+
+def _fitted(parts: list[str], columns: int) -> str:
+    """Return as many of the parts as fit into a line of the terminal, filled up with spaces to its full width."""
+    text = parts[0]
+    for part in parts[1:]:
+        if _cells(text) + _cells(part) + 3 > columns:
+            break
+        text = f"{text} | {part}"
+    while _cells(text) > columns:
+        text = f"{text[:-2]}…" if len(text) > 1 else ""
+    return text + " " * (columns - _cells(text))
+
+
+def _cells(text: str) -> int:
+    """Return how many columns a text takes on a terminal: names of metrics may be in any script."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+    )
 
 
 def _number(value: Any) -> str:

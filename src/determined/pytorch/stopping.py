@@ -1,10 +1,12 @@
-"""One way to end training early: the batch in progress is finished, and all ranks stop after the same one.
+"""End training early: the batch in progress is finished and saved, and all ranks stop after the same one.
 
-Whoever wants it (a signal, a time limit, a request to pause) only sets a flag, which the loop looks at after every
-batch. With several ranks the one that is told leaves a note in the ranks' store; a thread on each rank looks for that
-note now and then. Then every rank writes down how many batches it has done, and all go on to one more than the largest
-of these numbers: nobody has passed it, since from the moment a rank sees the flag its loop waits for the answer before
-it begins another batch.
+A signal, a time limit or a request to pause only sets a flag, which the loop reads after every batch. With several
+ranks the one that got it leaves a note in the ranks' store; a thread on each rank looks for that note now and then.
+Then every rank writes down how many batches it has done, and all continue to one more than the largest of these
+numbers: no rank has passed it, because from the moment a rank sees the flag its loop waits for the answer before it
+begins another batch.
+
+A second SIGINT stops without saving: it raises KeyboardInterrupt wherever the program is. Other signals never do.
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ import enum
 import itertools
 import math
 import os
+import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import FrameType
 from typing import Any
 
 from determined.core import DistributedContext
 from determined.errors import DistributedError
+from determined.pytorch.progress import say
 
 _SECONDS_BETWEEN_LOOKS = 0.25
 _SECONDS_FOR_AN_ANSWER = 20
@@ -35,6 +39,7 @@ class Why(enum.Enum):
 
     SIGTERM = 143
     SIGINT = 130
+    SIGHUP = 129
     TIME_LIMIT = 124
     REQUEST = None
 
@@ -43,6 +48,7 @@ class Why(enum.Enum):
         return {Why.TIME_LIMIT: "its time limit", Why.REQUEST: "a request"}.get(self, f"the signal {self.name}")
 
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _fits = itertools.count()
 
 
@@ -57,7 +63,10 @@ def _store_of_this_fit(distributed: DistributedContext) -> Any:
 
 
 class Stopping:
-    """`raised` says that somebody wants training to end now; `stop_at` then says after which batch."""
+    """`raised` says that training is to end now; `stop_at` then says after which batch.
+
+    `abandoned` says that a second SIGINT came: nothing is saved or waited for any more.
+    """
 
     def __init__(
         self,
@@ -73,17 +82,20 @@ class Stopping:
         self._ends = ends  # by the monotonic clock
         self._store = _store_of_this_fit(distributed)
         self._agreed: int | None = None
-        self._done = threading.Event()
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # its `put` may be called in a signal handler
+        self._done = False
+        self._interrupted = False  # a SIGINT came
         self._lock = threading.Lock()
         self._published = False
         self._decided = False  # all ranks know how training ends: too late for a signal to change it
         self._too_late: int | None = None
         self.raised = False
+        self.abandoned = False
         self.why: Why | None = None
 
     @contextmanager
     def listening(self) -> Iterator[Stopping]:
-        """Take SIGTERM and SIGINT while training; a second SIGINT interrupts at once, as ever."""
+        """Take SIGTERM, SIGINT and SIGHUP while training."""
         watcher = threading.Thread(target=self._watch, name="determined-stop", daemon=True)
         watcher.start()
         previous = self._install()
@@ -93,21 +105,27 @@ class Stopping:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             if self._too_late is not None:
-                os.kill(os.getpid(), self._too_late)  # for whoever has the say now
-            self._done.set()
+                os.kill(os.getpid(), self._too_late)  # for the handler that is in place now
+            self._done = True
+            self._wake.put(None)
             watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # the store of a frozen host never answers
 
     def ask(self, why: Why) -> None:
-        """Ask for an end of training; the first reason stays. Safe in a signal handler."""
+        """Ask for an end of training; safe in a signal handler.
+
+        The first reason stays, but a signal replaces a request: after a request the program continues behind `fit`,
+        after a signal it must end.
+        """
         if not self._decided:
-            self.why = self.why or why
+            self.why = why if self.why in (None, Why.REQUEST) else self.why
             self.raised = True
+            self._wake.put(None)
 
     def share_reason(self) -> None:
         """Let every rank know the reason that any of them has, so that all end with the same code."""
         self._decided = True
         reasons = [why for why in self._distributed.allgather(self.why) if why is not None]
-        self.why = reasons[0] if reasons else None
+        self.why = next((why for why in reasons if why is not Why.REQUEST), reasons[0] if reasons else None)
 
     def stop_at(self) -> int:
         """The number of batches after which every rank stops: asked for by the loop once the flag is raised."""
@@ -148,7 +166,7 @@ class Stopping:
         if threading.current_thread() is not threading.main_thread():
             return {}
         previous: dict[int, Any] = {}
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _SIGNALS:
             handler = signal.getsignal(number)
             # A handler of the program's own stays in charge; None is one that was not installed from Python.
             if handler in (signal.SIG_DFL, signal.default_int_handler):
@@ -157,15 +175,21 @@ class Stopping:
         return previous
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and (self.raised or self._decided):
+        if number == signal.SIGINT and (self._interrupted or self._decided):
+            self.abandoned = not self._decided
             raise KeyboardInterrupt
         if self._decided:
             self._too_late = number
+        self._interrupted |= number == signal.SIGINT
         self.ask(Why[signal.Signals(number).name])
 
     def _watch(self) -> None:
-        """Look at the clock and for requests (chief); tell the other ranks of our reason, and ourselves of theirs."""
-        while not self._done.wait(_SECONDS_BETWEEN_LOOKS):
+        """Look at the clock and for requests (chief); share the reason with the other ranks."""
+        while not self._done:
+            with suppress(queue.Empty):
+                self._wake.get(timeout=_SECONDS_BETWEEN_LOOKS)
+            if self._done:
+                return
             if self._distributed.rank == 0:
                 if time.monotonic() >= self._ends:
                     self.ask(Why.TIME_LIMIT)
@@ -176,9 +200,21 @@ class Stopping:
                     self.raised = True  # before the count is read: from here on the loop waits for the answer
                 if self.raised:
                     self._publish()
+                    self._announce()
                     return
             except RuntimeError:
                 return  # the store is gone with its host: the next collective says so, naming the rank
+
+    def _announce(self) -> None:
+        """Print at once that training is about to end: until the batch is finished and saved nothing else is shown.
+
+        In this thread, because in a signal handler the main thread may be in the middle of writing to the stream.
+        """
+        why = self.why or Why[self._store.get(_NOTE).decode()]  # another rank's reason is in its note
+        if self._distributed.rank != 0 or why is Why.REQUEST:
+            return
+        again = " (Ctrl-C again: stop without saving)" if why is Why.SIGINT else ""
+        say(f"Stopping because of {why.described}: saving a checkpoint …{again}")
 
     def _publish(self) -> None:
         """Leave the note, and write down how far this rank is. Once, whether the loop or the thread comes first."""

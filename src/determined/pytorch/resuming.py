@@ -1,0 +1,75 @@
+"""Lines that say where training continues, and how to continue one that was stopped or failed."""
+
+from __future__ import annotations
+
+import atexit
+import shlex
+import sys
+from typing import Any
+
+from determined.config.masking import mask_arguments
+from determined.program import this_program
+from determined.pytorch.latest import LATEST
+from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
+from determined.pytorch.progress import say
+
+
+def resumed(checkpoint: str, batches: int, plan: Plan, *, nothing_to_do: bool) -> str:
+    """Return the line about a restored checkpoint; after one of another trial, batches are counted from 0."""
+    if nothing_to_do:
+        return f"Nothing to do: already trained to {_where(batches, plan, brief=True)} (checkpoint {checkpoint})"
+    if batches == 0:
+        return f"Starting at batch 0 with the weights of checkpoint {checkpoint}"
+    within = 0 if plan.epoch_length == UNKNOWN_LENGTH else plan.epoch_of(batches)[1]
+    preposition = "in" if within else "at"
+    return f"Resuming from checkpoint {checkpoint} {preposition} {_where(batches, plan)}"
+
+
+def _where(batches: int, plan: Plan, *, brief: bool = False) -> str:
+    """Return `epoch 30 (batch 1,200)`: the epoch that has just ended, or the one that is in progress."""
+    batch = f"batch {batches:,}"
+    if plan.epoch_length == UNKNOWN_LENGTH:
+        return batch
+    epochs, within = plan.epoch_of(batches)
+    if brief:
+        return batch if within else f"epoch {epochs}"
+    return f"epoch {epochs + (within > 0)} ({batch})"
+
+
+def how_to_continue(given: Any, *, has_checkpoint: bool, ranks: int) -> str | None:
+    """Return the line about the next run of a standalone script; None for code that no command starts again.
+
+    `given` is the `latest_checkpoint` that the program passed to `fit`.
+    """
+    command = _command(ranks)
+    if command is None:
+        return None
+    if not has_checkpoint:
+        return f"No checkpoint was saved. To start from the beginning: {command}"
+    if given == LATEST:
+        return f"To continue: {command}"
+    return f'To continue: pass latest_checkpoint="latest" to fit(), and run again: {command}'
+
+
+def say_after_traceback(error: BaseException, line: str) -> None:
+    """Print the line when the program ends, if this error is what ends it: Python prints the traceback before that."""
+
+    def at_exit() -> None:
+        ended_by = getattr(sys, "last_value", None)  # set by Python for an exception that nothing caught
+        while ended_by is not None and ended_by is not error:
+            ended_by = ended_by.__cause__ or ended_by.__context__
+        if ended_by is error:
+            say(line)
+
+    atexit.register(at_exit)
+
+
+def _command(ranks: int) -> str | None:
+    """Return the command line of this program, without secrets; a launcher's is not known here."""
+    program = this_program()
+    if program.kind not in ("script", "module"):
+        return None
+    if ranks > 1:
+        return "the same command as before"
+    words = ["python", *(["-m", program.module] if program.module else sys.argv[:1]), *sys.argv[1:]]
+    return shlex.join(mask_arguments(words))
