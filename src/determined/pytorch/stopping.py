@@ -185,7 +185,7 @@ class Stopping:
 
     def _watch(self) -> None:
         """Look at the clock and for requests (chief); share the reason with the other ranks."""
-        while not self._done:
+        while True:
             with suppress(queue.Empty):
                 self._wake.get(timeout=_SECONDS_BETWEEN_LOOKS)
             if self._done:
