@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import wraps
 from typing import Any
 
 import click
 
 from determined.cli.groups import explain_unused
+from determined.cli.moments import moment
 from determined.cli.whole_numbers import ID, Count
-from determined.cli.zone import shown_zone, with_utc
+from determined.cli.zone import with_utc
 from determined.store.records import LOG_LEVELS, LogFilter
 
 _NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"
-# What Python 3.10 does not read: an offset as tables show it, and a fraction of a second as RFC 3339 allows it.
-_OFFSET_WITHOUT_COLON = re.compile(r"(:\d\d(?:\.\d+)?[+-]\d\d)(\d\d)$")
-_FRACTION = re.compile(r"\.(\d+)")
 
 
 @dataclass(frozen=True)
@@ -86,23 +82,10 @@ def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
                 streams=tuple(dict.fromkeys(streams)),
                 level=level,
                 text=text,
-                before=_moment("--timestamp-before", before),
-                after=_moment("--timestamp-after", after),
+                before=None if before is None else moment("--timestamp-before", before),
+                after=None if after is None else moment("--timestamp-after", after),
             ),
         )
         return command(*args, choice=choice, **kwargs)
 
     return choosing
-
-
-def _moment(option: str, value: str | None) -> float | None:
-    """As RFC 3339 writes it, or as a table shows it; what names no zone is in the one that times are shown in."""
-    if value is None:
-        return None
-    written = _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value.strip()).replace("Z", "+00:00")
-    written = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", written)
-    try:
-        moment = datetime.fromisoformat(written)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=shown_zone())).timestamp()
-    except (ValueError, OverflowError):
-        raise click.UsageError(f"{option} takes a time like 2026-01-31T12:00:00Z, got {value!r}") from None

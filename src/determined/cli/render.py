@@ -13,49 +13,70 @@ from functools import lru_cache
 from typing import Any
 
 from determined.cli import text
+from determined.cli.fitting import fit
 from determined.cli.zone import shown_zone
 
-_NARROWEST = 12
 _TWO_DIGITS = [f"{number:02d}" for number in range(60)]
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; one that is long may be cut where a terminal is too narrow for the whole table."""
+    """A column of a table.
+
+    Where a terminal is too narrow for the complete table, long columns are cut, and then columns with the highest rank
+    are hidden; those with rank 0 never are.
+    """
 
     name: str
     long: bool = False
+    rank: int = 1
 
 
 Row = Sequence[Any]
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """Return the table, as wide as the terminal allows; in a file or a pipe nothing is cut.
+    """Return the table in the width of the terminal; in a file or a pipe nothing is cut or hidden."""
+    return fitted_table(columns, rows, wide=False)[0]
 
+
+def fitted_table(columns: Sequence[Column], rows: Sequence[Row], *, wide: bool) -> tuple[str, list[str]]:
+    """Return the table, and the names of the columns that the terminal has no space for.
+
+    On a terminal empty columns are left out. With `wide` all others are shown, and nothing is cut.
     It is made column by column, because a whole column of ordinary text needs no look at each of its cells.
     """
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
     cells = [
         text.column_text([column.name, *_cells(in_column)]) for column, in_column in zip(columns, values, strict=True)
     ]
-    widths = [in_column.width for in_column in cells]
+    widths = {position: in_column.width for position, in_column in enumerate(cells)}
+    hidden: list[str] = []
     if sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns
-        widths = _fitted(widths, [column.long for column in columns], room - 3 * len(columns) + 1)
-    shown, fields = [], []
-    for in_column, width, given in zip(cells, widths, values, strict=True):
-        right = _are_numbers(given)
+        widths = {position: width for position, width in widths.items() if not rows or any(cells[position].texts[1:])}
+    if sys.stdout.isatty() and not wide:
+        filled = list(widths)
+        fitted = fit(
+            list(widths.values()),
+            [columns[position].long for position in filled],
+            [columns[position].rank for position in filled],
+            shutil.get_terminal_size().columns,
+        )
+        widths = {filled[place]: width for place, width in fitted.items()}
+        hidden = [columns[position].name for position in filled if position not in widths]
+    shown, templates = [], []
+    for position, width in widths.items():
+        in_column, right = cells[position], _are_numbers(values[position])
         if in_column.is_ascii and in_column.width <= width:
             shown.append(in_column.texts)
-            fields.append(f"%{width}s" if right else f"%-{width}s")
+            templates.append(f"%{width}s" if right else f"%-{width}s")
         else:
             shown.append(text.padded(in_column.texts, width, right=right))
-            fields.append("%s")
-    template = " " + " | ".join(fields)
+            templates.append("%s")
+    template = " " + " | ".join(templates)
     head, *lines = [(template % line).rstrip() for line in zip(*shown, strict=True)]
-    return "\n".join([head, "+".join("-" * (width + 2) for width in widths), *lines])
+    return "\n".join([head, "+".join("-" * (width + 2) for width in widths.values()), *lines]), hidden
 
 
 def cell(value: Any) -> str:
@@ -152,15 +173,3 @@ def _cells(values: Sequence[Any]) -> list[str]:
 def _are_numbers(values: Sequence[Any]) -> bool:
     kinds = set(map(type, values)) - {type(None)}
     return bool(kinds) and all(issubclass(kind, (int, float)) and kind is not bool for kind in kinds)
-
-
-def _fitted(widths: list[int], long: list[bool], room: int) -> list[int]:
-    """Take from the widest of the long columns until the row fits, or nothing more can be taken."""
-    fitted = list(widths)
-    while sum(fitted) > room:
-        candidates = [i for i, width in enumerate(fitted) if long[i] and width > _NARROWEST]
-        if not candidates:
-            break
-        widest = max(candidates, key=lambda i: fitted[i])
-        fitted[widest] -= 1
-    return fitted

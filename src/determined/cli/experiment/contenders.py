@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.experiment.measured import Measured, direction, measured, names_to_try, reported_names
+from determined.cli.experiment.searched import ranges
 from determined.cli.ranking import best_trials
 from determined.cli.watching import flat
 from determined.errors import DeterminedError
@@ -59,7 +60,7 @@ def contenders(
         chosen.append((f"Trial {trial.id}", store.experiments.get(trial.experiment_id), trial))
     everyone = [experiment for _, experiment, _ in chosen]
     known = [name for name, _ in Counter(row.metric for row in everyone if row.metric is not None).most_common()]
-    searched = {name for row in everyone for name, space in _ranges(row) if isinstance(space, dict)}
+    searched = {name for row in everyone for name, space in ranges(row) if isinstance(space, dict)}
     everything: list[Metric] = []
     found = []
     for title, experiment, best in chosen:
@@ -103,23 +104,8 @@ def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]
 
     config = mask_secrets(experiment.config)
     shown = {name: value for name, value in config.items() if name not in _ONE_OF_ITS_OWN}
-    ranges = {f"hyperparameters.{name}": space for name, space in _ranges(experiment) if name in searched}
-    return {**dict(flat(shown)), **ranges}
-
-
-def _ranges(experiment: Experiment) -> list[tuple[str, Any]]:
-    """Each hyperparameter with its range, or with its one value."""
-    return list(_spaces(experiment.config.get("hyperparameters") or {}))
-
-
-def _spaces(hyperparameters: dict[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
-    for name, value in hyperparameters.items():
-        if isinstance(value, dict) and "type" in value:
-            yield f"{before}{name}", value.get("val") if value["type"] == "const" else value
-        elif isinstance(value, dict) and value:
-            yield from _spaces(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
+    spaces = {f"hyperparameters.{name}": space for name, space in ranges(experiment) if name in searched}
+    return {**dict(flat(shown)), **spaces}
 
 
 def _seconds(store: Store, trial: Trial) -> float:

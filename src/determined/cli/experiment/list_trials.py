@@ -4,41 +4,49 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.experiment.leaderboard import leaderboard
+from determined.cli.fields import ColumnChoice, show_list, with_columns
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, show, with_csv
+from determined.cli.output import Form, with_csv
 from determined.cli.paging import Page, with_paging
-from determined.cli.plain import trial_plain
-from determined.cli.render import Column, time_text
-from determined.cli.whole_numbers import ID
+from determined.cli.whole_numbers import ID, Count
 from determined.cli.zone import with_utc
-
-_COLUMNS = [
-    Column("Trial ID"),
-    Column("State"),
-    Column("H-Params", long=True),
-    Column("Started"),
-    Column("Ended"),
-    Column("# of Batches"),
-]
 
 
 @click.command("list-trials", cls=Command, action="list the trials of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID)
+@click.option("--sort-by", metavar="NAME", help="A hyperparameter, a validation metric, or one of the words below.")
+@click.option(
+    "--smaller-is-better", type=bool, metavar="BOOL", help="Direction of a metric that is not the searcher's."
+)
+@click.option("--reverse", is_flag=True, help="The other way round; trials without a value stay last.")
+@click.option("--top", type=Count(min=1), metavar="N", help="Only the first N trials.")
 @with_paging
 @with_utc
 @with_csv
-def list_trials(experiment_id: int, page: Page, form: Form) -> None:
-    """List the trials of an experiment.
+@with_columns
+def list_trials(
+    experiment_id: int,
+    sort_by: str | None,
+    smaller_is_better: bool | None,
+    reverse: bool,
+    top: int | None,
+    page: Page,
+    form: Form,
+    columns: ColumnChoice,
+) -> None:
+    """List the trials of an experiment, the best first.
 
-    \b
-    Example: det experiment list-trials 3 --csv
+    Sorted by the best value of the searcher metric; of equal trials the oldest comes first, and those without a number
+    last. --sort-by also takes best, latest, id, state, started, ended, duration and batches. A terminal shows the
+    metric and a column for each searched hyperparameter.
+
+    \\b
+    Example: det experiment list-trials 3 --top 5
     """
     with opened_store() as store:
-        store.experiments.get(experiment_id)  # an id that is not there is told from one without trials
-        trials = page.of(store.experiments.trials(experiment_id))
-    cells = [
-        [row.id, row.state, row.effective_hparams, time_text(row.started), time_text(row.ended), row.steps_completed]
-        for row in trials
-    ]
-    show(form, _COLUMNS, cells, lambda: [trial_plain(row) for row in trials])
+        experiment = store.experiments.get(experiment_id)
+        board = leaderboard(store, experiment, sort_by=sort_by, smaller_is_better=smaller_is_better, reverse=reverse)
+    entries = page.of(board.entries[:top])
+    show_list(form, board.fields(), entries, lambda: [board.plain(entry) for entry in entries], columns)

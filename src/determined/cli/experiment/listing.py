@@ -7,76 +7,56 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.experiment.experiment_fields import experiment_fields
+from determined.cli.fields import ColumnChoice, show_list, with_columns
+from determined.cli.filters import with_filters
 from determined.cli.groups import Command
 from determined.cli.holders import advice
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, show, with_csv
+from determined.cli.output import Form, with_csv
 from determined.cli.paging import Page, with_paging
-from determined.cli.plain import experiment_plain, resource_pool
-from determined.cli.render import Column, percent, time_text
+from determined.cli.plain import experiment_plain
 from determined.cli.zone import with_utc
+from determined.store.experiment_records import ALL_EXPERIMENTS
 
 if TYPE_CHECKING:
-    from determined.store.experiment_records import Experiment
+    from determined.store.experiment_records import Experiment, ExperimentFilter
 
-_COLUMNS = [
-    Column("ID"),
-    Column("Owner"),
-    Column("Name", long=True),
-    Column("Parent ID"),
-    Column("State"),
-    Column("Progress"),
-    Column("Started"),
-    Column("Ended"),
-    Column("Resource Pool"),
-]
 _EVERYTHING = 2**31
 
 
 @click.command("list", cls=Command, action="list the experiments")
 @click.option("-a", "--all", "archived", is_flag=True, help="Also show archived experiments.")
 @click.option("--show_project", "projects", is_flag=True, help="Also show workspace and project.")
+@with_filters
 @with_paging
 @with_utc
 @with_csv
-def list(archived: bool, projects: bool, page: Page, form: Form) -> None:
+@with_columns
+def list(archived: bool, projects: bool, only: ExperimentFilter, page: Page, form: Form, columns: ColumnChoice) -> None:
     """List experiments.
 
+    On a terminal empty columns are hidden, and times are relative.
+
     \b
-    Example: det experiment list --limit 20
+    Example: det experiment list --state error,paused --since 2d
     """
     with opened_store() as store:
-        rows = store.experiments.list(limit=page.limit or _EVERYTHING, offset=page.offset, archived=archived)
+        rows = store.experiments.list(limit=page.limit or _EVERYTHING, offset=page.offset, archived=archived, only=only)
         hints = advice(store, rows) if form == "table" and sys.stdout.isatty() else []
-    columns = [*_COLUMNS]
-    columns += [Column("Workspace"), Column("Project")] if projects else []
-    columns += [Column("Archived")] if archived else []
-    cells = [
-        [
-            row.id,
-            row.owner,
-            row.name,
-            row.parent_id,
-            row.state,
-            percent(row.progress),
-            time_text(row.created),
-            time_text(row.ended),
-            resource_pool(row),
-            *(_place_of(row).values() if projects else []),
-            *([row.archived] if archived else []),
-        ]
-        for row in rows
-    ]
-    show(
+    show_list(
         form,
-        columns,
-        cells,
+        experiment_fields(projects=projects, archived=archived),
+        rows,
         lambda: [{**experiment_plain(row), **(_place_of(row) if projects else {})} for row in rows],
+        columns,
     )
     if form == "table" and sys.stdout.isatty():
         for hint in hints:
             click.echo(hint)
-        if not rows and not page.offset:
+        if not rows and only != ALL_EXPERIMENTS:
+            click.echo("No experiment matches.")
+        elif not rows and not page.offset:
             click.echo("No experiments yet. Begin with: det experiment create config.yaml .")
 
 

@@ -1,0 +1,94 @@
+"""`--state`, `--label`, `--name`, `--owner` and `--since`: which experiments are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.moments import since as moment_since
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import ExperimentFilter, ExperimentState
+
+_STOPPING = ("STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
+# What may be typed, and the states that it means.
+STATES: dict[str, tuple[str, ...]] = {
+    "ACTIVE": ("ACTIVE",),
+    "RUNNING": ("ACTIVE",),
+    "PAUSED": ("PAUSED",),
+    "STOPPING": _STOPPING,
+    "COMPLETED": ("COMPLETED",),
+    "CANCELED": ("CANCELED",),
+    "ERROR": ("ERROR",),
+    **{state: (state,) for state in _STOPPING},
+}
+
+
+class _States(click.ParamType):
+    """One state, or several with commas between them, in any case."""
+
+    name = "STATE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[ExperimentState, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = [part.strip().upper() for part in str(value).split(",")]
+        for name in names:
+            if name not in STATES:
+                self.fail(f"{name!r} is no state of an experiment. States: {', '.join(list(STATES)[:7])}", param, ctx)
+        return tuple(state for name in names for state in STATES[name])  # type: ignore[misc]
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name) for name in list(STATES)[:7] if name.startswith(incomplete.upper())]
+
+
+def with_state_and_label(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `--state` and `--label`, as the arguments `states` and `labels`."""
+    labels = click.option(
+        "--label", "labels", multiple=True, metavar="LABEL", help="Experiments with this label; repeatable."
+    )
+    return click.option(
+        "--state",
+        "states",
+        type=_States(),
+        multiple=True,
+        metavar="STATE",
+        help="Experiments in this state, or states.",
+    )(labels(command))
+
+
+def with_filters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a list all filters, as the argument `only`."""
+
+    @with_state_and_label
+    @click.option("--name", metavar="PATTERN", help="Experiments with this name; * and ? are wildcards.")
+    @click.option("--owner", metavar="PATTERN", help="Experiments of this user; * and ? are wildcards.")
+    @click.option("--since", metavar="TIME", help="Experiments started since then: 3h, 2d, or a date.")
+    @wraps(command)
+    def filtered(
+        *args: Any,
+        states: tuple[tuple[ExperimentState, ...], ...],
+        labels: tuple[str, ...],
+        name: str | None,
+        owner: str | None,
+        since: str | None,
+        **kwargs: Any,
+    ) -> Any:
+        start = None if since is None else moment_since("--since", since)
+        return command(*args, only=filter_of(states, labels)._replace(name=name, owner=owner, since=start), **kwargs)
+
+    return filtered
+
+
+def filter_of(states: tuple[tuple[ExperimentState, ...], ...], labels: tuple[str, ...]) -> ExperimentFilter:
+    """Return the filter that `--state` and `--label` mean."""
+    from determined.store.experiment_records import ExperimentFilter
+
+    return ExperimentFilter(states=tuple(state for several in states for state in several), labels=labels)
