@@ -16,7 +16,7 @@ COLUMNS = [
     Column("Trial ID"),
     Column("Steps Completed"),
     Column("Report Time"),
-    Column("Checkpoint UUID"),
+    Column("Checkpoint UUID", rank=0),
     Column("Validation Metrics", long=True),
     Column("Metadata", long=True),
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain
+from determined.cli.details import one_row
 from determined.cli.output import Form, print_json
 from determined.cli.plain import checkpoint_state
 from determined.cli.ranking import best_checkpoints
@@ -88,7 +89,8 @@ def plain_of(experiment: Experiment, row: Checkpoint, path: Path) -> dict[str, A
 
 def tell(experiment: Experiment, fetched: Sequence[tuple[Checkpoint, Path]], *, quiet: bool) -> None:
     if not quiet:
-        click.echo(table(COLUMNS, [checkpoint_row(experiment, row) for row, _ in fetched]) + "\n")
+        rows = [checkpoint_row(experiment, row) for row, _ in fetched]
+        click.echo((one_row(COLUMNS, rows[0]) if len(rows) == 1 else table(COLUMNS, rows)) + "\n")
     for _, path in fetched:
         click.echo(visible(str(path) if quiet else f"Local checkpoint path: {path}"))
 

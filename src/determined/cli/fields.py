@@ -12,8 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 import click
 
 from determined.cli.output import Form, print_json, write_csv
-from determined.cli.render import Column, Row, fitted_table
-from determined.cli.text import visible
+from determined.cli.render import Column, Row, fitted_table, hidden_note
 
 T = TypeVar("T")
 
@@ -84,7 +83,13 @@ def show_list(
         click.echo(list_text(known, items, columns))
 
 
-def list_text(known: Sequence[Field[T]], items: Sequence[T], columns: ColumnChoice) -> str:
+def list_text(
+    known: Sequence[Field[T]],
+    items: Sequence[T],
+    columns: ColumnChoice,
+    *,
+    remark: str = "--wide shows all columns",
+) -> str:
     """Return the list as a table, with a line about columns that the terminal has no space for."""
     terminal = sys.stdout.isatty()
     fields = columns.fields(known, terminal=terminal)
@@ -93,12 +98,7 @@ def list_text(known: Sequence[Field[T]], items: Sequence[T], columns: ColumnChoi
         for item in items
     ]
     shown, hidden = fitted_table(_columns(fields), cells, wide=columns.wide)
-    if not hidden or not items:
-        return shown
-    names = visible(", ".join(hidden))
-    note = f"Hidden: {names} (--wide shows all columns)"
-    width = len(shown.split("\n")[1])
-    return f"{shown}\n{note if len(note) <= max(width, 78) else f'{len(hidden)} columns are hidden: --wide shows all'}"
+    return f"{shown}\n{hidden_note(hidden, remark)}" if hidden and items else shown
 
 
 def _columns(fields: Sequence[Field[Any]]) -> list[Column]:

@@ -38,7 +38,16 @@ Row = Sequence[Any]
 
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
     """Return the table in the width of the terminal; in a file or a pipe nothing is cut or hidden."""
-    return fitted_table(columns, rows, wide=False)[0]
+    shown, hidden = fitted_table(columns, rows, wide=False)
+    return f"{shown}\n{hidden_note(hidden, 'the terminal is too narrow')}" if hidden and rows else shown
+
+
+def hidden_note(names: Sequence[str], remark: str) -> str:
+    """Return a line about hidden columns that fits the terminal as well."""
+    note = text.visible(f"Hidden: {', '.join(names)} ({remark})")
+    if text.width(note) <= shutil.get_terminal_size().columns:
+        return note
+    return f"{len(names)} column{'' if len(names) == 1 else 's'} hidden ({remark})"
 
 
 def fitted_table(columns: Sequence[Column], rows: Sequence[Row], *, wide: bool) -> tuple[str, list[str]]:

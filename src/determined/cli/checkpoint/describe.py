@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain, parts_noted
+from determined.cli.details import one_row
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
@@ -30,7 +31,10 @@ def describe(uuid: str, form: Form) -> None:
     with opened_store() as store:
         row = store.upkeep.checkpoint(uuid)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
-    show(form, COLUMNS, [checkpoint_row(experiment, row)], lambda: described_plain(experiment, row))
+    if form == "table":
+        click.echo(one_row(COLUMNS, checkpoint_row(experiment, row)))
+    else:
+        show(form, COLUMNS, [checkpoint_row(experiment, row)], lambda: described_plain(experiment, row))
     if form == "table":
         for key, note in _NOTES.items():
             parts = parts_noted(row, key)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.experiment.workloads import Workload, metric_names, workload_columns, workload_rows, workloads_of
+from determined.cli.experiment.workloads import (
+    Workload,
+    metric_names,
+    short_workload_columns,
+    workload_columns,
+    workload_rows,
+    workloads_of,
+)
 from determined.cli.groups import Command
 from determined.cli.holders import advice
 from determined.cli.id_lists import numbers
@@ -58,11 +65,16 @@ Tables = list[tuple[str, str, list[Column], list[Row]]]
 def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form: Form) -> None:
     """Describe experiments, their trials and their metrics.
 
+    On a terminal the best trials come first, and workloads are shown with --metrics.
+
     \b
     Example: det experiment describe 3,4 --metrics
     """
     if outdir is not None and form != "table":
         raise click.UsageError("--outdir, --csv and --json exclude each other")
+    if form == "table" and outdir is None and sys.stdout.isatty():
+        _describe_on_terminal(experiment_ids, metrics)
+        return
     with opened_store() as store:
         experiments = [store.experiments.get(number) for number in experiment_ids]
         trials = {row.id: store.experiments.trials(row.id) for row in experiments}
@@ -86,6 +98,26 @@ def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form
     else:
         click.echo("\n\n".join(f"{name}\n{table(columns, rows)}" for name, _, columns, rows in found))
         _explain(experiments, everyone, hints)
+
+
+def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
+    from determined.cli.experiment.description import description
+    from determined.cli.experiment.leaderboard import leaderboard
+
+    parts: list[str] = []
+    with opened_store() as store:
+        experiments = [store.experiments.get(number) for number in experiment_ids]
+        boards = [leaderboard(store, row) for row in experiments]
+        parts += [description(store, board) for board in boards]
+        trials = [entry.trial for board in boards for entry in board.entries]
+        if metrics:
+            workloads = {trial.id: _workloads(store, trial.id) for trial in trials}
+            names = metric_names([workload for rows in workloads.values() for workload in rows])
+            rows = [row for trial in trials for row in workload_rows(trial.id, workloads[trial.id], *names)]
+            parts.append(f"Workloads\n{table(short_workload_columns(*names), rows)}")
+        hints = advice(store, experiments)
+    click.echo("\n\n".join(parts))
+    _explain(experiments, trials, hints)
 
 
 def _workloads(store: Store, trial_id: int) -> list[Workload]:

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
     from determined.store.records import Checkpoint
 
-_COLUMNS = [Column("Trial ID"), Column("# of Batches"), Column("Validation Metric"), Column("UUID"), Column("Size")]
+_COLUMNS = [
+    Column("Trial ID"),
+    Column("# of Batches"),
+    Column("Validation Metric"),
+    Column("UUID", rank=0),
+    Column("Size"),
+]
 _ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")
 
 

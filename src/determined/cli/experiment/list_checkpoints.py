@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _COLUMNS = [
     Column("Trial ID"),
-    Column("# of Batches"),
-    Column("State"),
+    Column("# of Batches", rank=2),
+    Column("State", rank=2),
     Column("Validation Metric"),
-    Column("UUID"),
-    Column("Resources", long=True),
-    Column("Size"),
+    Column("UUID", rank=0),
+    Column("Resources", long=True, rank=4),
+    Column("Size", rank=3),
 ]
 _COLUMNS_OF_INFERENCE = [*_COLUMNS, Column("Type")]
 

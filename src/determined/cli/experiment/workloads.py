@@ -92,18 +92,30 @@ def metric_names(workloads: Sequence[Workload]) -> tuple[list[str], list[str]]:
     return sorted(training), sorted(validation)
 
 
+def short_workload_columns(training: list[str], validation: list[str]) -> list[Column]:
+    """Return the same columns as `workload_columns` with names that leave space for more of them on a terminal."""
+    shorter = {"Training Metric: ": "train ", "Validation Metric: ": "val "}
+    columns = []
+    for column in workload_columns(training, validation):
+        before = next((prefix for prefix in shorter if column.name.startswith(prefix)), None)
+        if before is not None:
+            column = Column(shorter[before] + column.name.removeprefix(before), long=True, rank=column.rank)
+        columns.append(column)
+    return columns
+
+
 def workload_columns(training: list[str], validation: list[str]) -> list[Column]:
     return [
-        Column("Trial ID"),
-        Column("# of Batches"),
-        Column("State"),
-        Column("Report Time"),
-        *(Column(f"Training Metric: {name}") for name in training),
-        Column("Checkpoint State"),
-        Column("Checkpoint Report Time"),
-        Column("Validation State"),
-        Column("Validation Report Time"),
-        *(Column(f"Validation Metric: {name}") for name in validation),
+        Column("Trial ID", rank=0),
+        Column("# of Batches", rank=0),
+        Column("State", rank=5),
+        Column("Report Time", rank=6),
+        *(Column(f"Training Metric: {name}", rank=2) for name in training),
+        Column("Checkpoint State", rank=4),
+        Column("Checkpoint Report Time", rank=6),
+        Column("Validation State", rank=5),
+        Column("Validation Report Time", rank=6),
+        *(Column(f"Validation Metric: {name}", rank=1) for name in validation),
     ]
 
 

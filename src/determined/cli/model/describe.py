@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from determined.cli.details import one_row
 from determined.cli.groups import Command
 from determined.cli.model.rows import (
     MODEL,
@@ -48,5 +49,5 @@ def describe(name: str, number: int | None, form: Form) -> None:
         click.echo()
         write_csv(sys.stdout, VERSION, [version_row(version) for version in found])
     else:
-        versions = table(VERSION, [version_row(version) for version in found])
-        click.echo(f"{table(MODEL, [model_row(model)])}\n\n{versions}")
+        versions = one_row(VERSION, version_row(found[0])) if found else table(VERSION, [])
+        click.echo(f"{one_row(MODEL, model_row(model))}\n\n{versions}")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from determined.store.registry import Model, ModelVersion
 
 MODEL = [
-    Column("ID"),
-    Column("Name", long=True),
+    Column("ID", rank=0),
+    Column("Name", long=True, rank=0),
     Column("Description", long=True),
     Column("Workspace ID"),
     Column("Creation Time"),
@@ -25,10 +25,10 @@ MODEL = [
     Column("Metadata", long=True),
 ]
 VERSION = [
-    Column("Version #"),
+    Column("Version #", rank=0),
     Column("Trial ID"),
     Column("Batch #"),
-    Column("Checkpoint UUID"),
+    Column("Checkpoint UUID", rank=0),
     Column("Validation Metrics", long=True),
     Column("Metadata", long=True),
 ]

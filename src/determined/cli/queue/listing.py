@@ -16,10 +16,10 @@ from determined.cli.zone import with_utc
 
 _COLUMNS = [
     Column("Position"),
-    Column("Experiment ID"),
+    Column("Experiment ID", rank=0),
     Column("Name", long=True),
     Column("Priority"),
-    Column("State"),
+    Column("State", rank=0),
     Column("Slots"),
     Column("Progress"),
     Column("Added"),

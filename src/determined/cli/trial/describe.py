@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.details import details
 from determined.cli.experiment.workloads import Workload, workloads_of
 from determined.cli.groups import Command
 from determined.cli.many_rows import without_garbage_collection
+from determined.cli.metric_summary import COLUMNS, summary_rows, summary_table
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, show, with_csv, write_csv
 from determined.cli.paging import Page, paging
 from determined.cli.plain import checkpoint_state, trial_plain
 from determined.cli.render import Column, Row, table, time_text
 from determined.cli.standalone import lines_visible, trial_facts
+from determined.cli.watching import flat
 from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 from determined.store.summaries import Summary, summarize
@@ -32,14 +35,13 @@ _TRIAL = [
     Column("Ended"),
 ]
 _WORKLOADS = [
-    Column("# of Batches"),
-    Column("Report Time"),
-    Column("Checkpoint"),
-    Column("Checkpoint UUID"),
-    Column("Checkpoint Metadata", long=True),
-    Column("Validation Metrics", long=True),
+    Column("# of Batches", rank=0),
+    Column("Report Time", rank=4),
+    Column("Checkpoint", rank=2),
+    Column("Checkpoint UUID", rank=1),
+    Column("Checkpoint Metadata", long=True, rank=3),
+    Column("Validation Metrics", long=True, rank=0),
 ]
-_MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
 
 
 @click.command(cls=Command, action="describe {trial_id:trial}")
@@ -64,36 +66,47 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
         workloads: list[Workload] = page.of(workloads_of(reports, store.checkpoints(trial_id)))
     summary = summarize(reports)
     if summed_up:
-        columns = [Column("Group"), Column("Metric"), *(Column(measure) for measure in _MEASURES)]
-        show(form, columns, _summary_rows(summary), lambda: summary)
+        show(form, COLUMNS, summary_rows(summary), lambda: summary)
         return
     if form == "json":
         plain = [workload.plain(metrics) for workload in workloads]
         print_json({**trial_plain(row), "summary_metrics": summary, "workloads": plain})
         return
-    columns = [*_WORKLOADS, *([Column("Workload Metrics", long=True)] if metrics else [])]
+    columns = [*_WORKLOADS, *([Column("Workload Metrics", long=True, rank=0)] if metrics else [])]
     rows = [_workload_row(workload, metrics) for workload in workloads]
     if form == "csv":
         write_csv(sys.stdout, _TRIAL, [_trial_row(row, summary)])
         click.echo()
         write_csv(sys.stdout, columns, rows)
         return
-    click.echo(f"{table(_TRIAL, [_trial_row(row, summary)])}\n\nWorkloads\n{table(columns, rows)}")
+    if sys.stdout.isatty():
+        described = (
+            f"Trial\n{details(_properties(row))}\n\nHyperparameters\n{details(flat(row.effective_hparams)) or ' none'}"
+            f"\n\nMetrics\n{summary_table(reports)}"
+        )
+    else:
+        described = table(_TRIAL, [_trial_row(row, summary)])
+    click.echo(f"{described}\n\nWorkloads\n{table(columns, rows)}")
     facts = trial_facts(row)
     if facts:
         click.echo("\n" + "\n".join(map(lines_visible, facts)))
 
 
-def _summary_rows(summary: Summary) -> list[Row]:
-    return [
-        [group, name, *(measures.get(measure) for measure in _MEASURES)]
-        for group, metrics in summary.items()
-        for name, measures in metrics.items()
-    ]
-
-
 def _trial_row(row: Trial, summary: Summary) -> Row:
     return [row.experiment_id, row.state, row.effective_hparams, summary, time_text(row.started), time_text(row.ended)]
+
+
+def _properties(row: Trial) -> list[tuple[str, object]]:
+    return [
+        ("Trial ID", row.id),
+        ("Experiment ID", row.experiment_id),
+        ("State", row.state),
+        ("Started", time_text(row.started)),
+        ("Ended", time_text(row.ended)),
+        ("Batches", row.steps_completed),
+        ("Restarts", row.restarts or None),
+        ("Host", row.host),
+    ]
 
 
 def _workload_row(workload: Workload, metrics: bool) -> Row:

@@ -1,0 +1,43 @@
+"""One object in full: a line for each of its properties, where a row of a table would be too wide."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from determined.cli import text
+from determined.cli.render import Column, Row, cell, table
+from determined.cli.watching import flat
+
+_NARROWEST = 20  # for values, beside long names
+
+
+def one_row(columns: Sequence[Column], row: Row) -> str:
+    """Return one row: on a terminal as lines, elsewhere as the table that scripts know."""
+    if not sys.stdout.isatty():
+        return table(columns, [row])
+    return details((column.name, value) for column, value in zip(columns, row, strict=True))
+
+
+def details(properties: Iterable[tuple[str, Any]]) -> str:
+    """Return a line for each property that is not empty; values that are maps have a line for each of their values."""
+    lines: list[tuple[str, str]] = []
+    for name, value in properties:
+        if isinstance(value, dict):
+            lines += [(name, "")] if value else []
+            lines += [(f"  {inner}", cell(found)) for inner, found in flat(value)]
+        elif cell(value):
+            lines.append((name, cell(value)))
+    shown = [(text.visible(name), text.visible(value)) for name, value in lines]
+    widest = max((text.width(name) for name, _ in shown), default=0)
+    available = max(_NARROWEST, shutil.get_terminal_size().columns - widest - 3) if sys.stdout.isatty() else 2**31
+    return "\n".join(line for name, value in shown for line in _wrapped(name, value, widest, available))
+
+
+def _wrapped(name: str, value: str, widest: int, available: int) -> list[str]:
+    head = f" {name}{' ' * (widest - text.width(name))}  "
+    pieces = [value] if text.width(value) <= available else textwrap.wrap(value, available) or [""]
+    return [f"{head if not number else ' ' * (widest + 3)}{piece}".rstrip() for number, piece in enumerate(pieces)]

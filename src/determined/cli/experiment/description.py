@@ -1,0 +1,88 @@
+"""What `describe` shows on a terminal: the leaderboard first, then the experiment, and a single trial in detail."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from determined.cli.details import details
+from determined.cli.experiment.experiment_fields import lasted
+from determined.cli.experiment.leaderboard import Leaderboard
+from determined.cli.fields import ColumnChoice, list_text
+from determined.cli.metric_summary import summary_table
+from determined.cli.moments import ago
+from determined.cli.plain import resource_pool
+from determined.cli.render import duration, number, percent, time_text
+from determined.cli.text import cut, visible
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment, Trial
+
+_MOST_TRIALS = 10
+
+
+def description(store: Store, board: Leaderboard) -> str:
+    """Return the parts of the description with empty lines between them, the leaderboard first."""
+    parts = [f"{_headline(board)}\n{_trials(board)}" if board.entries else _headline(board)]
+    if len(board.entries) == 1:
+        trial = board.entries[0].trial
+        parts.append(f"Hyperparameters\n{details([*board.entries[0].hparams.items()]) or ' none'}")
+        parts.append(f"Metrics\n{summary_table(store.metrics(trial.id))}")
+    parts.append(f"Experiment\n{details(_properties(board.experiment))}")
+    if len(board.entries) == 1:
+        parts.append(f"Trial\n{details(_trial_properties(board.entries[0].trial))}")
+    return "\n\n".join(parts)
+
+
+def _headline(board: Leaderboard) -> str:
+    row = board.experiment
+    seconds = lasted(row)
+    count = len(board.entries)
+    best = "" if row.best is None else f", best {row.metric} {number(row.best)}"
+    line = visible(
+        f"Experiment {row.id}: {row.state}, {count} trial{'' if count == 1 else 's'}"
+        + ("" if seconds is None else f" in {duration(seconds)}")
+        + f"{best} ({row.name})"
+    )
+    return cut(line, shutil.get_terminal_size().columns)
+
+
+def _trials(board: Leaderboard) -> str:
+    remark = f"det e list-trials {board.experiment.id} --wide"
+    shown = list_text(board.fields(), board.entries[:_MOST_TRIALS], ColumnChoice(), remark=remark)
+    if len(board.entries) <= _MOST_TRIALS:
+        return shown
+    return f"{shown}\nAll {len(board.entries)} trials: det experiment list-trials {board.experiment.id}"
+
+
+def _properties(row: Experiment) -> list[tuple[str, object]]:
+    return [
+        ("ID", row.id),
+        ("State", row.state),
+        ("Progress", percent(row.progress)),
+        ("Started", _moment(row.created)),
+        ("Ended", _moment(row.ended)),
+        ("Name", row.name),
+        ("Description", row.description),
+        ("Notes", row.notes),
+        ("Labels", ", ".join(row.labels)),
+        ("Owner", row.owner),
+        ("Parent ID", row.parent_id),
+        ("Archived", "yes" if row.archived else ""),
+        ("Resource Pool", resource_pool(row)),
+    ]
+
+
+def _trial_properties(row: Trial) -> list[tuple[str, object]]:
+    return [
+        ("Trial ID", row.id),
+        ("Batches", row.steps_completed),
+        ("Restarts", row.restarts or None),
+        ("Latest checkpoint", row.latest_checkpoint),
+        ("Host", row.host),
+    ]
+
+
+def _moment(seconds: float | None) -> str:
+    return "" if seconds is None else f"{time_text(seconds)} ({ago(seconds)})"
