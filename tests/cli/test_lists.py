@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -56,7 +57,8 @@ def board(store: Store) -> tuple[int, list[int]]:
 
 def on_terminal(*words: str, columns: int = 80) -> list[str]:
     """Return the lines that a terminal of this width gets, none of which wraps."""
-    lines = det_on_terminal(*words, columns=columns).decode().replace("\r\n", "\n").splitlines()
+    written = det_on_terminal(*words, columns=columns).decode().replace("\r\n", "\n")
+    lines = re.sub("\x1b\\[[0-9;]*m", "", written).splitlines()  # curves have colours
     assert all(len(line) <= columns for line in lines), "\n".join(lines)
     return lines
 
