@@ -25,28 +25,22 @@ STATES: dict[str, tuple[str, ...]] = {
     "ERROR": ("ERROR",),
     **{state: (state,) for state in _STOPPING},
 }
+_SHOWN = [name for name in STATES if name not in _STOPPING]
 
 
-class _States(click.ParamType):
-    """One state, or several with commas between them, in any case."""
+def _parsed_states(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[ExperimentState, ...]:
+    """Return the states that were named, one or several with commas between them, in any case."""
+    names = [part.strip().upper() for several in value for part in several.split(",")]
+    for name in names:
+        if name not in STATES:
+            raise click.BadParameter(f"{name!r} is no state of an experiment. States: {', '.join(_SHOWN)}")
+    return tuple(state for name in names for state in STATES[name])  # type: ignore[misc]
 
-    name = "STATE"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[ExperimentState, ...]:
-        if isinstance(value, tuple):
-            return value
-        names = [part.strip().upper() for part in str(value).split(",")]
-        for name in names:
-            if name not in STATES:
-                self.fail(f"{name!r} is no state of an experiment. States: {', '.join(list(STATES)[:7])}", param, ctx)
-        return tuple(state for name in names for state in STATES[name])  # type: ignore[misc]
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(name) for name in list(STATES)[:7] if name.startswith(incomplete.upper())]
+def _complete_state(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in _SHOWN if name.startswith(incomplete.upper())]
 
 
 def with_state_and_label(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,10 +51,11 @@ def with_state_and_label(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--state",
         "states",
-        type=_States(),
+        callback=_parsed_states,
+        shell_complete=_complete_state,
         multiple=True,
         metavar="STATE",
-        help="Experiments in this state, or states.",
+        help="Experiments in this state; several with commas.",
     )(labels(command))
 
 
@@ -74,7 +69,7 @@ def with_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def filtered(
         *args: Any,
-        states: tuple[tuple[ExperimentState, ...], ...],
+        states: tuple[ExperimentState, ...],
         labels: tuple[str, ...],
         name: str | None,
         owner: str | None,
@@ -87,8 +82,8 @@ def with_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     return filtered
 
 
-def filter_of(states: tuple[tuple[ExperimentState, ...], ...], labels: tuple[str, ...]) -> ExperimentFilter:
+def filter_of(states: tuple[ExperimentState, ...], labels: tuple[str, ...]) -> ExperimentFilter:
     """Return the filter that `--state` and `--label` mean."""
     from determined.store.experiment_records import ExperimentFilter
 
-    return ExperimentFilter(states=tuple(state for several in states for state in several), labels=labels)
+    return ExperimentFilter(states=states, labels=labels)
