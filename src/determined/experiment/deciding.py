@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from determined.config.fixed_secrets import mask_fixed
 from determined.experiment import restoring
 from determined.experiment.asking import ask_to_end
 from determined.experiment.running import Running
@@ -66,7 +68,7 @@ def carry_out(
     ids = run.commit(
         journal=(entry,),
         snapshot=run.search.snapshot_if_due(),
-        new_trials=tuple(new_trial(action, run.settings.source) for action in created),
+        new_trials=tuple(new_trial(action, run.settings.source, run.settings.space) for action in created),
         trials=tuple(trials),
         requests=tuple(requests),
         experiment=experiment,
@@ -183,12 +185,12 @@ def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, Reque
     return TrialChange(trial.id, state="PAUSED" if trial.process is None else "STOPPING")
 
 
-def new_trial(action: Create, source: str | None) -> NewTrial:
-    """What is written down of a trial that the searcher creates; `source` is the checkpoint that all begin with."""
+def new_trial(action: Create, source: str | None, space: dict[str, Any]) -> NewTrial:
+    """Return the row of a trial that the searcher creates; `source` is the checkpoint that all begin with."""
     return NewTrial(
         number=action.number,
         request_id=action.request_id,
-        hparams=action.hparams,
+        hparams=mask_fixed(action.hparams, space),
         seed=action.seed,
         goal=action.goal,
         rungs=list(action.rungs),

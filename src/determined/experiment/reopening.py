@@ -12,6 +12,7 @@ from typing import Any
 
 from determined.config.derive import derive
 from determined.config.experiment import load_experiment
+from determined.config.fixed_secrets import mask_fixed
 from determined.config.masking import mask_secrets
 from determined.errors import InvalidExperimentException
 from determined.experiment import entrypoint, startup_hook
@@ -171,7 +172,12 @@ def _tell(
         told.append(search.tell(Extended(max_trials)))
     told.append(search.tell(Reopened(tuple(trial.number for trial in again))))
     source = settings_of(original.plain()).source
-    created = [new_trial(action, source) for _, actions in told for action in actions if isinstance(action, Create)]
+    created = [
+        new_trial(action, source, original.hyperparameters)
+        for _, actions in told
+        for action in actions
+        if isinstance(action, Create)
+    ]
     return _Told([entry for entry, _ in told], created, search.searcher.finished)
 
 
@@ -185,8 +191,12 @@ def _refuse_to_do_nothing(experiment: Experiment, change: _Change, told: _Told) 
 
 
 def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[Trial], told: _Told) -> Change:
-    hparams = new_hparams(change.before, change.config, change.names)
-    if hparams is None:
+    changed = new_hparams(change.before, change.config, change.names)
+
+    def hparams(known: dict[str, Any]) -> dict[str, Any]:
+        return known if changed is None else mask_fixed(changed(known), change.config["hyperparameters"])
+
+    if changed is None:
         created, touched = told.created, again
     else:
         created, touched = [new._replace(hparams=hparams(new.hparams)) for new in told.created], trials
@@ -199,7 +209,7 @@ def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[
                 state="QUEUED" if trial in again else None,
                 restarts=0,
                 reason="",
-                hparams=None if hparams is None else hparams(trial.hparams),
+                hparams=None if changed is None else hparams(trial.hparams),
             )
             for trial in touched
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from determined.config.fixed_secrets import unmask_fixed
 from determined.experiment.trials import LiveTrial
 from determined.searchers import journal
 from determined.searchers.base import Action, Continue, Create, Pause, Stop
@@ -18,9 +19,9 @@ class Ask(Protocol):
     def __call__(self, question: Callable[[Experiments], T], /) -> T: ...
 
 
-def trials(ask: Ask, experiment_id: int) -> list[LiveTrial]:
-    """All of them; those whose processes died with their runner wait to be started again."""
-    known = {row.number: _from_row(row) for row in ask(lambda store: store.trials(experiment_id))}
+def trials(ask: Ask, experiment_id: int, space: dict[str, Any]) -> list[LiveTrial]:
+    """Return all trials; those whose processes died with their runner wait to be started again."""
+    known = {row.number: _from_row(row, space) for row in ask(lambda store: store.trials(experiment_id))}
     for entry in ask(lambda store: store.journal(experiment_id)):
         for action in _actions(entry):
             _apply(action, known)
@@ -44,13 +45,13 @@ def created(action: Create, trial_id: int, source: str | None) -> LiveTrial:
     )
 
 
-def _from_row(row: Trial) -> LiveTrial:
+def _from_row(row: Trial, space: dict[str, Any]) -> LiveTrial:
     live = row.state in ("RUNNING", "STOPPING", "PAUSED")
     return LiveTrial(
         id=row.id,
         number=row.number,
         request_id=row.request_id,
-        hparams=row.hparams,
+        hparams=unmask_fixed(row.hparams, space),
         seed=row.seed,
         bracket=row.bracket,
         rungs=tuple(row.rungs),

@@ -43,7 +43,7 @@ class Runner:
     def run(self) -> ExperimentState:
         """Run until the search is over or somebody wants it to end; returns the experiment's state then."""
         run = self._run
-        run.trials = {trial.number: trial for trial in restoring.trials(run.ask, run.experiment.id)}
+        run.trials = {trial.number: trial for trial in restoring.trials(run.ask, run.experiment.id, run.settings.space)}
         self._begin()
         settling.settle(run)
         while not self._over():

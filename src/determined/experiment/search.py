@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from determined.config.masking import mask_secrets
 from determined.searchers import journal
 from determined.searchers.base import Action, Event, Searcher
 from determined.searchers.build import build
@@ -64,10 +65,16 @@ class Search:
 
     def _entry(self, event: dict[str, Any], actions: list[Action]) -> tuple[NewEntry, list[Action]]:
         self.sequence += 1
-        return NewEntry(self.sequence, event, [journal.action_to_plain(action) for action in actions]), actions
+        return NewEntry(self.sequence, event, [_without_secrets(action) for action in actions]), actions
 
     def _replay(self, event: dict[str, Any]) -> None:
         if event == _START:
             self.searcher.start()
         else:
             self.searcher.on_event(journal.event_from_plain(event))
+
+
+def _without_secrets(action: Action) -> dict[str, Any]:
+    """Return an action as the journal keeps it; trials get their hyperparameters from their own rows."""
+    plain = journal.action_to_plain(action)
+    return {**plain, "hparams": mask_secrets(plain["hparams"])} if "hparams" in plain else plain

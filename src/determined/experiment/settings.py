@@ -45,6 +45,11 @@ class Settings:
     max_trial_seconds: float | None
     log_policies: tuple[LogPolicy, ...] = field(default=())
 
+    @property
+    def space(self) -> dict[str, Any]:
+        """The hyperparameters of the configuration: constants, and what is searched."""
+        return self.config.get("hyperparameters") or {}
+
 
 def settings_of(config: dict[str, Any]) -> Settings:
     """Of an effective configuration, in which every field is set."""

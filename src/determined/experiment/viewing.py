@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from determined.config.effective import effective
+from determined.config.fixed_secrets import mask_fixed
 from determined.config.ranking import best_first
 from determined.experiment.progress import Observer, RungView, TrialView, View
 from determined.experiment.running import Running
@@ -26,6 +28,7 @@ class Viewing:
         self._began = time.monotonic()
         self._shown = self._noted = -1e9
         self._progress = -1.0
+        self._hparams: dict[int, dict[str, Any]] = {}
         self._at_first: tuple[int, float] | None = None  # trials that had ended, and the progress
 
     def show(self) -> None:
@@ -48,9 +51,15 @@ class Viewing:
             self._progress = progress
             self._run.commit(experiment=ExperimentChange(progress=progress))
 
+    def _shown_hparams(self, trial: LiveTrial) -> dict[str, Any]:
+        """Return the hyperparameters of a trial without secrets, which is computed once: views are frequent."""
+        if trial.id not in self._hparams:
+            self._hparams[trial.id] = mask_fixed(trial.hparams, self._run.settings.space)
+        return self._hparams[trial.id]
+
     def _view(self, state: str) -> View:
         run, settings = self._run, self._run.settings
-        trials = tuple(_trial_view(trial) for trial in run.trials.values())
+        trials = tuple(_trial_view(trial, self._shown_hparams(trial)) for trial in run.trials.values())
         progress = run.progress()
         seconds = time.monotonic() - self._began
         ended = len(trials) - len(run.live())
@@ -80,12 +89,12 @@ def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView 
     return next(iter(ranked), None)
 
 
-def _trial_view(trial: LiveTrial) -> TrialView:
+def _trial_view(trial: LiveTrial, hparams: dict[str, Any]) -> TrialView:
     return TrialView(
         id=trial.id,
         number=trial.number,
         state=trial.state,
-        hparams=effective(trial.hparams, trial.passed_hparams),
+        hparams=effective(hparams, trial.passed_hparams),
         bracket=trial.bracket,
         rung=trial.rung,
         goal=trial.goal,

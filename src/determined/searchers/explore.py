@@ -20,7 +20,7 @@ def explore(
     """Each value by itself is drawn anew, or made larger or smaller by the factor; choices and constants stay."""
     changed = []
     for path, found in leaves(space):
-        value = _value_at(hparams, path)
+        value = found.value if isinstance(found, Const) else _value_at(hparams, path)
         if not isinstance(found, Const):
             if stream.unit() < resample_probability:
                 value = draw(found, stream)

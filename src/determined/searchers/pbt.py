@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from determined.config.fixed_secrets import mask_fixed
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException
@@ -201,7 +202,15 @@ class PbtSearcher:
             "failure": self.failure,
             "leaving": sorted(self._leaving),
             "members": [
-                [m.number, m.birth, m.hparams, m.alive, m.measured, m.latest.time, m.latest.metric]
+                [
+                    m.number,
+                    m.birth,
+                    mask_fixed(m.hparams, self._space),  # fixed values are taken from the space
+                    m.alive,
+                    m.measured,
+                    m.latest.time,
+                    m.latest.metric,
+                ]
                 for m in self._members.values()
             ],
         }
