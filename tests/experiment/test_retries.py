@@ -93,7 +93,7 @@ def test_what_would_fail_again_is_not_tried_again(
         ]
     )
     with opened() as store:  # the next runner would know it as well
-        restored = trials(lambda question: question(store.experiments), found["alike"].experiment_id)
+        restored = trials(lambda question: question(store.experiments), found["alike"].experiment_id, {})
     assert {trial.hparams["how"]: bool(trial.failure_without_report) for trial in restored} == {
         "import": False,
         "alike": True,
