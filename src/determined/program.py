@@ -54,6 +54,29 @@ def this_program() -> Program:
     return Program("script" if module is None else "module", file, module)
 
 
+def is_interactive() -> bool:
+    """Return whether a person types code into this process: at a Python prompt, in IPython or in a notebook.
+
+    The variables of such a session are the user's work: an interrupt must end what runs, not the process.
+    """
+    if _is_worker_process():
+        return False
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or _ipython() is not None
+
+
+def is_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook, which shows more than text."""
+    shell = _ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def end_ipython() -> None:
+    """Let IPython end after the code that it runs now: it survives a SystemExit."""
+    shell = _ipython()
+    if shell is not None:
+        shell.ask_exit()
+
+
 def _main_file(main: ModuleType | None) -> tuple[Path | None, str | None]:
     """Return the file of the main program, and its dotted name if `python -m` was given one."""
     file = _user_file(getattr(main, "__file__", None))

@@ -32,6 +32,7 @@ from determined.core.cleaning import Retention, retention_of
 from determined.core.detached import Detached, DetachedRun
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.core.experimental import ExperimentalContext
+from determined.core.left_open import LeftOpen, end_earlier_runs, tell_of_new_run
 from determined.core.managed import managed_trial
 from determined.core.outputs import OutputContext
 from determined.core.preempt import PreemptContext, PreemptMode
@@ -95,6 +96,7 @@ class Context:
         self._at_close: list[Callable[[BaseException | None], None]] = []
         self._started = False
         self._closed = False
+        self._left_open: LeftOpen | None = None
 
     @property
     def run_dir(self) -> Path:
@@ -129,6 +131,7 @@ class Context:
         return self
 
     def __enter__(self) -> Context:
+        self._release()
         return self.start()
 
     def close(
@@ -141,6 +144,7 @@ class Context:
         if self._closed:
             return
         self._closed = True
+        self._release()
         steps: list[Callable[[], None]] = [
             *(partial(action, exc_val) for action in self._at_close),
             self.preempt.close,
@@ -181,8 +185,24 @@ class Context:
         """Tell people: a line in the log of the level debug, info, warn or error."""
         logger.log(_ALERT_LEVELS.get(level, logging.INFO), "alert: %s: %s", title, description)
 
+    def end_at_exit(self, error: BaseException | None) -> None:
+        """End the run with the program. A run without any record stays without: it has nothing to show."""
+        self.close(exc_val=error if self._supervisor.begun_attempt() is not None else None)
+
+    def end_for_another(self) -> None:
+        """End the run because another one starts, and tell the user."""
+        self.close()
+        tell_of_new_run(self._supervisor.begun_attempt())
+
+    def _release(self) -> None:
+        if self._left_open is not None:
+            self._left_open.release()
+
     def _report_end(self, error: BaseException | None) -> None:
         left_well = error is None or isinstance(error, InvalidHP)
+        if isinstance(error, KeyboardInterrupt):
+            self._supervisor.report_status(StatusChange(state="stopped"))
+            return
         if isinstance(error, SystemExit):
             left_well = error.code in (None, 0)
             if error.code in _STOPPED_POLITELY:
@@ -221,6 +241,8 @@ def init(
     described = cluster_info.from_env(os.environ)
     distributed = _checked_distributed(distributed, described)
     _print_stack_on_sigusr1()
+    if _detached is None:
+        end_earlier_runs()
 
     storages: list[CheckpointStorage] = []
     sinks: list[Sink] = []
@@ -268,7 +290,7 @@ def init(
     train = TrainContext(distributed, supervisor, tensorboard, _mask_for(_exp_conf or info.trial._config))
     preempt = PreemptContext(distributed, supervisor, preempt_mode)
     length = _searcher_length(info, by_hand=described is None)
-    return Context(
+    context = Context(
         distributed=distributed,
         checkpoint=checkpoint,
         preempt=preempt,
@@ -280,6 +302,9 @@ def init(
         tensorboard=tensorboard,
         outputs=OutputContext(distributed, storages[0], supervisor),
     )
+    if _detached is None:  # core_v2 ends such a run itself
+        context._left_open = LeftOpen(context)
+    return context
 
 
 def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:

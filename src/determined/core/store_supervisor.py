@@ -166,6 +166,9 @@ class StoreSupervisor:
     def attempt(self) -> BegunAttempt:
         return self._begun()
 
+    def begun_attempt(self) -> BegunAttempt | None:
+        return self._attempt
+
     def ask(self, question: Callable[[Store], T]) -> T:
         return self._writer.ask(question)
 

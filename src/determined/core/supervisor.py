@@ -93,6 +93,10 @@ class Supervisor(Protocol):
         """Return the attempt that reports of this rank belong to; it begins now if no rank has begun it."""
         ...
 
+    def begun_attempt(self) -> BegunAttempt | None:
+        """Return the attempt that reports of this rank belong to, or None if nothing is recorded yet."""
+        ...
+
     def ask(self, question: Callable[[Store], T]) -> T:
         """Return what the store answers when everything that this rank reported before is written."""
         ...

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from determined.errors import CheckpointNotFound, CheckpointStateException
-from determined.experimental import metrics
+from determined.experimental import frames, metrics
 from determined.experimental.enums import CheckpointState, DownloadMode
+from determined.experimental.html_tables import Cells, joined, table_of_one
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
@@ -63,6 +64,24 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint(uuid={self.uuid!r}, trial_id={self._row.trial_id}, state={self.state.value})"
+
+    def _repr_html_(self) -> str:
+        return table_of_one(self)
+
+    def _cells(self) -> Cells:
+        own = {
+            "UUID": self.uuid,
+            "Experiment": self._experiment.id,
+            "Trial": self._row.trial_id,
+            "State": self.state.value,
+            "Steps": self._steps_completed,
+            "Bytes": sum(self.resources.values()),
+            "Reported": self.report_time,
+        }
+        return joined(own, self._validation)
+
+    def _settings(self) -> Cells:
+        return frames.flat(self._trial.effective_hparams)
 
     @property
     def uuid(self) -> str:

@@ -9,6 +9,7 @@ from determined.config.measures import finite_number
 from determined.config.ranking import age_of_checkpoint, best_first
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
+from determined.experimental.html_tables import ShownList
 from determined.experimental.sorting import first, in_order
 
 SortBy = str | CheckpointSortBy
@@ -30,7 +31,7 @@ def listed(
         sort_by = CheckpointSortBy.SEARCHER_METRIC
         order_by = OrderBy.ASC if smaller_is_better else OrderBy.DESC
     whole = newest_first(checkpoints)
-    return first(in_order(whole, _value(sort_by, metric), order_by, _age), "max_results", max_results)
+    return ShownList(first(in_order(whole, _value(sort_by, metric), order_by, _age), "max_results", max_results))
 
 
 def best(

@@ -21,9 +21,9 @@ from determined import info as cluster_info
 from determined.code_import import refuse_while_importing
 from determined.core import DistributedContext, PreemptMode, TensorboardMode
 from determined.core.detached import Detached
+from determined.core.exit_watch import ExitWatch
 from determined.core.experimental import ExperimentalContext
 from determined.experimental.detached_config import Config, DefaultConfig, UnmanagedConfig, combine, experiment_config
-from determined.experimental.exit_watch import ExitWatch
 from determined.experimental.output_copy import OutputCopy
 from determined.store.open import checked_place
 

@@ -14,6 +14,7 @@ from determined.experimental import metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
 from determined.experimental.experiment import Experiment
+from determined.experimental.html_tables import ShownList
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.model import Model, read_checkpoint
 from determined.experimental.output import Output, output_with_id
@@ -162,7 +163,7 @@ class Determined:
         ordered = in_order(
             found, _EXPERIMENT_VALUES[sort_by or ExperimentSortBy.ID], order_by or OrderBy.ASC, lambda row: row.id
         )
-        return [Experiment(self._session, row) for row in ordered]
+        return ShownList(Experiment(self._session, row) for row in ordered)
 
     # Trials and checkpoints
 
@@ -264,7 +265,7 @@ class Determined:
             logger.warning("workspaces have no effect: there are none")
         found = filter(matches, self._session.ask(lambda store: store.registry.models()))
         ordered = in_order(found, _MODEL_VALUES[sort_by], order_by, lambda row: row.id)
-        return [Model(self._session, row) for row in ordered]
+        return ShownList(Model(self._session, row) for row in ordered)
 
     def get_models(self, sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
         """Old name of `list_models`."""

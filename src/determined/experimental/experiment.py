@@ -13,6 +13,7 @@ from determined.errors import DeterminedError
 from determined.experimental import checkpoint_lists, frames, metrics, trial_lists
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentState, OrderBy, TrialSortBy
+from determined.experimental.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.output import Output, outputs_of_experiment
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
@@ -46,6 +47,30 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.value})"
+
+    def _repr_html_(self) -> str:
+        return table_of_one(self)
+
+    def _cells(self) -> Cells:
+        row = self._row
+        return {
+            "ID": self.id,
+            "Name": self.name,
+            "State": self.state.value,
+            "Progress": None if self.progress is None else f"{self.progress:.0%}",
+            "Trials": row.trial_count,
+            "Metric": row.metric,
+            "Best": self.best_validation,
+            "Labels": row.labels,
+            "Owner": row.owner,
+            "Started": self.start_time,
+            "Ended": self.end_time,
+            "Description": self.description,
+            "Reason": self.reason,
+        }
+
+    def _settings(self) -> Cells:
+        return {}
 
     @property
     def id(self) -> int:
@@ -260,7 +285,7 @@ class Experiment:
         limit: int | None = None,
     ) -> list[Trial]:
         """Its trials, as `iter_trials` gives them."""
-        return list(self.iter_trials(sort_by, order_by, limit))
+        return ShownList(self.iter_trials(sort_by, order_by, limit))
 
     def get_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
         """Old name of `list_trials`."""
@@ -320,7 +345,7 @@ class Experiment:
         best_of_trials: dict[int, Checkpoint] = {}
         for checkpoint in self._best(sort_by, smaller_is_better):
             best_of_trials.setdefault(checkpoint.training.trial_id, checkpoint)
-        return first(list(best_of_trials.values()), "limit", limit)
+        return ShownList(first(list(best_of_trials.values()), "limit", limit))
 
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
         """The code that it runs as `exp-<id>_model_def.tar.gz`; returns the path of that file."""

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from determined.errors import NotFoundException
-from determined.experimental import metrics
+from determined.experimental import frames, metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import DownloadMode, OrderBy
+from determined.experimental.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
@@ -38,6 +39,21 @@ class _Registered:
 
     _session: Session
     _row: registry.Model | registry.ModelVersion
+
+    def _repr_html_(self) -> str:
+        return table_of_one(self)
+
+    def _cells(self) -> Cells:
+        return {
+            "Name": self.name,
+            "Labels": self.labels,
+            "Notes": self.notes,
+            "Created": self.creation_time,
+            "Updated": self.last_updated_time,
+        }
+
+    def _settings(self) -> Cells:
+        return frames.flat(self.metadata)
 
     @property
     def name(self) -> str:
@@ -94,6 +110,10 @@ class ModelVersion(_Registered):
 
     def __repr__(self) -> str:
         return f"ModelVersion(model_id={self.model_id}, model_version={self.model_version})"
+
+    def _cells(self) -> Cells:
+        own = {"Model": self.model_id, "Version": self.model_version, "Checkpoint": self._row.checkpoint}
+        return {**own, **super()._cells()}
 
     @property
     def model_id(self) -> int:
@@ -171,6 +191,10 @@ class Model(_Registered):
     def __repr__(self) -> str:
         return f"Model(id={self.model_id}, name={self.name!r})"
 
+    def _cells(self) -> Cells:
+        more = {"Versions": self._row.versions, "Description": self.description, "Owner": self.username}
+        return {"ID": self.model_id, **super()._cells(), **more, "Archived": self.archived or None}
+
     @property
     def model_id(self) -> int:
         return self._row.id
@@ -212,7 +236,7 @@ class Model(_Registered):
         """Its versions, the newest first unless `order_by` says otherwise."""
         rows = self._session.ask(lambda store: store.registry.versions(self.model_id))
         ordered = rows if order_by is OrderBy.DESC else rows[::-1]
-        return [ModelVersion(self._session, row) for row in ordered]
+        return ShownList(ModelVersion(self._session, row) for row in ordered)
 
     def get_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
         """Old name of `list_versions`."""

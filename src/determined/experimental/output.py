@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from determined.experimental.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.session import Session, moment
 
 if TYPE_CHECKING:
@@ -35,6 +36,21 @@ class Output:
 
     def __repr__(self) -> str:
         return f"Output(uuid={self.uuid!r}, trial_id={self.trial_id}, files={len(self.resources)})"
+
+    def _repr_html_(self) -> str:
+        return table_of_one(self)
+
+    def _cells(self) -> Cells:
+        return {
+            "UUID": self.uuid,
+            "Experiment": self.experiment_id,
+            "Trial": self.trial_id,
+            "Files": len(self.resources),
+            "Bytes": sum(self.resources.values()),
+        }
+
+    def _settings(self) -> Cells:
+        return {}
 
     @property
     def uuid(self) -> str:
@@ -84,7 +100,7 @@ def outputs_of_trial(session: Session, trial_id: int) -> list[Output]:
     def read(store: Store) -> list[Output]:
         experiment = store.experiments.get(store.experiments.trial(trial_id).experiment_id)
         found = store.outputs.find(trial_id)
-        return [Output(session, found, experiment)] if found is not None and found.uploads else []
+        return ShownList([Output(session, found, experiment)] if found is not None and found.uploads else [])
 
     return session.ask(read)
 
@@ -95,7 +111,7 @@ def outputs_of_experiment(session: Session, experiment_id: int) -> list[Output]:
     def read(store: Store) -> list[Output]:
         experiment = store.experiments.get(experiment_id)
         found = store.outputs.of_experiment(experiment_id)
-        return [Output(session, row, experiment) for row in found if row.uploads]
+        return ShownList(Output(session, row, experiment) for row in found if row.uploads)
 
     return session.ask(read)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from determined.experimental import checkpoint_lists, frames, metrics, trial_logs
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
+from determined.experimental.html_tables import Cells, table_of_one
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.output import Output, outputs_of_trial
 from determined.experimental.renamed import warn_renamed
@@ -33,6 +34,25 @@ class Trial:
 
     def __repr__(self) -> str:
         return f"Trial(id={self.id}, experiment_id={self.experiment_id}, state={self.state.value})"
+
+    def _repr_html_(self) -> str:
+        return table_of_one(self)
+
+    def _cells(self) -> Cells:
+        return {
+            "ID": self.id,
+            "Experiment": self.experiment_id,
+            "State": self.state.value,
+            "Best": self.best_validation,
+            "Steps": self.steps_completed,
+            "Restarts": self.restarts or None,
+            "Started": self.start_time,
+            "Ended": self.end_time,
+            "Reason": self.reason,
+        }
+
+    def _settings(self) -> Cells:
+        return frames.flat(self.effective_hparams)
 
     @property
     def id(self) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 
@@ -18,6 +20,7 @@ from determined.pytorch.device import choose_device, mover, to_device
 from determined.pytorch.experimental_context import PyTorchExperimentalContext
 from determined.pytorch.lr_scheduler import LRScheduler
 from determined.pytorch.not_numbers import NotNumbers
+from determined.pytorch.open_run import OpenRun
 from determined.pytorch.optimization import ClipGrads, Optimization, parameters_of
 from determined.pytorch.precision import Precision
 from determined.pytorch.reducer import MetricReducer, ReducerContext
@@ -80,6 +83,7 @@ class PyTorchTrialContext(TrialContext):
         if aggregation_frequency < 1:
             raise ValueError(f"aggregation_frequency is 1 or more, got {aggregation_frequency!r}")
         self._core = core_context
+        self._run: OpenRun | None = None  # set by pytorch.init()
         self._code_dir = code_dir  # where the code in checkpoints comes from; None: they contain none
         self.device = choose_device(distributed.size, distributed.local_rank) if managed else torch.device("cpu")
         self._precision = Precision(self.device)
@@ -104,6 +108,28 @@ class PyTorchTrialContext(TrialContext):
         self._default_fp16_compression = False
         self._default_average_gradients = True
         self._first_generation = False
+
+    # The run
+
+    def __enter__(self) -> Self:
+        if self._run is not None:
+            self._run.enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._run is not None:
+            self._run.leave(kind, error, trace)
+
+    def close(self) -> None:
+        """End the run, for programs and notebooks that do not use `with pytorch.init()`; again, it does nothing.
+
+        The run is recorded as its last `fit` ended: COMPLETED, CANCELED after an interrupt, ERROR after an exception.
+        A run that is still open is closed when the program or the notebook's kernel ends.
+        """
+        if self._run is not None:
+            self._run.close()
 
     # Wrapping
 
@@ -379,9 +405,14 @@ class PyTorchTrialContext(TrialContext):
         """The scheduler of a first-generation trial, if it has one."""
         return _the_only(self.lr_schedulers, "scheduler", "get_lr_scheduler") if self.lr_schedulers else None
 
+    def _fitting(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._run is None else self._run.fitting()
+
     def _core_context(self) -> core.Context:
         if self._core is None:
             raise InternalException("this context belongs to no run: use the one that pytorch.init() gives")
+        if self._run is not None:
+            self._run.check()
         return self._core
 
     def has_hparams(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from determined import core
 from determined.core.agreement import in_step
 from determined.errors import InvalidExperimentException
+from determined.program import is_interactive
 from determined.pytorch import (
     checkpoint_legacy,
     comparisons,
@@ -28,13 +29,15 @@ from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer, opened, read_state
 from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.early_end import spare_session
 from determined.pytorch.loaders import TrainingData, checked, validation_loader
 from determined.pytorch.loop import TrainLoop
 from determined.pytorch.nonfinite import NonFinite, OnNan, RollBack, RollBacks
+from determined.pytorch.notebook_progress import shown_progress
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
 from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
 from determined.pytorch.position import DataPosition
-from determined.pytorch.progress import Progress, say
+from determined.pytorch.progress import say
 from determined.pytorch.reporting import Reporter
 from determined.pytorch.state import TrialState
 from determined.pytorch.stopping import Stopping, Why
@@ -124,7 +127,7 @@ class PyTorchTrialController:
                 self.latest_checkpoint = latest.resolved(self.core_context, given)
                 self._run_with_rollbacks(stopping)
         except KeyboardInterrupt:
-            if not stopping.abandoned:
+            if not stopping.abandoned or is_interactive():
                 raise
             logger.warning("training was stopped without saving after %d batches", self.state.batches_trained)
             self._end_program(Why.SIGINT, given)
@@ -135,6 +138,7 @@ class PyTorchTrialController:
             raise
         why = stopping.why
         if why is not None and why.value is not None:
+            spare_session(why, self.state.batches_trained)
             logger.warning("training was stopped by %s after %d batches", why.described, self.state.batches_trained)
             self._end_program(why, given)
 
@@ -146,9 +150,12 @@ class PyTorchTrialController:
         raise SystemExit(why.value)
 
     def _how_to_continue(self, given: Any) -> str | None:
-        """Return the line for a standalone script; an experiment's runner says itself how to continue."""
+        """Return the line for a standalone script; an experiment's runner says itself how to continue.
+
+        At a prompt and in a notebook there is no command to repeat: the next `fit` continues.
+        """
         ranks = self.context.distributed
-        if ranks.rank != 0 or self.core_context.info.trial.trial_id != 0:
+        if is_interactive() or ranks.rank != 0 or self.core_context.info.trial.trial_id != 0:
             return None
         saved = self._checkpointer is not None and self._checkpointer.has_stored
         has_checkpoint = saved or self.latest_checkpoint not in (None, latest.LATEST)
@@ -297,7 +304,7 @@ class PyTorchTrialController:
         context, whole = self.context, self.evaluate_method == "evaluate_full_dataset"
         loader = checked(self.trial.build_validation_data_loader(), "build_validation_data_loader", self.context)
         chief = context.distributed.rank == 0
-        reporter = Reporter(self.core_context, context, Progress(plan, self.state.batches_trained, visible=chief))
+        reporter = Reporter(self.core_context, context, shown_progress(plan, self.state.batches_trained, visible=chief))
         cleanup.callback(_quietly, reporter.close)
         checkpointer = Checkpointer(
             self.core_context, context, self.callbacks, self.load_data, self.code_dir, data, self.states

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,17 @@ from determined.code_root import code_root
 from determined.code_snapshot import take_snapshot
 from determined.core.agreement import in_step
 from determined.core.jsonable import as_text, to_jsonable
+from determined.core.left_open import end_earlier_runs
 from determined.info import ClusterInfo, from_env
 from determined.program import Program, this_program
 from determined.pytorch import process_group, rng
 from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.open_run import OpenRun
 from determined.tensorboard import directory as tensorboard_directory
 
 logger = logging.getLogger("determined.pytorch")
 
 
-@contextmanager
 def init(
     *,
     hparams: dict[str, Any] | None = None,
@@ -40,8 +41,11 @@ def init(
     labels: Sequence[str] | None = None,
     notes: str | None = None,
     _program: Program | None = None,
-) -> Iterator[PyTorchTrialContext]:
+) -> PyTorchTrialContext:
     """Open a run: `with pytorch.init(hparams=...) as context:`. All training happens inside the block.
+
+    In a notebook, `context = pytorch.init(...)` opens a run that later cells use. It ends with `context.close()`, with
+    the kernel, or when the cell is run again, which opens a new run.
 
     Started by torchrun or our launcher, ranks find each other by themselves. A script run by hand keeps its metrics,
     TensorBoard files and checkpoints in the user's data directory; `checkpoint_storage` names another place for
@@ -59,7 +63,9 @@ def init(
     _check_arguments(hparams, exp_conf, seed)
     passed, texts = _storable(hparams)
     described = from_env(os.environ)
-    with process_group.joined(distributed) as ranks:
+    end_earlier_runs()
+    with ExitStack() as opened:
+        ranks = opened.enter_context(process_group.joined(distributed))
         if texts and ranks.rank == 0:
             _warn_of_texts(texts)
         trial_seed = described.trial.trial_seed if described is not None else seed
@@ -71,27 +77,32 @@ def init(
         if described is not None:
             exp_conf = described.trial._config
             hparams = hparams if hparams is not None else described.trial.hparams
-        with core.init(
-            distributed=ranks,
-            checkpoint_storage=checkpoint_storage,
-            tensorboard_mode=core.TensorboardMode.MANUAL,
-            name=name,
-            labels=labels,
-            notes=notes,
-            _hparams=passed,
-            _exp_conf=exp_conf,
-            _trial_seed=trial_seed,
-        ) as core_context:
-            code_dir = Path.cwd() if described is not None else _snapshot_code(core_context, _program or this_program())
-            context = _make_context(
-                core_context, hparams, exp_conf, trial_seed, aggregation_frequency, enable_tensorboard_logging, code_dir
+        core_context = opened.enter_context(
+            core.init(
+                distributed=ranks,
+                checkpoint_storage=checkpoint_storage,
+                tensorboard_mode=core.TensorboardMode.MANUAL,
+                name=name,
+                labels=labels,
+                notes=notes,
+                _hparams=passed,
+                _exp_conf=exp_conf,
+                _trial_seed=trial_seed,
             )
-            with tensorboard_directory.in_use(context.get_tensorboard_path()):
-                try:
-                    yield context
-                finally:
-                    if context._summary_writer is not None:
-                        context._summary_writer.close()
+        )
+        code_dir = Path.cwd() if described is not None else _snapshot_code(core_context, _program or this_program())
+        context = _make_context(
+            core_context, hparams, exp_conf, trial_seed, aggregation_frequency, enable_tensorboard_logging, code_dir
+        )
+        opened.enter_context(tensorboard_directory.in_use(context.get_tensorboard_path()))
+        opened.callback(_close_summary_writer, context)
+        context._run = OpenRun(core_context, opened.pop_all())
+    return context
+
+
+def _close_summary_writer(context: PyTorchTrialContext) -> None:
+    if context._summary_writer is not None:
+        context._summary_writer.close()
 
 
 def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:

@@ -102,12 +102,11 @@ class Progress:
 
     def validation(self, batches: int, metrics: Mapping[str, Any]) -> None:
         if self._visible:
-            shown = ", ".join(f"{name} {_number(value)}" for name, value in metrics.items())
-            self._line(f"validation after {self._where(batches)}: {shown or 'no metrics'}")
+            self._line(self._validation_line(batches, metrics))
 
     def checkpoint(self, batches: int, uuid: str) -> None:
         if self._visible:
-            self._line(f"checkpoint after {self._where(batches)}: {uuid}")
+            self._line(self._checkpoint_line(batches, uuid))
 
     def note(self, text: str) -> None:
         """Print a line, above the one that is redrawn; where progress is switched off, only log it."""
@@ -133,6 +132,13 @@ class Progress:
         parts.append(f"{_number(self._rate)} batches/s")
         parts.append(f"next validation at batch {self._plan.next_validation(batches)}")
         return parts
+
+    def _validation_line(self, batches: int, metrics: Mapping[str, Any]) -> str:
+        shown = ", ".join(f"{name} {_number(value)}" for name, value in metrics.items())
+        return f"validation after {self._where(batches)}: {shown or 'no metrics'}"
+
+    def _checkpoint_line(self, batches: int, uuid: str) -> str:
+        return f"checkpoint after {self._where(batches)}: {uuid}"
 
     def _where(self, batches: int) -> str:
         batch = f"batch {batches}/{self._plan.last_batch}"

@@ -99,7 +99,7 @@ class Trainer:
                 "latest_checkpoint=det.get_cluster_info().latest_checkpoint to go on",
                 described.latest_checkpoint,
             )
-        PyTorchTrialController(
+        controller = PyTorchTrialController(
             self._trial,
             self._context,
             self._context._core_context(),
@@ -118,7 +118,9 @@ class Trainer:
             on_nan=checked_policy(on_nan),
             load_data=_load_data(self._trial, self._context),
             code_dir=self._context._code_dir,
-        ).run()
+        )
+        with self._context._fitting():
+            controller.run()
 
 
 def _wrong_trial(given: Any) -> str:

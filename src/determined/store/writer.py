@@ -67,6 +67,8 @@ class Writer:
         self._store: Store | None = None
         self._watch: Callable[[Store], None] | None = None
         self._looked = 0.0
+        # Now rather than with the thread: what closes a run at exit is registered later, and so comes before this.
+        atexit.register(self._close_at_exit)
 
     def put(self, row: Row) -> None:
         """Hand over a row."""
@@ -134,7 +136,7 @@ class Writer:
                 self._work.notify()
             if self._thread is not None:
                 self._thread.join()
-                atexit.unregister(self._close_at_exit)
+            atexit.unregister(self._close_at_exit)
 
     def _close_at_exit(self) -> None:
         """The program ends without having closed its run."""
@@ -156,7 +158,6 @@ class Writer:
         self._handed += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="determined-store", daemon=True)
-            atexit.register(self._close_at_exit)
             self._thread.start()
         elif len(self._queue) in (1, _MOST_ROWS // 2):
             self._work.notify()
@@ -175,7 +176,7 @@ class Writer:
     def _refuse_if_over(self) -> None:
         self._refuse_if_failed()
         if self._closing:
-            raise StoreError("this run is closed: nothing can be reported to it any more")
+            raise StoreError("The run has ended: report inside the `with` block of init(), or before close()")
 
     # What follows is called by the thread.
 

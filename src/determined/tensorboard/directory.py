@@ -20,7 +20,7 @@ def in_use(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _current.pop()
+        _current.remove(path)  # not the last one: runs without `with` end in any order
 
 
 def current() -> Path:

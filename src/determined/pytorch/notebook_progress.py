@@ -1,0 +1,58 @@
+"""Progress of training in a notebook: one output of the cell, whose text is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from determined.program import is_notebook
+from determined.pytorch.plan import Plan
+from determined.pytorch.progress import Progress
+
+_SECONDS_BETWEEN_UPDATES = 0.5
+
+
+def shown_progress(plan: Plan, batches: int, *, visible: bool) -> Progress:
+    """Return the display of progress that suits this process."""
+    kind = NotebookProgress if is_notebook() else Progress
+    return kind(plan, batches, visible=visible)
+
+
+class NotebookProgress(Progress):
+    """Shows where training is, the newest validation and the newest checkpoint, a line for each.
+
+    It is plain text, which a notebook shows as it is, whatever names a program gives to its metrics.
+    """
+
+    def __init__(self, plan: Plan, batches: int, *, visible: bool) -> None:
+        super().__init__(plan, batches, visible=visible)
+        self._interval = _SECONDS_BETWEEN_UPDATES
+        self._lines = {"position": "", "validation": "", "checkpoint": ""}
+        self._output: Any = None  # the handle of IPython
+
+    def validation(self, batches: int, metrics: Mapping[str, Any]) -> None:
+        if self._visible:
+            self._replace("validation", self._validation_line(batches, metrics))
+
+    def checkpoint(self, batches: int, uuid: str) -> None:
+        if self._visible:
+            self._replace("checkpoint", self._checkpoint_line(batches, uuid))
+
+    def close(self) -> None:
+        """Leave the newest validation and checkpoint in the notebook: the rest is out of date."""
+        if self._output is not None:
+            self._replace("position", "")
+
+    def _show(self, text: str) -> None:
+        self._replace("position", text)
+
+    def _replace(self, name: str, text: str) -> None:
+        self._lines[name] = text
+        shown = {"text/plain": "\n".join(line for line in self._lines.values() if line)}
+        if self._output is None:
+            # Not by an import statement: type checkers know IPython only where it is installed.
+            ipython: Any = import_module("IPython.display")
+            self._output = ipython.display(shown, raw=True, display_id=True)
+        else:
+            self._output.update(shown, raw=True)

@@ -1,0 +1,87 @@
+"""Notebooks with a real kernel, driven by nbclient: one kernel runs any number of cells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+from tests.helpers import records
+
+
+class Notebook:
+    """A notebook with a running kernel."""
+
+    def __init__(self, client: NotebookClient, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self._loop = loop
+        self.data = Path()
+
+    def interrupt(self) -> None:
+        asyncio.run(self._client.km.interrupt_kernel())
+
+    def run(self, code: str) -> Cell:
+        """Run a cell to its end."""
+        cells = self._client.nb.cells
+        cells.append(nbformat.v4.new_code_cell(code))
+        running = self._client.async_execute_cell(cells[-1], len(cells) - 1)
+        return Cell(self._loop.run_until_complete(running))
+
+    def run_and(self, code: str, meanwhile: Callable[[], None]) -> Cell:
+        """Run a cell, and something else while it runs."""
+        with ThreadPoolExecutor(1) as pool:
+            doing = pool.submit(meanwhile)
+            cell = self.run(code)
+            doing.result(timeout=60)
+        return cell
+
+    def start(self, code: str) -> None:
+        """Run a cell, and do not wait for it."""
+        self._client.kc.execute(code)
+
+    def restart(self) -> None:
+        self._loop.run_until_complete(self._client.km.restart_kernel())
+        self._loop.run_until_complete(self._client.kc.wait_for_ready(timeout=60))
+
+    def state_of_runs(self) -> list[tuple[int, str]]:
+        """Experiment and state of each run, the oldest first."""
+        with records.opened(self.data) as store:
+            return [(run.experiment_id, run.attempt.state) for run in store.runs()[::-1]]
+
+
+class Cell:
+    """What a cell has shown."""
+
+    def __init__(self, cell: Any) -> None:
+        self.outputs = cell.outputs
+
+    @property
+    def text(self) -> str:
+        return "".join(output.get("text", "") for output in self.outputs)
+
+    @property
+    def error(self) -> str:
+        return "".join(f"{output.ename}: {output.evalue}" for output in self.outputs if output.output_type == "error")
+
+    def shown(self, kind: str) -> list[str]:
+        return [output.data[kind] for output in self.outputs if kind in output.get("data", {})]
+
+
+@contextmanager
+def started(place: Path) -> Iterator[Notebook]:
+    """Start a kernel in a directory; it ends with the block."""
+    client = NotebookClient(nbformat.v4.new_notebook(), allow_errors=True, resources={"metadata": {"path": str(place)}})
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        kernel = client.async_setup_kernel()
+        loop.run_until_complete(kernel.__aenter__())
+        try:
+            yield Notebook(client, loop)
+        finally:
+            loop.run_until_complete(kernel.__aexit__(None, None, None))
