@@ -27,6 +27,7 @@ class NotebookProgress(Progress):
 
     def __init__(self, plan: Plan, batches: int, *, visible: bool) -> None:
         super().__init__(plan, batches, visible=visible)
+        self._live = self._visible  # reports of metrics need no lines of their own
         self._interval = _SECONDS_BETWEEN_UPDATES
         self._lines = {"position": "", "validation": "", "checkpoint": ""}
         self._output: Any = None  # the handle of IPython
@@ -44,8 +45,8 @@ class NotebookProgress(Progress):
         if self._output is not None:
             self._replace("position", "")
 
-    def _show(self, text: str) -> None:
-        self._replace("position", text)
+    def _show(self, parts: list[str]) -> None:
+        self._replace("position", " | ".join(parts))
 
     def _replace(self, name: str, text: str) -> None:
         self._lines[name] = text
