@@ -124,6 +124,8 @@ COMMANDS: dict[str, Case] = {
     "store backup": Case("{directory}"),
     "store vacuum": Case(store="writes"),
     "store export": Case("{directory}"),
+    "experiment export": Case("{experiment} -o {directory}"),
+    "experiment import": Case("{export}", store="writes", tables=(IMPORTED,)),
     "store import": Case("{export}", store="writes", tables=(IMPORTED,)),
     "doctor": Case(store="none", elsewhere="test_doctor.py"),
     "queue list": Case(tables=(QUEUE,)),

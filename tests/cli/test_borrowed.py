@@ -58,7 +58,7 @@ def test_nothing_deletes_the_files(imported: Searched, monkeypatch: pytest.Monke
 def test_what_a_new_store_takes_over_is_its_own(imported: Searched, monkeypatch: pytest.MonkeyPatch) -> None:
     det_ok("store", "export", "again.jsonl")
     use(monkeypatch, "third.sqlite")
-    assert "never deletes" not in det_ok("store", "import", "again.jsonl", "--take-over")
+    assert "not copied" not in det_ok("store", "import", "again.jsonl", "--take-over")
     uuid = imported.checkpoint(1, 4).uuid
     assert "was imported" in det("c", "delete", uuid, "--yes").stderr  # it was not the second store's to give away
     use(monkeypatch, "fourth.sqlite")

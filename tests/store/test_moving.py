@@ -256,7 +256,7 @@ def test_files_of_another_kind(content: bytes, words: str, tmp_path: Path, monke
     (tmp_path / "directory").mkdir()
     with pytest.raises(StoreError, match=r"no manifest\.json"):
         take(tmp_path / "directory")
-    with pytest.raises(StoreError, match="is not there"):
+    with pytest.raises(StoreError, match="does not exist"):
         take(tmp_path / "nothing")
 
 

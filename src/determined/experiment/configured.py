@@ -15,8 +15,13 @@ _SETTABLE = {"checkpoint_storage": GC_POLICY, "resources": ("max_slots",), "sear
 
 def present_config(files: ExperimentFiles, row: Experiment, journal: Sequence[JournalEntry]) -> dict[str, Any]:
     """With its secrets. Each continuation has left a file that is named after its entry in the journal."""
-    continued = [entry.sequence for entry in journal if entry.event["event"] == "reopened"]
+    continued = continuations(journal)
     return with_settings(files.read_config(continued[-1] if continued else None), row.config)
+
+
+def continuations(journal: Sequence[JournalEntry]) -> list[int]:
+    """Return the numbers of the entries at which an experiment was continued with another configuration."""
+    return [entry.sequence for entry in journal if entry.event["event"] == "reopened"]
 
 
 def with_settings(config: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ _COMMANDS = {
     "continue": (f"{_HERE}.continuing", "Continue an experiment, even an ended one."),
     "download": (f"{_HERE}.download", "Download the best checkpoints of an experiment."),
     "download-model-def": (f"{_HERE}.download_model_def", "Download the code of an experiment."),
+    "export": (f"{_HERE}.exporting", "Export experiments with their checkpoints and code."),
+    "import": ("determined.cli.store.importing", "Import experiments from files."),
     "archive": (f"{_HERE}.archiving", "Archive an experiment."),
     "unarchive": (f"{_HERE}.archiving", "Unarchive an experiment."),
     "label": (f"{_HERE}.label", "Add and remove labels."),

@@ -41,44 +41,61 @@ class Imported:
     rows: dict[str, int]
 
 
-def import_store(source: Path, progress: Callable[[int], None], *, take_over: bool = False) -> Imported:
-    """Into the store that commands use; `progress` is told how many rows are read.
+Change = Callable[[str, dict[str, Any]], None]
+"""Takes the name of a table and a new row of it, and may change the row before it is stored."""
 
-    What is imported is borrowed: this store never removes its files. With `take_over` those that belonged to the store
-    it comes from belong to this one.
+
+def import_store(
+    source: Path,
+    progress: Callable[[int], None],
+    *,
+    take_over: bool = False,
+    change: Change = lambda table, row: None,
+    finish: Callable[[tuple[Moved, ...]], None] = lambda moved: None,
+    called: str | None = None,
+) -> Imported:
+    """Import rows into the store that commands use, all or none; `progress` is called with the number of rows read.
+
+    Imported rows are borrowed: this store never removes their files. With `take_over` the files that belonged to the
+    exporting store belong to this one. `change` gets every new row; `finish` is called when all rows are written and
+    nothing is committed yet, and may raise. `called` names the source in messages.
     """
     if not source.exists():
-        raise StoreError(f"{source} is not there")
+        raise StoreError(f"{source} does not exist")
+    place = called or str(source)
     with opened_database() as database, database.transaction(exclusive=True):
         arrival = Arrival(database, keep_ids=_is_unused(database), take_over=take_over)
         before = set(broken_rules(database))
         written = dict.fromkeys(moved_tables(), 0)
         read = 0
-        for table, rows in _in_order(_read(source), str(source)):
-            checked = [checked_row(table, row, str(source)) for row in rows]
-            new = arrival.take(table, checked, str(source))
-            _insert(database, table, new, str(source))
+        for table, rows in _in_order(_read(source, place), place):
+            checked = [checked_row(table, row, place) for row in rows]
+            new = arrival.take(table, checked, place)
+            for row in new:
+                change(table.name, row)
+            _insert(database, table, new, place)
             written[table.name] += len(new)
             read += len(rows)
             progress(read)
         arrival.finish()
         contradictions = [str(finding) for finding in broken_rules(database) if finding not in before]
         if contradictions:
-            raise StoreError(f"{source} contradicts itself, and nothing was imported: {contradictions[0]}")
+            raise StoreError(f"{place} contradicts itself, and nothing was imported: {contradictions[0]}")
         if arrival.keep_ids:
             for table in moved_tables().values():
                 if table.counts:
                     go_on_after(database, table)
         experiments = tuple(Moved(*each) for each in arrival.experiments())
+        finish(experiments)
         return Imported(database.place, experiments, written)
 
 
-def _read(source: Path) -> Iterator[tuple[str, Rows]]:
+def _read(source: Path, place: str) -> Iterator[tuple[str, Rows]]:
     if source.is_dir():
         from determined.store.moving.parquet import read_parquet
 
         return read_parquet(source)
-    return read_json_lines(source)
+    return read_json_lines(source, place)
 
 
 def _in_order(pieces: Iterator[tuple[str, Rows]], place: str) -> Iterator[tuple[Table, Rows]]:

@@ -41,23 +41,23 @@ class JsonLinesWriter:
         self._file.write(json.dumps(value, allow_nan=False) + "\n")
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[str, Rows]]:
-    """Tables with some of their rows; that the file is whole is known when all has been read."""
+def read_json_lines(path: Path, place: str) -> Iterator[tuple[str, Rows]]:
+    """Return tables with some of their rows each; messages name the file `place`. One that is cut off is an error."""
     counts: dict[str, int] = {}
     name, rows = "", Rows()
     with open(path, encoding="utf-8") as file:
-        lines = _lines(file, path)
-        read_header(next(lines, None), str(path))
+        lines = _lines(file, place)
+        read_header(next(lines, None), place)
         for number, line in enumerate(lines, 2):
             if "end" in line:
                 if line["end"] != counts:
-                    raise StoreError(f"{path} is damaged: it does not have the rows that its last line counts")
+                    raise StoreError(f"{place} is damaged: it does not have the rows that its last line counts")
                 if next(lines, None) is not None:
-                    raise StoreError(f"{path} is damaged: something follows its last line")
+                    raise StoreError(f"{place} is damaged: something follows its last line")
                 break
             table, row = line.get("table"), line.get("row")
             if not isinstance(table, str) or not isinstance(row, dict):
-                raise StoreError(f"{path}, line {number}: expected a table and a row")
+                raise StoreError(f"{place}, line {number}: expected a table and a row")
             if rows and (table != name or len(rows) == _ROWS_AT_ONCE):
                 yield name, rows
                 rows = []
@@ -65,12 +65,12 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, Rows]]:
             rows.append(row)
             counts[table] = counts.get(table, 0) + 1
         else:
-            raise StoreError(f"{path} is cut off: its last line is missing")
+            raise StoreError(f"{place} is cut off: its last line is missing")
     if rows:
         yield name, rows
 
 
-def _lines(file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
+def _lines(file: IO[str], place: str) -> Iterator[dict[str, Any]]:
     number = 0
     while True:
         number += 1
@@ -80,9 +80,9 @@ def _lines(file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
                 return
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise StoreError(f"{path}, line {number}: it cannot be read as JSON: {error}") from error
+            raise StoreError(f"{place}, line {number}: it cannot be read as JSON: {error}") from error
         if not isinstance(value, dict):
-            raise StoreError(f"{path}, line {number}: expected a map")
+            raise StoreError(f"{place}, line {number}: expected a map")
         yield value
 
 

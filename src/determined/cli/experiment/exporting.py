@@ -1,0 +1,64 @@
+"""`det experiment export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.id_lists import numbers
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.render import size
+from determined.cli.store.progress import progress
+from determined.cli.text import visible
+
+if TYPE_CHECKING:
+    from determined.experiment.moving.exporting import Which
+
+
+@click.command(cls=Command, action="export experiment {experiment_ids}")
+@click.argument("experiment_ids", metavar="ID...", nargs=-1, required=True, callback=numbers)
+@click.option(
+    "--checkpoints",
+    type=click.Choice(["best", "all", "none"]),
+    default="best",
+    show_default=True,
+    help="Checkpoints to include: the best one and registered ones, all with the outputs of batch inference, or none.",
+)
+@click.option("--code", is_flag=True, help="Include the code, which activate, continue and fork need.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: experiment-ID.tar).")
+@with_json
+def export(experiment_ids: list[int], checkpoints: Which, code: bool, output: Path | None, form: Form) -> None:
+    """Export experiments with their checkpoints and code.
+
+    Writes one archive that `det experiment import` reads on another machine. Secrets in configurations, TensorBoard
+    files and working directories of trials are not included.
+
+    \b
+    Example: det experiment export 3 --checkpoints all --code -o spirals.tar
+    """
+    from determined.experiment.moving.exporting import export_experiments
+
+    target = output or Path(f"experiment-{'-'.join(map(str, experiment_ids[:5]))}.tar")
+    with progress("files") as tell:
+        done = export_experiments(target, experiment_ids, which=checkpoints, code=code, progress=tell)
+    for note in done.notes:
+        click.echo(visible(note), err=True)
+    if form == "json":
+        plain = {"path": str(target.absolute()), "experiments": list(done.experiments), "bytes": target.stat().st_size}
+        print_json({**plain, "checkpoints": done.checkpoints, "outputs": done.outputs, "code": done.code})
+        return
+    parts = [
+        _counted(len(done.experiments), "experiment"),
+        _counted(len(done.checkpoints), "checkpoint"),
+        _counted(len(done.outputs), "output"),
+        "code" if done.code else "no code",
+    ]
+    click.echo(visible(f"Exported to {target} ({size(target.stat().st_size)}): {', '.join(parts)}"))
+    click.echo(visible(f"On the other machine: det experiment import {target.name}"))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

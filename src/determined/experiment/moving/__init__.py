@@ -1,0 +1,1 @@
+"""Experiments with their checkpoints, outputs and code in one file, and out of it on another machine."""

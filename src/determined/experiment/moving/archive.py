@@ -1,0 +1,253 @@
+"""The file that experiments travel in: a tar archive of regular files, with a hash for each of them at its end.
+
+Nothing in such a file is trusted: it is read member by member, only files and directories whose names are plain are
+accepted, and the caller publishes nothing before all hashes have been compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from determined.errors import StoreError
+from determined.names import is_file_name, shown
+
+NAME = "determined-experiments"
+VERSION = 1
+
+HEADER = "header.json"
+ROWS = "rows.jsonl"
+HASHES = "hashes.json"
+
+MOST_MEMBERS = 500_000
+_LARGEST_JSON = 256 * 2**20
+_CHUNK = 2**20
+
+
+class ArchiveWriter:
+    """Adds files to an open file; `finish` writes their hashes."""
+
+    def __init__(self, file: IO[bytes], about: dict[str, Any]) -> None:
+        self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._hashes: dict[str, str] = {}
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.add_json(HEADER, {"format": NAME, "version": VERSION, "exported": moment, **about})
+
+    def add_file(self, name: str, path: Path) -> str:
+        """Add the content of a file, and return its SHA-256; only whether it can be executed is kept of its mode."""
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            return self._add(name, file, status.st_size, executable=bool(status.st_mode & 0o100))
+
+    def add_json(self, name: str, value: Any) -> None:
+        content = json.dumps(value, indent=1).encode()
+        self._add(name, io.BytesIO(content), len(content))
+
+    def add_directory(self, name: str) -> None:
+        self._tar.addfile(self._described(name.rstrip("/"), tarfile.DIRTYPE, 0o700))
+
+    def finish(self) -> None:
+        self.add_json(HASHES, self._hashes)
+        self._tar.close()
+
+    def _add(self, name: str, file: IO[bytes], size: int, *, executable: bool = False) -> str:
+        member = self._described(name, tarfile.REGTYPE, 0o700 if executable else 0o600)
+        member.size = size
+        reading = _Hashed(file)
+        self._tar.addfile(member, reading)
+        self._hashes[name] = reading.digest.hexdigest()
+        return self._hashes[name]
+
+    def _described(self, name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+        if not is_file_name(name):
+            raise StoreError(f"{shown(name)} cannot be exported: it is no name that other systems accept for a file")
+        member = tarfile.TarInfo(name)
+        member.type, member.mode = kind, mode
+        return member
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file or directory of an archive."""
+
+    name: str
+    size: int
+    is_directory: bool
+    is_executable: bool
+
+
+class ArchiveReader:
+    """The members of an archive in their order. What is wrong with one is a `StoreError` that names the archive."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hashes: dict[str, str] = {}
+        self._content: IO[bytes] | None = None
+        self.header: dict[str, Any] = {}
+
+    def members(self) -> Iterator[Member]:
+        """Return all members but the header and the hashes; at the end, every hash has been compared."""
+        seen: set[str] = set()
+        with open(self._path, "rb") as file, self._opened(file) as tar:
+            header = self._next(tar)
+            if header is None or header.name != HEADER:
+                raise self._mistake("it does not begin with a header")
+            self.header = self._json(tar, header)
+            self._check_header(self.header)
+            while (member := self._next(tar)) is not None:
+                if len(seen) >= MOST_MEMBERS:
+                    raise self._mistake(f"it has more than {MOST_MEMBERS:,} files")
+                if member.name in seen or member.name == HEADER:
+                    raise self._mistake(f"{shown(member.name)} is in it twice")
+                seen.add(member.name)
+                if member.name == HASHES:
+                    expected = self._json(tar, member)
+                    if self._next(tar) is not None:
+                        raise self._mistake("something follows the hashes")
+                    self._compare(expected)
+                    return
+                if not member.isdir():
+                    self._content = self._stream(tar, member)
+                yield Member(member.name, member.size, member.isdir(), bool(member.mode & 0o100))
+        raise self._mistake("it is cut off: the hashes at its end are missing")
+
+    def copy(self, member: Member, target: IO[bytes]) -> None:
+        """Write the content of the member that came last."""
+        assert self._content is not None
+        digest, left = hashlib.sha256(), member.size
+        while left:
+            try:
+                chunk = self._content.read(min(left, _CHUNK))
+            except (OSError, tarfile.TarError, ValueError, EOFError) as error:
+                raise self._mistake(f"{shown(member.name)} cannot be read: {error}") from error
+            if not chunk:
+                raise self._mistake(f"it is cut off in {shown(member.name)}")
+            digest.update(chunk)
+            target.write(chunk)
+            left -= len(chunk)
+        self._hashes[member.name] = digest.hexdigest()
+
+    def _opened(self, file: IO[bytes]) -> tarfile.TarFile:
+        try:
+            return tarfile.open(fileobj=_Bounded(file), mode="r:")  # type: ignore[call-overload,no-any-return]
+        except _DAMAGE as error:
+            raise self._mistake(f"it cannot be read as a tar file: {error}") from error
+
+    def _next(self, tar: tarfile.TarFile) -> tarfile.TarInfo | None:
+        try:
+            member = tar.next()
+        except _DAMAGE as error:
+            raise self._mistake(f"it cannot be read as a tar file: {error}") from error
+        if member is None:
+            return None
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) or member.issparse():
+            raise self._mistake(f"{shown(member.name)} is neither a regular file nor a directory")
+        if not is_file_name(member.name) or not 0 <= member.size <= self._path.stat().st_size:
+            raise self._mistake(f"it has a member that cannot be accepted: {shown(member.name)}, {member.size} bytes")
+        return member
+
+    def _stream(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+        content = tar.extractfile(member)
+        assert content is not None
+        return content
+
+    def _json(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
+        if member.isdir() or member.size > _LARGEST_JSON:
+            raise self._mistake(f"{member.name} is too large, or a directory")
+        content = io.BytesIO()
+        self._content = self._stream(tar, member)
+        self.copy(Member(member.name, member.size, is_directory=False, is_executable=False), content)
+        return parsed_json(content.getvalue(), f"{self._path}: {member.name}")
+
+    def _check_header(self, header: dict[str, Any]) -> None:
+        version = header.get("version")
+        if header.get("format") != NAME or type(version) is not int or version < 1:
+            raise StoreError(f"{self._path} is not an export of experiments: det experiment export makes one")
+        if version > VERSION:
+            raise StoreError(
+                f"{self._path} was written by a newer version of determined-pytorch (format {version}; this version "
+                f"reads {VERSION}): upgrade first"
+            )
+
+    def _compare(self, expected: dict[str, Any]) -> None:
+        del self._hashes[HASHES]
+        for name in self._hashes.keys() | expected.keys():
+            if self._hashes.get(name) != expected.get(name):
+                raise self._mistake(f"the content of {shown(name)} does not have the hash that was recorded for it")
+
+    def _mistake(self, what: str) -> StoreError:
+        return StoreError(f"{self._path} is damaged, and nothing was imported: {what}")
+
+
+def parsed_json(content: bytes, where: str) -> dict[str, Any]:
+    """Return the map that a JSON file holds."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{where} cannot be read as JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{where} holds no map")
+    return value
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is a tar file, such as `det experiment export` writes."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(512)[257:262] == b"ustar"
+    except OSError:
+        return False
+
+
+# A damaged tar file raises whatever its wrong numbers lead to.
+_DAMAGE = (
+    tarfile.TarError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    EOFError,
+)
+
+
+class _Hashed:
+    """A file that is hashed while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._file.read(size)
+        self.digest.update(chunk)
+        return chunk
+
+
+class _Bounded:
+    """A file of which nobody can ask more bytes than it has: a wrong size must not take memory."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._size = os.fstat(file.fileno()).st_size
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._file.tell())
+        return self._file.read(left if size < 0 else min(size, left))
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        return self._file.seek(position, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()

@@ -1,0 +1,339 @@
+"""Take experiments out of an archive: rows, checkpoints, outputs and code, all of them or nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from determined import paths
+from determined.checkpoint_storage import files as trees
+from determined.checkpoint_storage.directory import DirectoryStorage
+from determined.config.masking import MASK
+from determined.config.storage_block import directory_of, with_directory
+from determined.errors import CheckpointNotFound, StoreError
+from determined.experiment.files import ExperimentFiles, experiment_dir
+from determined.experiment.moving.archive import parsed_json
+from determined.experiment.moving.unpacking import Unpacked, unpack
+from determined.names import named_entry
+from determined.store.contents import configuration_mistake
+from determined.store.moving.importing import Imported, Moved, import_store
+from determined.store.moving.json_lines import read_json_lines
+from determined.store.moving.path_map import PathMap
+from determined.store.open import opened_database
+from determined.store.outputs import rank_directory
+
+
+@dataclass(frozen=True)
+class ImportedExperiments:
+    """What was imported; `masked` are settings whose secrets the exporting machine did not write."""
+
+    imported: Imported
+    storage: str
+    checkpoints: int
+    outputs: int
+    without_code: tuple[int, ...]
+    masked: tuple[str, ...]
+
+
+def import_experiments(
+    source: Path,
+    progress: Callable[[int], None],
+    *,
+    storage: Path | None = None,
+    mapping: PathMap,
+    take_over: bool = False,
+    skip_existing: bool = False,
+) -> ImportedExperiments:
+    """Import an archive into the store that commands use. Copied checkpoints go to `storage` and belong to this store.
+
+    An experiment that is in the store already is an error, or with `skip_existing` left as it is.
+    """
+    target = DirectoryStorage(paths.checkpoints_dir() if storage is None else storage)
+    target.probe()
+    needed, free = source.stat().st_size, shutil.disk_usage(target.root).free
+    if needed > free:
+        raise StoreError(
+            f"{source} needs {needed:,} bytes in {target.root}, and {free:,} are free: nothing was imported"
+        )
+
+    def check_rows(rows: Path) -> None:
+        if not skip_existing:
+            _refuse_known(rows, str(source))
+
+    with target.outputs.staged() as scratch:
+        private = paths.in_data_dir(target.root)
+        unpacked = unpack(source, scratch, private=private, on_rows=check_rows, progress=progress)
+        placing = _Placing(str(source), unpacked, target, mapping, relocates=storage is not None)
+        try:
+            done = import_store(
+                unpacked.rows,
+                progress,
+                take_over=take_over,
+                change=placing.change,
+                finish=lambda moved: placing.publish(moved, skip_existing=skip_existing),
+                called=str(source),
+            )
+        except BaseException:
+            placing.take_back()
+            raise
+        return ImportedExperiments(
+            done,
+            target.name,
+            len(placing.checkpoints),
+            len(placing.outputs),
+            tuple(each.here for each in done.experiments if each.here in placing.without_code),
+            tuple(placing.masked),
+        )
+
+
+def _refuse_known(rows: Path, place: str) -> None:
+    """Raise before anything large is unpacked if an experiment is here already."""
+    with opened_database() as database:
+        for table, found in read_json_lines(rows, place):
+            if table != "experiments":
+                return
+            for row in found:
+                known = database.execute("SELECT id FROM experiments WHERE key = ?", [str(row.get("key"))])
+                if known:
+                    raise _already_here(place, row.get("name"), known[0][0])
+
+
+def _already_here(place: str, name: object, here: int) -> StoreError:
+    return StoreError(
+        f"{place}: experiment {name!r} is already in this store, as experiment {here}; nothing was imported "
+        "(--skip-existing imports the others)"
+    )
+
+
+@dataclass
+class _Placing:
+    """Follows the rows of an import, and puts the files that belong to them into place before they are committed."""
+
+    place: str
+    unpacked: Unpacked
+    storage: DirectoryStorage
+    mapping: PathMap
+    relocates: bool  # new checkpoints of the experiments go to the storage in any case
+    checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)  # new rows with files in the archive
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    masked: list[str] = field(default_factory=list)
+    without_code: set[int] = field(default_factory=set)
+    _undo: ExitStack = field(default_factory=ExitStack)
+    _new: list[str] = field(default_factory=list)  # keys of new experiments
+    _keys: set[str] = field(default_factory=set)
+    _runs: dict[str, Path] = field(default_factory=dict)  # name in the archive to the directory here
+    _uploads: dict[int, dict[str, int]] = field(default_factory=dict)  # by trial: files that were finished
+    _output_of: dict[int, str] = field(default_factory=dict)
+
+    def change(self, table: str, row: dict[str, Any]) -> None:
+        """Let a new row name places of this machine."""
+        self.mapping.change(table, row)
+        if table == "experiments":
+            self._change_experiment(row)
+        elif table == "attempts":
+            self._change_attempt(row)
+        elif table == "checkpoints" and row["uuid"] in self.unpacked.checkpoints:
+            self._check_files("checkpoints", row["uuid"], json.loads(row["resources"]))
+            self._place(row)
+            self.checkpoints[row["uuid"]] = row
+        elif table == "outputs" and row["uuid"] in self.unpacked.outputs:
+            self._place(row)
+            self.outputs[row["uuid"]] = row
+            self._output_of[row["trial_id"]] = row["uuid"]
+        elif table == "uploads" and row["finished"]:
+            below = rank_directory(row["rank"])
+            files = {f"{below}/{name}": size for name, size in json.loads(row["files"]).items()}
+            self._uploads.setdefault(row["trial_id"], {}).update(files)
+
+    def publish(self, moved: Sequence[Moved], *, skip_existing: bool) -> None:
+        """Move everything into place; what was moved is moved back if the rows are not committed."""
+        for each in moved:
+            if not each.new and not skip_existing:
+                raise _already_here(self.place, each.name, each.here)
+        everything_is_new = all(each.new for each in moved)
+        self._refuse_strangers(everything_is_new=everything_is_new)
+        self.mapping.refuse_unused(self.place)
+        for uuid in self.checkpoints:
+            self._publish_checkpoint(uuid)
+        for trial_id, output in self._output_of.items():
+            self._check_files("outputs", output, self._uploads.get(trial_id, {}), with_directories=False)
+            self._publish_output(output)
+        for key in sorted(self._keys):
+            self._publish_directory(self.unpacked.root / "experiments" / key, ExperimentFiles.for_key, key)
+        for name, target in self._runs.items():
+            paths.made_private(paths.runs_dir())
+            self._undo.callback(shutil.rmtree, target, ignore_errors=True)
+            _move(self.unpacked.root / "runs" / name, target)
+
+    def take_back(self) -> None:
+        """Remove what was published, unless the rows were committed after all, as before an interrupt."""
+        if self._new:
+            with opened_database() as database:
+                if database.execute("SELECT 1 FROM experiments WHERE key = ?", [self._new[0]]):
+                    return
+        self._undo.close()
+
+    def _place(self, row: dict[str, Any]) -> None:
+        """Let a row name the storage here. What lies there already may belong to another store: it stays borrowed."""
+        is_there = os.path.lexists(self.storage.root / row["uuid"])
+        row.update(storage=self.storage.name, borrowed=1 if is_there else 0)
+
+    def _change_experiment(self, row: dict[str, Any]) -> None:
+        key = row["key"]
+        self._new.append(key)
+        if row["by_hand"]:
+            row["borrowed"] = 0  # its attempts name no directory here but their own copies
+            return
+        row["config"] = json.dumps(self._with_storage(json.loads(row["config"])))
+        if key in self.unpacked.experiments:
+            directory = experiment_dir(key)
+            assert directory is not None, "keys were checked"
+            row["code_dir"] = str(ExperimentFiles(directory).code)
+            if not directory.exists():
+                row["borrowed"] = 0
+                self._keys.add(key)
+                self._prepare_configs(key)
+        else:
+            self.without_code.add(row["id"])
+
+    def _with_storage(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Return a configuration whose checkpoints go to the storage here.
+
+        Trials look for their checkpoints in the configured storage, so it must be the one that they are copied to. The
+        exporting machine's own data directory is not on this machine.
+        """
+        block = config.get("checkpoint_storage")
+        known = block if isinstance(block, dict) else {}
+        directory = directory_of(known)
+        is_default = directory is not None and directory == self.unpacked.default_storage
+        if not (self.unpacked.checkpoints or self.relocates or is_default):
+            return config
+        return {**config, "checkpoint_storage": with_directory(known, str(self.storage.root))}
+
+    def _prepare_configs(self, key: str) -> None:
+        """Rewrite the unpacked configurations of an experiment for this machine."""
+        root = self.unpacked.root / "experiments" / key
+        for path in sorted(root.glob("config*.json")):
+            where = f"{self.place}: experiments/{key}/{path.name}"
+            config = parsed_json(path.read_bytes(), where)
+            wrong = configuration_mistake(json.dumps(config))
+            if wrong is not None:
+                raise StoreError(f"{where} {wrong}; nothing was imported")
+            config = self._with_storage(self.mapping.config(config))
+            self.masked += [name for name in _masked_in(config) if name not in self.masked]
+            path.write_text(json.dumps(config, indent=2))
+        if not (root / "config.json").is_file() or not (root / "code").is_dir():
+            raise StoreError(f"{self.place}: experiments/{key} lacks its code or config.json; nothing was imported")
+
+    def _change_attempt(self, row: dict[str, Any]) -> None:
+        """Let an attempt name the copied directory, and never one of this machine that is not its own."""
+        name = Path(row["run_dir"]).name
+        if name in self.unpacked.runs:
+            target = named_entry(paths.runs_dir(), name)
+            if target is None or os.path.lexists(target):
+                target = _unused_run_dir()
+            self._runs[name] = target
+            row.update(run_dir=str(target), host=socket.gethostname())
+        elif paths.in_data_dir(Path(row["run_dir"])):
+            row["run_dir"] = str(_unused_run_dir())
+
+    def _check_files(self, kind: str, name: str, wanted: dict[str, int], *, with_directories: bool = True) -> None:
+        root = self.unpacked.root / kind / name
+        found = trees.resources(root)
+        if not with_directories:
+            found = {path: size for path, size in found.items() if not path.endswith("/")}
+        if found != wanted:
+            other = sorted(found.items() ^ wanted.items())[0][0]
+            raise StoreError(
+                f"{self.place} is damaged, and nothing was imported: {kind}/{name}/{other} is not as its row says"
+            )
+
+    def _refuse_strangers(self, *, everything_is_new: bool) -> None:
+        """Files without a row belong to nobody. Those of experiments that are skipped have rows that were not taken."""
+        parts = {
+            "checkpoints": self.unpacked.checkpoints - self.checkpoints.keys(),
+            "outputs": self.unpacked.outputs - self.outputs.keys(),
+            "runs": self.unpacked.runs - self._runs.keys(),
+        }
+        for kind, names in parts.items():
+            if names and everything_is_new:
+                raise StoreError(
+                    f"{self.place} is damaged, and nothing was imported: no row names {kind}/{sorted(names)[0]}"
+                )
+
+    def _publish_checkpoint(self, uuid: str) -> None:
+        source = self.unpacked.root / "checkpoints" / uuid
+        if self.checkpoints[uuid]["borrowed"]:
+            if _differs(source, self.storage.root / uuid):
+                raise StoreError(
+                    f"{self.place}: {self.storage.root / uuid} already exists with another content; nothing was "
+                    "imported (--storage names another directory)"
+                )
+            return
+        staged = self.storage.stage(uuid)
+        self._undo.callback(self._take_back_checkpoint, uuid)
+        for entry in os.listdir(source):
+            os.rename(source / entry, staged / entry)
+        self.storage.commit(uuid)
+
+    def _take_back_checkpoint(self, uuid: str) -> None:
+        self.storage.abandon(uuid)
+        with suppress(CheckpointNotFound):
+            self.storage.delete(uuid)
+
+    def _publish_output(self, output: str) -> None:
+        if self.outputs[output]["borrowed"]:
+            return
+        root = self.unpacked.root / "outputs" / output
+        self._undo.callback(self.storage.outputs.delete, output)
+        for below in sorted(os.listdir(root)):
+            names = [name for name, is_directory in trees.walk(root / below) if not is_directory]
+            self.storage.outputs.publish(output, secrets.token_hex(16), root / below, below, names)
+
+    def _publish_directory(self, source: Path, make: Callable[[str], ExperimentFiles], key: str) -> None:
+        target = make(key).root
+        self._undo.callback(shutil.rmtree, target, ignore_errors=True)
+        for entry in os.listdir(source):
+            _move(source / entry, target / entry)
+        trees.sync_tree(target)
+
+
+def _masked_in(value: Any, name: str = "") -> list[str]:
+    """Return the names of settings whose values were replaced because they are secret."""
+    if isinstance(value, dict):
+        return [found for key, inner in value.items() for found in _masked_in(inner, f"{name}.{key}".lstrip("."))]
+    if isinstance(value, list):
+        return [found for inner in value for found in _masked_in(inner, name)]
+    return [name] if isinstance(value, str) and MASK in value else []
+
+
+def _differs(one: Path, other: Path) -> bool:
+    """Return whether two directories have other files or contents."""
+    if trees.resources(one) != trees.resources(other):
+        return True
+    names = [name for name, is_directory in trees.walk(one) if not is_directory]
+    return any(_content(one / name) != _content(other / name) for name in names)
+
+
+def _content(path: Path) -> str:
+    import hashlib
+
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unused_run_dir() -> Path:
+    return paths.runs_dir() / f"imported-{secrets.token_hex(8)}"
+
+
+def _move(source: Path, target: Path) -> None:
+    """Move a file or directory, also to another file system."""
+    shutil.move(source, target)
