@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from determined.experiment.moving.exporting import Which
 
 
-@click.command(cls=Command, action="export experiment {experiment_ids}")
+@click.command(cls=Command, action="export {experiment_ids:experiment}")
 @click.argument("experiment_ids", metavar="ID...", nargs=-1, required=True, callback=numbers)
 @click.option(
     "--checkpoints",
