@@ -16,5 +16,5 @@ def test_this_machine_can_tell() -> None:
 
 def test_the_own_control_group_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\noom 7\noom_kill 4711\noom_group_kill 0\n")
-    monkeypatch.setattr(memory, "_own_group", lambda: tmp_path)
+    monkeypatch.setattr(memory, "_own_group", lambda: str(tmp_path))
     assert memory.count_memory_kills() == 4711

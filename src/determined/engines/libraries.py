@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+_MT19937_WORDS = 624  # the state of numpy's global random generator
+
 
 def cuda_is_lost() -> bool:
     """Whether an import has asked CUDA for something in the warm process, so that a copy cannot use it any more."""
@@ -20,7 +22,9 @@ def refresh(environment: Mapping[str, str]) -> None:
     import numpy
     import torch
 
-    numpy.random.seed()
+    words = numpy.frombuffer(os.urandom(4 * _MT19937_WORDS), dtype=numpy.uint32)
+    # `seed()` would compute them with many more objects; no number of a normal distribution is kept for later.
+    numpy.random.set_state(("MT19937", words, _MT19937_WORDS, 0, 0.0))
     torch.default_generator.seed()
     threads = _number(environment, "OMP_NUM_THREADS")
     if threads is not None:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import re
-from pathlib import Path
 
-_ROOT = Path("/sys/fs/cgroup")
+_ROOT = "/sys/fs/cgroup"
+_COUNT = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def count_memory_kills() -> int:
     """How often it has, as far as this process can know: in its own control group, else on the machine."""
-    for file in (_own_group() / "memory.events", Path("/proc/vmstat")):
+    for path in (f"{_own_group()}/memory.events", "/proc/vmstat"):
         with contextlib.suppress(OSError):
-            if found := re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE):
+            if found := _COUNT.search(_content(path)):
                 return int(found[1])
     return 0
 
 
-def _own_group() -> Path:
+def _own_group() -> str:
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::/"):
-                return _ROOT / line[4:]
+        for line in _content("/proc/self/cgroup").splitlines():
+            if line.startswith(b"0::/"):
+                return f"{_ROOT}/{line[4:].decode(errors='surrogateescape')}"
     return _ROOT
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
