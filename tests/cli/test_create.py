@@ -103,19 +103,25 @@ def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Stor
     assert store.experiments.get(1).state == "CANCELED"
 
 
-def test_ctrl_c_twice_kills(project: Path, store: Store) -> None:
-    """A program that does not listen cannot be paused quickly."""
+@pytest.mark.parametrize("columns", [80, 140])
+def test_ctrl_c_twice_leaves_it_paused(project: Path, store: Store, columns: int) -> None:
+    """A program that does not listen cannot be paused quickly: the first Ctrl-C is answered at once all the same."""
     (project / "model" / "train.py").write_text(PROGRAM.replace("should_preempt()", "should_preempt() and False"))
     with Terminal(
-        "e", "create", "config.yaml", "model", *FOR_EVER, "--config", "hyperparameters.seconds=2"
+        "e", "create", "config.yaml", "model", *FOR_EVER, "--config", "hyperparameters.seconds=2", columns=columns
     ) as terminal:
         terminal.read_until(b"RUNNING")
         terminal.write(b"\x03")
-        terminal.read_until(b"PAUSING")
+        terminal.read_until("Pausing: saving 2 trials … (Ctrl-C again: stop without saving)".encode())
         terminal.write(b"\x03")
         terminal.read_to_the_end()
         assert terminal.wait() == 130
-    assert store.experiments.get(1).state == "CANCELED"
+    shown = terminal.screen()
+    assert "Stopping without saving: trials resume from their last checkpoints" in shown
+    assert [line for line in shown if line][-1].strip().startswith("det experiment activate 1")
+    assert all(len(line) <= columns for line in shown)
+    assert store.experiments.get(1).state == "PAUSED"
+    assert {trial.state for trial in store.experiments.trials(1)} == {"PAUSED"}
 
 
 def test_one_batch_to_see_that_it_works(project: Path, store: Store) -> None:

@@ -72,7 +72,7 @@ def test_paused_continued_killed_and_brought_to_its_end(
     assert runner.returncode == 130
     assert all(line.startswith("batch ") for line in rest.splitlines())
     assert "begins after 0" in said.splitlines()
-    assert "Go on with: det experiment activate 1" in said
+    assert "To resume: det experiment activate 1" in said
     row, (trial,) = store.experiments.get(1), store.experiments.trials(1)
     assert (row.name, row.labels, row.state, trial.hparams) == ("../x y", ["a"], "PAUSED", {"lr": 0.001})
     assert (Path(row.code_dir) / "train.py").read_text() == PROGRAM

@@ -97,6 +97,8 @@ def test_cancelling_saves_and_ends(make_search: MakeSearch) -> None:
         assert refused.returncode == 1
         assert "has ended" in refused.stderr
         assert "CANCELED" in refused.stderr
+    refused = search.det("experiment", "activate", str(experiment), check=False)
+    assert f"To run it again: det experiment fork {experiment}" in refused.stderr
 
 
 def test_killing_ends_at_once(make_search: MakeSearch) -> None:
@@ -116,19 +118,47 @@ def test_killing_ends_at_once(make_search: MakeSearch) -> None:
     assert checkpoints(search, experiment) == []
 
 
-def test_the_second_interrupt_kills(make_search: MakeSearch) -> None:
-    deaf = "trap '' INT; echo begun; sleep 600"
+def test_the_second_interrupt_stops_without_saving(make_search: MakeSearch) -> None:
+    """Only SIGINT counts. The experiment stays PAUSED, also for programs that do not listen, and can be resumed."""
+    deaf = "trap '' INT; echo begun; test -e done || sleep 600"
     search = make_search("steady", {**config({"name": "random", "max_trials": 2}, deaf), "hang_timeout": 0})
     experiment = search.create()
     runner = search.start(experiment)
     search.wait_for(lambda store: len(store.logs(1)) == len(store.logs(2)) == 1)
     runner.send_signal(signal.SIGINT)
     search.wait_for(lambda store: {t.state for t in store.experiments.trials(experiment)} == {"STOPPING"})
-    assert runner.poll() is None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        runner.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        runner.wait(1)
     runner.send_signal(signal.SIGINT)
     assert runner.wait(10) == 130
     search.wait_for_silence()
-    assert state_of(search, experiment) == "CANCELED"
+    assert state_of(search, experiment) == "PAUSED"
+    assert states_of_trials(search, experiment) == {"PAUSED"}
+    said = search.said.read_text()
+    assert "Pausing: saving 2 trials … (Ctrl-C again: stop without saving)" in said
+    assert "Stopping without saving" in said
+    assert said.splitlines()[-1].strip().startswith(f"det experiment activate {experiment}")
+
+
+def test_two_interrupts_lose_no_more_than_a_kill(make_search: MakeSearch) -> None:
+    """Trials stand at their last checkpoints, none is canceled, and the search ends as an undisturbed one does."""
+    undisturbed = make_search("steady", config(ADAPTIVE, QUICK))
+    undisturbed.activate(undisturbed.create())
+    search = make_search("steady", config(ADAPTIVE, "python3 train.py 0.1 16"))
+    experiment = search.create()
+    runner = start_and_wait(search, experiment, 6)
+    runner.send_signal(signal.SIGINT)
+    runner.send_signal(signal.SIGTERM)
+    search.wait_for(lambda store: "STOPPING" in {t.state for t in store.experiments.trials(experiment)})
+    runner.send_signal(signal.SIGINT)
+    assert runner.wait(10) == 130
+    search.wait_for_silence()
+    assert state_of(search, experiment) == "PAUSED"
+    assert states_of_trials(search, experiment) <= {"PAUSED", "COMPLETED", "STOPPED_EARLY"}
+    search.activate(experiment)
+    assert search.record(experiment) == undisturbed.record(1)
 
 
 def test_requests_while_nobody_runs_it(make_search: MakeSearch) -> None:

@@ -73,6 +73,7 @@ def run_here(
             in_queue=in_queue,
             observer=observer,
             on_line=on_line if follow else None,
+            say=say,
         )
     with opened_store() as store:
         summary = summarize(store, experiment_id)

@@ -19,7 +19,6 @@ from determined.cli.text import log_line, visible
 if TYPE_CHECKING:
     from determined.engines.base import Line
     from determined.engines.local import LocalEngine
-    from determined.experiment.progress import View
     from determined.experiment.run import Ended
 
 
@@ -27,14 +26,6 @@ def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sh
     """What the program writes goes where it was written to, our own words to stderr; returns the exit code."""
     from determined.experiment.run import run_experiment
     from determined.store.open import checked_place
-
-    told_to_leave = False
-
-    def observer(view: View) -> None:
-        nonlocal told_to_leave
-        if view.state == "PAUSING" and not told_to_leave:
-            told_to_leave = True
-            _say("Asked the program to save and leave; Ctrl-C again ends it at once")
 
     def on_line(trial_id: int, line: Line) -> None:
         stream = sys.stdout if line.stream == "stdout" and form != "json" else sys.stderr
@@ -47,7 +38,7 @@ def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sh
         config = store.experiments.get(experiment_id).config
     with warnings_to(_say):
         reserve_slots(engine, config, experiment_id, sharing, _say)
-        ended = run_experiment(checked_place(), experiment_id, engine=engine, observer=observer, on_line=on_line)
+        ended = run_experiment(checked_place(), experiment_id, engine=engine, on_line=on_line, say=_say)
     with opened_store() as store:
         summary = summarize(store, experiment_id)
     with outliving_the_reader():
@@ -78,7 +69,7 @@ def _last_words(summary: Summary) -> list[str]:
     if summary.checkpoint is not None:
         lines.append(f"Checkpoint: {place_of(summary.checkpoint)}")
     if row.state == "PAUSED":
-        lines.append(f"Go on with: det experiment activate {row.id}")
+        lines.append(f"To resume: det experiment activate {row.id}")
     return lines
 
 

@@ -26,6 +26,13 @@ def ask_to_end(run: Running, trial: LiveTrial, ask: Ask) -> None:
         run.engine.interrupt(process.key)
 
 
+def halt(run: Running, trial: LiveTrial) -> None:
+    """End a trial's processes without saving; it resumes from its last checkpoint, as after a kill of the runner."""
+    if trial.process is not None:
+        trial.process.halted = True
+        run.engine.kill(trial.process.key)
+
+
 def _listens(run: Running, trial: LiveTrial, process: Process) -> bool:
     """A program that knows nothing of us, or is not as far yet, is told to end by what it does know: a signal."""
     if run.engine.listens(process.key):

@@ -99,7 +99,7 @@ def _wait_again(run: Running, trial: LiveTrial, reason: str | None) -> None:
     """It is not over. What was not saved is done again, a validation at the goal included."""
     if trial.at_goal is not None and not run.checkpoints.holds(trial.id, trial.last_step):
         trial.at_goal = None
-    trial.state = "PAUSED" if trial.suspended or run.intent == "pause" else "QUEUED"
+    trial.state = "PAUSED" if trial.suspended or run.intent in ("pause", "halt") else "QUEUED"
     run.commit(
         trials=(TrialChange(trial.id, state=trial.state, restarts=trial.restarts, reason=reason or ""),),
     )

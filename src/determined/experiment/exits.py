@@ -47,6 +47,9 @@ def judge(
     if early_exit == "INVALID_HP":
         reason = process.last_error or "the trial refused its hyperparameters"
         return Verdict("INVALID_HP", "invalid_hp", reason, trial.restarts)
+    if process.halted and exited.code != 0:
+        # Also one that the searcher has ended: it may not have saved its last step, and does so when it is resumed.
+        return Verdict("PAUSED", None, "stopped without saving", trial.restarts)
     if process.asked in ("cancel", "kill"):
         return Verdict("CANCELED", "canceled", process.killed, trial.restarts)
     if trial.ended_by is not None:

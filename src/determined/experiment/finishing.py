@@ -13,7 +13,7 @@ _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMP
 
 def finish(run: Running) -> ExperimentState:
     """The state in which the experiment is left."""
-    if run.intent == "pause" and run.failure is None and not run.search.searcher.finished:
+    if run.intent in ("pause", "halt") and run.failure is None and not run.search.searcher.finished:
         goes_on = run.in_queue and not run.paused_by_request
         left: Literal["ACTIVE", "PAUSED"] = "ACTIVE" if goes_on else "PAUSED"
         run.commit(

@@ -1,35 +1,53 @@
-"""Signals to a runner are wishes: the first Ctrl-C pauses the experiment, the second one kills it."""
+"""Signals to a runner: the first one pauses the experiment, a second Ctrl-C stops it without saving."""
 
 from __future__ import annotations
 
+import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Literal
 
 _PAUSING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
+Wish = Literal["pause", "halt"]
+
 
 class Interrupts:
-    """`wish` is what the signals so far amount to; `signal` is the first one."""
+    """`wish` is what the signals so far amount to; `signal` is the first one.
 
-    def __init__(self) -> None:
-        self.wish: Literal["pause", "kill"] | None = None
+    `announce` is called with each new wish at once, in a thread: the main thread may be waiting for a store or an
+    engine, and a signal handler must not print. A third Ctrl-C raises KeyboardInterrupt, should the runner be stuck.
+    """
+
+    def __init__(self, announce: Callable[[Wish, signal.Signals], None] | None = None) -> None:
+        self.wish: Wish | None = None
         self.signal: signal.Signals | None = None
+        self._announce = announce
+        self._announcements: queue.SimpleQueue[tuple[Wish, signal.Signals] | None] = queue.SimpleQueue()
+        self._count = 0  # of SIGINT: the others never stop an experiment without saving
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        self.wish = "kill" if number == signal.SIGINT and self.signal == signal.SIGINT else self.wish or "pause"
+        self._count += number == signal.SIGINT
         self.signal = self.signal or signal.Signals(number)
+        if number == signal.SIGINT and self._count > 2:
+            raise KeyboardInterrupt
+        wish: Wish = "halt" if self._count > 1 else "pause"
+        if wish != self.wish:
+            self.wish = wish
+            self._announcements.put((wish, signal.Signals(number)))
 
     @contextmanager
     def listening(self) -> Iterator[Interrupts]:
-        """Only the main thread of a program can take signals."""
+        """Take the signals inside the block; only the main thread of a program can."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        # One that is ignored stays so: `nohup det ...` outlives its terminal.
+        announcing = threading.Thread(target=self._announce_wishes, name="determined-interrupts", daemon=True)
+        announcing.start()
+        # An ignored signal stays ignored: `nohup det ...` outlives its terminal.
         taken = [number for number in _PAUSING if signal.getsignal(number) is not signal.SIG_IGN]
         previous: dict[int, Any] = {number: signal.signal(number, self.handle) for number in taken}
         try:
@@ -37,3 +55,10 @@ class Interrupts:
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
+            self._announcements.put(None)
+            announcing.join()
+
+    def _announce_wishes(self) -> None:
+        while (announcement := self._announcements.get()) is not None:
+            if self._announce is not None:
+                self._announce(*announcement)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from determined.config.line_mask import line_mask
 from determined.experiment import deciding
-from determined.experiment.asking import ask_to_end
+from determined.experiment.asking import ask_to_end, halt
 from determined.experiment.configured import with_settings
 from determined.experiment.running import Intent, Running
 from determined.experiment.settings import settings_of
@@ -19,7 +19,7 @@ from determined.store.experiment_records import ExperimentChange, ExperimentStat
 logger = logging.getLogger("determined.experiment")
 
 _SECONDS_BETWEEN_LOOKS = 0.5
-_STRENGTH: dict[Intent | None, int] = {None: 0, "pause": 1, "cancel": 2, "kill": 3}
+_STRENGTH: dict[Intent | None, int] = {None: 0, "pause": 1, "halt": 2, "cancel": 3, "kill": 4}
 _STOPPING: dict[Intent, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
 
 
@@ -81,6 +81,8 @@ class Obedience:
     def _want(self, intent: Intent | None) -> None:
         """A stronger wish wins: killing over cancelling, cancelling over pausing; only a pause can be taken back."""
         run = self._run
+        if intent == "halt" and run.intent == "cancel":
+            intent = "kill"  # it was canceled: its trials are not waited for any more
         taken_back = intent is None and run.intent == "pause"
         if not taken_back and _STRENGTH[intent] <= _STRENGTH[run.intent]:
             return
@@ -90,7 +92,10 @@ class Obedience:
             run.commit(experiment=ExperimentChange(state=_STOPPING[intent]))
         if intent is not None:
             for trial in run.live():
-                ask_to_end(run, trial, intent)
+                if intent == "halt":
+                    halt(run, trial)
+                else:
+                    ask_to_end(run, trial, intent)
 
     def _end_one(self, trial_id: int, ask: Ask) -> None:
         run = self._run

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -15,7 +17,7 @@ from determined.experiment.checkpoints import TrialCheckpoints
 from determined.experiment.configured import present_config
 from determined.experiment.effects import Effects
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.interrupts import Interrupts
+from determined.experiment.interrupts import Interrupts, Wish
 from determined.experiment.lease import held
 from determined.experiment.logs import LogKeeper, OnLine
 from determined.experiment.progress import Observer
@@ -23,6 +25,7 @@ from determined.experiment.runner import Runner
 from determined.experiment.running import Intent, Running
 from determined.experiment.search import restored
 from determined.experiment.settings import check_slots, settings_of
+from determined.plural import counted
 from determined.searchers.base import Extended
 from determined.store.base import Store
 from determined.store.experiment_records import ENDED, Experiment, ExperimentState
@@ -49,6 +52,7 @@ def run_experiment(
     max_trials: int | None = None,
     observer: Observer | None = None,
     on_line: OnLine | None = None,
+    say: Callable[[str], None] | None = None,
     watch_seconds: float = 20.0,
     in_queue: bool = False,
 ) -> Ended:
@@ -81,7 +85,13 @@ def run_experiment(
         settings = settings_of(config.plain())
         snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment_id))
         search = restored(load_experiment(files.read_config()).config, experiment.seed, snapshot, journal)
-        interrupts = cleanup.enter_context(Interrupts().listening())
+        run: Running | None = None
+
+        def announce(wish: Wish, number: signal.Signals) -> None:
+            if say is not None:
+                say(_announcement(wish, 0 if run is None else len(run.by_key), number))
+
+        interrupts = cleanup.enter_context(Interrupts(announce).listening())
         log_writer = Writer(opened, patience=patience())
         cleanup.callback(log_writer.close)
         if engine is None:
@@ -145,4 +155,21 @@ def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
             f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
         )
     if experiment.state in ENDED and max_trials is None:
-        raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")
+        advice = f"{_RUN_AGAIN[experiment.state]} {experiment.id}"
+        raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}. {advice}")
+
+
+_RUN_AGAIN: dict[ExperimentState, str] = {
+    "CANCELED": "To run it again: det experiment fork",
+    "ERROR": "To retry: det experiment continue",
+    "COMPLETED": "To train longer, or with more trials, use --config with: det experiment continue",
+}
+
+
+def _announcement(wish: Wish, trials: int, number: signal.Signals) -> str:
+    """Return the line that answers a signal."""
+    if wish == "halt":
+        return "Stopping without saving: trials resume from their last checkpoints"
+    saving = f": saving {counted(trials, 'trial')}" if trials else ""
+    again = " (Ctrl-C again: stop without saving)" if number == signal.SIGINT else ""
+    return f"Pausing{saving} …{again}"

@@ -22,7 +22,7 @@ from determined.store.writer import Writer
 
 T = TypeVar("T")
 
-Intent = Literal["pause", "cancel", "kill"]
+Intent = Literal["pause", "halt", "cancel", "kill"]  # halt: pause without saving
 
 
 @dataclass

@@ -31,6 +31,7 @@ class Process:
     asked: Ask | None = None  # what the runner wants of it
     asked_at: float = 0.0
     killed: str | None = None  # why the runner ended it itself
+    halted: bool = False  # ended without saving, because the user did not want to wait
     interrupted: bool = False  # by a signal, because it does not listen to us
     attempts_before: int = 0  # those in the store that are not its own
     sign_of_life: float = field(default_factory=time.monotonic)

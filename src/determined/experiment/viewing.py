@@ -16,7 +16,13 @@ from determined.store.experiment_records import ExperimentChange
 
 _SECONDS_BETWEEN_VIEWS = 0.25
 _SECONDS_BETWEEN_NOTES = 1.0
-_SHOWN = {None: "ACTIVE", "pause": "PAUSING", "cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
+_SHOWN = {
+    None: "ACTIVE",
+    "pause": "PAUSING",
+    "halt": "STOPPING",
+    "cancel": "STOPPING_CANCELED",
+    "kill": "STOPPING_KILLED",
+}
 
 
 class Viewing:
