@@ -45,7 +45,7 @@ def test_troubles_on_one_slot(engine: LocalEngine) -> None:
         "raise_at_start": ("ERROR", r"ValueError: no model like that \(model_def.py, line \d+\); tried 2 times", 2),
         "raise": ("ERROR", r"RuntimeError: the sixth batch failed \(model_def.py, line \d+\); tried 2 times", 2),
         "raise_in_validation": ("ERROR", r"KeyError: 'no such label' \(model_def.py, line \d+\); tried 2 times", 2),
-        "fatal": ("ERROR", r"RuntimeError: after the fatal thing \(.*\); not tried again: .*'fatal things'", 1),
+        "fatal": ("ERROR", r"RuntimeError: after the fatal thing \(.*\); not retried: .*'fatal things'", 1),
     }
     policies = [{"name": "fatal things", "pattern": "a fatal thing", "action": "cancel_retries"}]
     found = run(engine, "hurt", config(list(expected), log_policies=policies))

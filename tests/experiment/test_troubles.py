@@ -174,9 +174,9 @@ def test_no_trouble_wins_a_search(make_search: MakeSearch, searcher: dict[str, A
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [
-        ("raise", "no trial came to its end"),
+        ("raise", "All 2 trials failed. See: det experiment list-trials 1"),
         ("invalid_hp", "6 trials raised InvalidHP, and 2 were asked for"),
-        ("no_metric", "no trial has reported a validation metric called 'loss' as a number"),
+        ("no_metric", "Metric 'loss' is not reported; reported: another, batches"),
     ],
 )
 def test_a_search_without_a_result_is_an_error(make_search: MakeSearch, trouble: str, reason: str) -> None:

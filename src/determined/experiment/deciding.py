@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from determined.config.fixed_secrets import mask_fixed
-from determined.experiment import restoring
+from determined.experiment import fail_fast, restoring
 from determined.experiment.asking import ask_to_end
 from determined.experiment.running import Running
 from determined.experiment.trials import LiveTrial
@@ -85,7 +85,7 @@ def carry_out(
 
 def conclude(run: Running, trial: LiveTrial, state: TrialState, told: ExitReason, reason: str | None) -> None:
     """A trial is over: written down together with what follows from it."""
-    trial.state, trial.at_goal = state, None
+    trial.state, trial.at_goal, trial.owes_restart = state, None, False
     change = TrialChange(trial.id, state=state, restarts=trial.restarts, reason=reason or "", ended=time.time())
     if run.ending:
         run.commit(trials=(change,))
@@ -99,10 +99,15 @@ def close(run: Running, trial: LiveTrial) -> None:
 
 
 def fail_if_pointless(run: Running) -> None:
-    """End the experiment when its searcher cannot continue, or when the searched values have no effect."""
+    """End the experiment when its searcher cannot continue, or when it cannot come to a useful result."""
     if run.failure is not None:
         return
-    reason = run.search.searcher.failure or run.effects.reason_to_stop(run.trials)
+    reason = (
+        run.search.searcher.failure
+        or run.effects.reason_to_stop(run.trials)
+        or run.missing_metric
+        or fail_fast.shared_error(run)
+    )
     if reason is None:
         return
     # The rows that led to this stay as they are: after a crash the next runner comes to the same conclusion.

@@ -7,6 +7,7 @@ import logging
 from determined.engines.base import Exited
 from determined.experiment import deciding, exits
 from determined.experiment.asking import ask_to_end
+from determined.experiment.fail_fast import note_missing_metric
 from determined.experiment.health import Health
 from determined.experiment.hearing import look
 from determined.experiment.running import Running
@@ -19,11 +20,13 @@ logger = logging.getLogger("determined.experiment")
 
 
 def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
-    """All that the trial reported is in the store by now."""
+    """Act on the end of a trial's processes; all that the trial reported is in the store by now."""
     process = trial.process
     assert process is not None
     run.last_code = event.code
     look(run, trial)
+    if process.asked not in ("pause", "cancel", "kill") and not exits.is_lost(event):
+        note_missing_metric(run, trial, ended=True)
     verdict = _judge(run, trial, event)
     logger.info("trial %d: %s%s", trial.id, verdict.state, f" ({verdict.reason})" if verdict.reason else "")
     if verdict.restarts > trial.restarts:
@@ -35,6 +38,7 @@ def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
             verdict.reason,
         )
     run.logs.done(trial)
+    trial.owes_restart, trial.repeated_error = verdict.restarts > trial.restarts, verdict.repeated_error
     trial.seconds_before, trial.restarts, trial.owes_pause = trial.seconds, verdict.restarts, False
     trial.process = None
     del run.by_key[process.key]
@@ -89,10 +93,9 @@ def _largest_saved_step(run: Running, trial: LiveTrial) -> int:
 
 
 def _has_reported(run: Running, trial: LiveTrial, attempts: list[Attempt]) -> bool:
-    """Return whether the processes that have just ended reported metrics or saved a checkpoint."""
-    assert trial.process is not None
-    own = {attempt.number for attempt in attempts[trial.process.attempts_before :]}
-    return bool(own) and run.writer.ask(lambda store: store.has_reports(trial.id, own))
+    """Return whether the trial has ever reported metrics or saved a checkpoint."""
+    numbers = {attempt.number for attempt in attempts}
+    return bool(numbers) and run.writer.ask(lambda store: store.has_reports(trial.id, numbers))
 
 
 def _wait_again(run: Running, trial: LiveTrial, reason: str | None) -> None:

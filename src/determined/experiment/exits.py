@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from determined.engines.base import Exited
+from determined.experiment.fail_fast import TWICE, repeatable_error
 from determined.experiment.trials import LiveTrial
 from determined.searchers.base import ExitReason
 from determined.store.experiment_records import TrialState
 
 _MOST_LOSSES = 3  # of its processes, with the engine or by a signal: more may be the doing of the trial itself
 _TIME_LIMIT = "its time limit was reached"
-_IMPORT = re.compile(r"(ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b")
 _POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and left because of SIGHUP, SIGINT or SIGTERM
 
 
@@ -25,6 +24,7 @@ class Verdict:
     told: ExitReason | None
     reason: str | None = None
     restarts: int = 0
+    repeated_error: str | None = None  # with which this attempt and the one before failed
 
 
 def judge(
@@ -37,13 +37,14 @@ def judge(
     has_reported: bool,
     max_restarts: int,
 ) -> Verdict:
-    """Judge by the exit and by what the trial said before it: `has_reported` is whether this attempt reported anything.
+    """Judge by the exit and by what the trial said before it; `has_reported`: the trial has reported or saved anything.
 
-    An attempt that failed without a report, in an import or exactly like the one before, is not repeated: it would fail
-    again.
+    A trial without any report or checkpoint whose attempt fails exactly like the one before is not retried.
     """
     process = trial.process
     assert process is not None
+    if trial.fatal is not None:
+        return Verdict("ERROR", "errored", trial.fatal, trial.restarts)
     if early_exit == "INVALID_HP":
         reason = process.last_error or "the trial refused its hyperparameters"
         return Verdict("INVALID_HP", "invalid_hp", reason, trial.restarts)
@@ -85,22 +86,15 @@ def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reporte
     assert process is not None
     reason = process.killed or cause(exited, process.last_error)
     if process.no_retries is not None:
-        return Verdict("ERROR", "errored", f"{reason}; not tried again: {process.no_retries}", trial.restarts)
-    if trial.restarts < max_restarts and not has_reported:
-        again = _why_not_again(reason, trial.failure_without_report)
-        if again is not None:
-            return Verdict("ERROR", "errored", f"{reason}; not tried again: {again}", trial.restarts)
+        return Verdict("ERROR", "errored", f"{reason}; not retried: {process.no_retries}", trial.restarts)
+    error = None if has_reported else repeatable_error(exited, process)
+    if error is not None and error == trial.failure_without_report:
+        return Verdict("ERROR", "errored", f"{error}{TWICE}", trial.restarts, error)
     if trial.restarts < max_restarts:
         later: Literal["PAUSED", "QUEUED"] = "PAUSED" if process.asked == "pause" else "QUEUED"
         return Verdict(later, None, reason, trial.restarts + 1)
     tried = f"; tried {trial.restarts + 1} times" if trial.restarts else ""
     return Verdict("ERROR", "errored", f"{reason}{tried}", trial.restarts)
-
-
-def _why_not_again(reason: str, before: str | None) -> str | None:
-    if _IMPORT.match(reason):
-        return "a failing import fails every time"
-    return "the attempt before failed in the same way, both before any report" if reason == before else None
 
 
 def cause(exited: Exited, last_error: str) -> str:

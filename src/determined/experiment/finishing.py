@@ -6,6 +6,7 @@ import time
 from typing import Literal
 
 from determined.experiment.running import Running
+from determined.plural import counted
 from determined.store.experiment_records import ExperimentChange, ExperimentState, TrialChange
 
 _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMPLETED", "ERROR": "STOPPING_ERROR"}
@@ -24,7 +25,10 @@ def finish(run: Running) -> ExperimentState:
         return left
     for trial in run.live():
         trial.state = "CANCELED"
-        run.commit(trials=(TrialChange(trial.id, state="CANCELED", ended=time.time()),))
+        # Only restarts that were made count.
+        trial.restarts, trial.owes_restart = trial.restarts - trial.owes_restart, False
+        change = TrialChange(trial.id, state="CANCELED", restarts=trial.restarts, ended=time.time())
+        run.commit(trials=(change,))
     state, reason = _outcome(run)
     if state in _STOPPING:
         run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
@@ -63,8 +67,9 @@ def _outcome(run: Running) -> tuple[ExperimentState, str | None]:
     if states <= {"CANCELED"}:
         return "CANCELED", None
     if states <= {"ERROR", "CANCELED", "INVALID_HP"}:
-        return "ERROR", "no trial came to its end: see `det experiment list-trials`"
+        failed = "The trial failed" if len(run.trials) == 1 else f"All {counted(len(run.trials), 'trial')} failed"
+        return "ERROR", f"{failed}. See: det experiment list-trials {run.experiment.id}"
     compared = any(trial.rungs for trial in run.trials.values())
     if compared and all(trial.best is None for trial in run.trials.values()):
-        return "ERROR", f"no trial has reported a validation metric called {run.settings.metric!r} as a number"
+        return "ERROR", f"No trial has reported the searcher metric {run.settings.metric!r} as a number."
     return "COMPLETED", None

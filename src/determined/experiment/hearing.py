@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
+from typing import Any
 
 from determined.config.measures import finite_number, number, time_of
 from determined.experiment import deciding
+from determined.experiment.fail_fast import note_missing_metric
 from determined.experiment.running import Running
 from determined.experiment.settings import Settings
 from determined.experiment.trials import LiveTrial
@@ -50,9 +52,12 @@ def look(run: Running, trial: LiveTrial) -> None:
             trial.process.sign_of_life = trial.process.reported = time.monotonic()
         metric = number(report.metrics.get(settings.metric))
         when = time_of(settings.time_metric, report.steps_completed, report.metrics)
-        trouble = _trouble(settings, metric, when, compared=trial.goal is not None)
-        if trouble is None or not run.ask(partial(_row_of, trial.id)).follows_operations:
+        trouble = _trouble(settings, report.metrics, metric, when, compared=trial.goal is not None)
+        follows_operations = trouble is not None and run.ask(partial(_row_of, trial.id)).follows_operations
+        if not follows_operations:
             _complain_once(trial, trouble)
+            if settings.metric not in report.metrics:
+                note_missing_metric(run, trial, ended=False)
         elif metric is None:
             continue  # `report_completed` will add it, and then the report counts again
         trial.last_value = (metric, when)
@@ -61,20 +66,28 @@ def look(run: Running, trial: LiveTrial) -> None:
             trial.at_goal = (metric, when)
 
 
-def _trouble(settings: Settings, metric: float | None, when: float | None, *, compared: bool) -> str | None:
+def _trouble(
+    settings: Settings, metrics: dict[str, Any], metric: float | None, when: float | None, *, compared: bool
+) -> str | None:
+    """Return what is wrong with a report that trials are compared by, or None."""
     if metric is None:
-        consequence = "the searcher takes it for the worst" if compared else "none of its checkpoints is the best"
-        return f"its validations have no number called {settings.metric!r}: {consequence}"
+        return _lacks("Searcher metric", settings.metric, metrics)
     if compared and when is None:
-        return f"its validations have no number called {settings.time_metric!r}: it cannot be compared on the way"
+        return _lacks("Time metric", str(settings.time_metric), metrics)
     return None
+
+
+def _lacks(kind: str, name: str, metrics: dict[str, Any]) -> str:
+    if name in metrics:
+        return f"{kind} {name!r} is not a number among the validation metrics ({', '.join(metrics)})."
+    return f"{kind} {name!r} is not among the validation metrics ({', '.join(metrics) or 'none'})."
 
 
 def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
     """Warn of a report that cannot be compared."""
     if trouble is not None and trouble not in trial.warned:
         trial.warned.add(trouble)
-        logger.warning("trial %d: %s", trial.id, trouble)
+        logger.warning("Trial %d: %s", trial.id, trouble)
 
 
 def _better(settings: Settings, best: float | None, value: float | None) -> float | None:

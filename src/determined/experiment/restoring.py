@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from determined.config.fixed_secrets import unmask_fixed
+from determined.experiment.fail_fast import TWICE
 from determined.experiment.trials import LiveTrial
 from determined.searchers import journal
 from determined.searchers.base import Action, Continue, Create, Pause, Stop
@@ -61,6 +62,8 @@ def _from_row(row: Trial, space: dict[str, Any]) -> LiveTrial:
         runs=row.runs,
         restarts=row.restarts,
         failure_without_report=row.reason if row.restarts and not row.steps_completed else None,
+        repeated_error=row.reason.removesuffix(TWICE) if row.reason and row.reason.endswith(TWICE) else None,
+        owes_restart=0 < row.runs <= row.restarts,
         best=row.best,
         passed_hparams=row.passed_hparams,
     )

@@ -51,6 +51,8 @@ class Running:
     pause_reason: str = ""  # why it is paused although no user asked for it
     most_slots: int | None = None  # that it was put into the queue with
     failure: str | None = None  # why the search cannot go on
+    metric_is_reported: bool = False  # some trial has reported the searcher metric
+    missing_metric: str | None = None  # the message if trials do not report the searcher metric
     least_progress: float = 0.0  # what was shown already
     last_code: int | None = None  # of the processes that ended last
     mask: LineMask = field(default_factory=LineMask)  # hides the secrets of the runner and of the configuration

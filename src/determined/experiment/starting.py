@@ -111,6 +111,7 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if again else []
     trial.seen = (max((attempt.number for attempt in attempts), default=0), _ALL)
     trial.runs += 1
+    trial.owes_restart = False
     key = allocation_key(run.experiment.id, trial, trial.runs)
     trial.process = Process(key, attempts_before=len(attempts))
     run.by_key[key] = trial

@@ -89,7 +89,10 @@ class LiveTrial:
     progress: float | None = None
     seconds_before: float = 0.0  # of earlier starts
     warned: set[str] = field(default_factory=set)
-    failure_without_report: str | None = None  # why its last attempt failed, if that had reported nothing
+    failure_without_report: str | None = None  # why its last attempt failed, if the trial has reported nothing
+    repeated_error: str | None = None  # with which two attempts failed, so that it was not retried
+    owes_restart: bool = False  # a restart is counted that was not made yet
+    fatal: str | None = None  # a mistake of the experiment that this trial has shown
 
     @property
     def may_start(self) -> bool:

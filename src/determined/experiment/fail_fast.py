@@ -1,0 +1,83 @@
+"""Mistakes that every trial and every attempt would repeat: found early, so that nothing is trained in vain.
+
+Three rules: a searcher metric that is not reported ends the experiment; an attempt that fails exactly like the one
+before, both without any report, ends its trial; and if that happens to the first trials with the same error, it ends
+the experiment.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+
+from determined.engines.base import Exited
+from determined.engines.command import Harness
+from determined.experiment.running import Running
+from determined.experiment.trials import LiveTrial, Process
+
+TWICE = "; not retried: same error twice"
+
+_FEWEST_TRIALS = 3  # that must fail alike before the experiment ends
+_PYTHON_FAILED = 1  # the exit code of an interpreter that an exception ended
+_EXCEPTION = re.compile(r"^((?:\w+\.)*\w+)(?:: .*)? \(.+, line \d+\)$", re.DOTALL)
+# Subclasses of OSError in common libraries, by their names: only the text of a traceback is known here.
+_OS_ERRORS = {"URLError", "HTTPError", "ConnectTimeout", "ReadTimeout", "SSLError", "ProxyError"}
+_MEMORY_ERRORS = {"MemoryError", "OutOfMemoryError"}
+
+
+def repeatable_error(exited: Exited, process: Process) -> str | None:
+    """Return the error of an attempt, with its place, if the next attempt may be expected to fail in the same way.
+
+    Files, networks, memory and signals may behave differently the next time; so may a program that ends without an
+    exception.
+    """
+    if exited.code != _PYTHON_FAILED or exited.signal is not None or exited.out_of_memory or process.killed is not None:
+        return None
+    found = _EXCEPTION.match(process.last_error)
+    if found is None or _may_pass(found[1].rpartition(".")[2]) or "out of memory" in process.last_error:
+        return None
+    return process.last_error
+
+
+def shared_error(run: Running) -> str | None:
+    """Return why the experiment ends if its first max(3, slots) trials all failed twice with the same error."""
+    count = max(_FEWEST_TRIALS, run.engine.slots)
+    first = [run.trials.get(number) for number in range(count)]
+    errors = {None if trial is None else trial.repeated_error for trial in first}
+    error = errors.pop() if len(errors) == 1 else None
+    return None if error is None else f"the first {count} trials failed with the same error: {error}"
+
+
+def note_missing_metric(run: Running, trial: LiveTrial, *, ended: bool) -> None:
+    """Remember that a trial does not report the searcher metric, unless this or another trial has reported it.
+
+    A trial class is judged by its first validation, because its metrics are the same in all of them. Other programs may
+    report a metric late, and are judged when they end. `det run` gives its command as a list and a metric that its user
+    may not have chosen: there it decides nothing but which checkpoint is best.
+    """
+    settings = run.settings
+    if run.metric_is_reported or run.missing_metric is not None:
+        return
+    is_program = not isinstance(settings.command, Harness)
+    by_det_run = settings.config["searcher"]["name"] == "single" and isinstance(settings.config["entrypoint"], list)
+    if by_det_run or (is_program and not ended):
+        return
+    names = _validation_metrics(run, trial)
+    if settings.metric in names or any(settings.metric in _validation_metrics(run, t) for t in run.trials.values()):
+        run.metric_is_reported = True
+    elif names:
+        reported = ", ".join(names)
+        run.missing_metric = f"Metric {settings.metric!r} is not reported; reported: {reported}"
+        trial.fatal = run.missing_metric
+
+
+def _validation_metrics(run: Running, trial: LiveTrial) -> list[str]:
+    """Return the names of all validation metrics that a trial reported, in the order of the reports."""
+    rows = run.writer.ask(lambda store: store.metrics(trial.id, "validation", archived=True))
+    return list(dict.fromkeys(name for row in rows for name in row.metrics))
+
+
+def _may_pass(name: str) -> bool:
+    known = getattr(builtins, name, None)
+    is_os_error = isinstance(known, type) and issubclass(known, OSError)
+    return is_os_error or name in _OS_ERRORS or name in _MEMORY_ERRORS
