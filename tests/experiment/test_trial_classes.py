@@ -42,7 +42,11 @@ def test_troubles_on_one_slot(engine: LocalEngine) -> None:
         "none": ("COMPLETED", "", 1),
         "invalid_hp": ("INVALID_HP", "InvalidHP: not with these", 1),
         "late_invalid_hp": ("INVALID_HP", "InvalidHP: found out late", 1),
-        "raise_at_start": ("ERROR", r"ValueError: no model like that \(model_def.py, line \d+\); tried 2 times", 2),
+        "raise_at_start": (
+            "ERROR",
+            r"ValueError: no model like that \(model_def.py, line \d+\); not retried: same error twice",
+            2,
+        ),
         "raise": ("ERROR", r"RuntimeError: the sixth batch failed \(model_def.py, line \d+\); tried 2 times", 2),
         "raise_in_validation": ("ERROR", r"KeyError: 'no such label' \(model_def.py, line \d+\); tried 2 times", 2),
         "fatal": ("ERROR", r"RuntimeError: after the fatal thing \(.*\); not retried: .*'fatal things'", 1),
@@ -58,6 +62,20 @@ def test_troubles_on_one_slot(engine: LocalEngine) -> None:
         # The second start went on from the fourth batch, and failed in the sixth again.
         raised = store.attempts(by_trouble(found.trials)["raise"].id)
         assert [attempt.start_step for attempt in raised] == [0, 4]
+
+
+@pytest.mark.parametrize("policy", ["best", "none"])
+def test_the_first_validation_without_the_searcher_metric_ends_the_experiment(engine: LocalEngine, policy: str) -> None:
+    """With the policy `none` the trial itself would train on: its length is far beyond the test."""
+    fields = config(["none", "late_invalid_hp", "raise"], checkpoint_policy=policy, max_restarts=5)
+    fields["searcher"] = {**fields["searcher"], "metric": "val_loss", "max_length": {"batches": 10**7}}
+    fields["min_validation_period"] = {"batches": 2}
+    found = run(engine, "hurt", fields | {"resources": {"max_slots": 1}})
+    message = "Metric 'val_loss' is not reported; reported: validation_loss"
+    assert (found.experiment.state, found.experiment.reason) == ("ERROR", message)
+    first, *others = found.trials
+    assert (first.state, first.reason, first.runs, first.restarts) == ("ERROR", message, 1, 0)
+    assert {(trial.state, trial.runs) for trial in others} == {("CANCELED", 0)}
 
 
 def test_a_rank_that_is_lost(engine: LocalEngine) -> None:

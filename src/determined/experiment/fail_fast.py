@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections.abc import Iterable
 
 from determined.engines.base import Exited
 from determined.engines.command import Harness
@@ -22,6 +23,7 @@ _PYTHON_FAILED = 1  # the exit code of an interpreter that an exception ended
 _EXCEPTION = re.compile(r"^((?:\w+\.)*\w+)(?:: .*)? \(.+, line \d+\)$", re.DOTALL)
 # Subclasses of OSError in common libraries, by their names: only the text of a traceback is known here.
 _OS_ERRORS = {"URLError", "HTTPError", "ConnectTimeout", "ReadTimeout", "SSLError", "ProxyError"}
+_COUNTERS = ("batches", "epochs")
 _MEMORY_ERRORS = {"MemoryError", "OutOfMemoryError"}
 
 
@@ -66,9 +68,13 @@ def note_missing_metric(run: Running, trial: LiveTrial, *, ended: bool) -> None:
     if settings.metric in names or any(settings.metric in _validation_metrics(run, t) for t in run.trials.values()):
         run.metric_is_reported = True
     elif names:
-        reported = ", ".join(names)
-        run.missing_metric = f"Metric {settings.metric!r} is not reported; reported: {reported}"
+        run.missing_metric = f"Metric {settings.metric!r} is not reported; reported: {shown_names(names)}"
         trial.fatal = run.missing_metric
+
+
+def shown_names(names: Iterable[str]) -> str:
+    """Return the names of metrics for a message, without the counters that are added to every validation."""
+    return ", ".join(name for name in names if name not in _COUNTERS) or "none"
 
 
 def _validation_metrics(run: Running, trial: LiveTrial) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from determined.config.measures import finite_number, number, time_of
 from determined.experiment import deciding
-from determined.experiment.fail_fast import note_missing_metric
+from determined.experiment.fail_fast import note_missing_metric, shown_names
 from determined.experiment.running import Running
 from determined.experiment.settings import Settings
 from determined.experiment.trials import LiveTrial
@@ -55,9 +55,9 @@ def look(run: Running, trial: LiveTrial) -> None:
         trouble = _trouble(settings, report.metrics, metric, when, compared=trial.goal is not None)
         follows_operations = trouble is not None and run.ask(partial(_row_of, trial.id)).follows_operations
         if not follows_operations:
-            _complain_once(trial, trouble)
             if settings.metric not in report.metrics:
                 note_missing_metric(run, trial, ended=False)
+            _complain_once(trial, None if run.missing_metric else trouble)
         elif metric is None:
             continue  # `report_completed` will add it, and then the report counts again
         trial.last_value = (metric, when)
@@ -79,8 +79,8 @@ def _trouble(
 
 def _lacks(kind: str, name: str, metrics: dict[str, Any]) -> str:
     if name in metrics:
-        return f"{kind} {name!r} is not a number among the validation metrics ({', '.join(metrics)})."
-    return f"{kind} {name!r} is not among the validation metrics ({', '.join(metrics) or 'none'})."
+        return f"{kind} {name!r} is not a number among the validation metrics ({shown_names(metrics)})."
+    return f"{kind} {name!r} is not among the validation metrics ({shown_names(metrics)})."
 
 
 def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
