@@ -99,7 +99,21 @@ class LazyGroup(_Main):
             reason = why_absent((*_names(ctx), args[0]))
             if reason is not None:
                 ctx.fail(f"No such command {args[0]!r}: {reason}.")
+            ctx.fail(f"No such command {args[0]!r}.{self._meant(ctx, args[0])}")
         return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: click.Context, word: str) -> str:
+        """Return which command may have been meant: one with a similar name, or with this name in another group."""
+        from difflib import get_close_matches
+
+        path = " ".join(("det", *_names(ctx)))
+        names = [name for name in (*self.commands_in, *self.aliases) if len(name) > 2]
+        found = [f"{path} {name}" for name in get_close_matches(word, names, n=2)]
+        for name in self.commands_in if not found else ():
+            group = self.get_command(ctx, name)
+            if isinstance(group, LazyGroup) and word in (*group.commands_in, *group.aliases):
+                found.append(f"{path} {name} {word}")
+        return f" Did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         unnamed = not args or (args[0].startswith("-") and not _asks_for_help(ctx, args[0]))

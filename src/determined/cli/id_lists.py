@@ -1,25 +1,112 @@
-"""`UUID,UUID` or `3,4,7`: several checkpoints or experiments in one argument."""
+"""`3 4`, `3,4`, `3-9` or `UUID,UUID`: several experiments, trials or checkpoints on a command line."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
 import click
 
+from determined.cli.opened import opened_store
 from determined.cli.whole_numbers import ID
+from determined.errors import NotFoundException
+
+_RANGE = re.compile(r"(\d+)-(\d+)")
 
 
-def uuids(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    """Each once."""
-    found = list(dict.fromkeys(part.strip() for part in value.split(",")))
+class Ids(NamedTuple):
+    """One id, or all from the first to the last that exist."""
+
+    first: int
+    last: int | None = None
+
+
+def uuids(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[str]:
+    """Return each checkpoint once, from one argument with commas or from several arguments."""
+    given = (value,) if isinstance(value, str) else value
+    found = list(dict.fromkeys(part.strip() for argument in given for part in argument.split(",")))
     if not all(found):
-        raise click.BadParameter(f"{value!r} is no list of checkpoints, as one UUID, or several with commas between")
+        raise click.BadParameter(f"{' '.join(given)!r} is no list of checkpoints: give UUIDs, or UUID,UUID")
     return found
 
 
-def numbers(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[int]:
-    """Each once, from one argument or from several."""
-    given = (value,) if isinstance(value, str) else value
-    try:
-        found = dict.fromkeys(int(part) for argument in given for part in argument.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{','.join(given)!r} is no list of ids, as 3 or 3,4,7") from None
-    return [ID.convert(number, parameter, context) for number in found]
+def numbers(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[Ids]:
+    """Parse ids and ranges from one argument or from several; `expand` turns ranges into ids."""
+    return parse_ids((value,) if isinstance(value, str) else value)
+
+
+def check_ids(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse arguments that are not ids, before a command begins."""
+    if not context.resilient_parsing:
+        parse_ids(value)
+    return value
+
+
+def parse_ids(given: Sequence[str]) -> list[Ids]:
+    """Return the ids and ranges that were typed; anything else is refused."""
+    found = []
+    for part in (part.strip() for argument in given for part in argument.split(",")):
+        if between := _RANGE.fullmatch(part):
+            first, last = _number(between[1]), _number(between[2])
+            if first > last:
+                raise click.BadParameter(f"{part!r} is no range: the first id is larger than the last")
+            found.append(Ids(first, last))
+        elif re.fullmatch(r"-?\d+", part):
+            found.append(Ids(_number(part)))
+        else:
+            raise click.BadParameter(f"{' '.join(given)!r} is no list of ids, as 3, 3,4,7 or 3-9")
+    return list(dict.fromkeys(found))
+
+
+def is_one(given: Sequence[str]) -> bool:
+    """Return whether a single id was typed, rather than a list or a range, which may also mean one object."""
+    return len(given) == 1 and given[0].strip().lstrip("-").isdecimal()
+
+
+def expand(kind: Literal["experiment", "trial"], parsed: Sequence[Ids]) -> list[int]:
+    """Return all ids, each once. Of a range those that exist; a range without any is an error."""
+    found: dict[int, None] = {}
+    for first, last in parsed:
+        if last is None:
+            found[first] = None
+            continue
+        with opened_store() as store:
+            between = store.experiments.ids_between if kind == "experiment" else store.experiments.trial_ids_between
+            existing = between(first, last)
+        if not existing:
+            raise NotFoundException(f"There is no {kind} between {first} and {last}.")
+        found |= dict.fromkeys(existing)
+    return list(found)
+
+
+def complete_experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Offer experiments to a shell."""
+    from determined.cli.completing import experiment_ids
+
+    return experiment_ids(context, parameter, incomplete)
+
+
+def complete_trials(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Offer trials to a shell."""
+    from determined.cli.completing import trial_ids
+
+    return trial_ids(context, parameter, incomplete)
+
+
+def complete_checkpoints(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Offer checkpoints to a shell."""
+    from determined.cli.completing import checkpoint_uuids
+
+    return checkpoint_uuids(context, parameter, incomplete)
+
+
+def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Offer models to a shell."""
+    from determined.cli.completing import model_names
+
+    return model_names(context, parameter, incomplete)
+
+
+def _number(text: str) -> int:
+    return ID.convert(text, None, None)

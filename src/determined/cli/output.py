@@ -6,7 +6,8 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Literal, TextIO, TypeVar
@@ -48,7 +49,24 @@ def show(form: Form, columns: Sequence[Column], rows: Sequence[Row], plain: Call
         click.echo(table(columns, rows))
 
 
+_collected: list[list[Any]] = []  # of commands that are carried out for several objects
+
+
+@contextmanager
+def collected_json() -> Iterator[list[Any]]:
+    """Collect what is printed as JSON meanwhile, so that a command for several objects prints one list."""
+    _collected.append([])
+    try:
+        yield _collected[-1]
+    finally:
+        _collected.pop()
+
+
 def print_json(value: Any) -> None:
+    """Print a value as JSON, or add it to the list of a command for several objects."""
+    if _collected:
+        _collected[-1] += value if isinstance(value, list) else [value]
+        return
     # In ASCII, so that no text of a program reaches a terminal as it is.
     click.echo(json.dumps(jsonable(value), indent=2))
 

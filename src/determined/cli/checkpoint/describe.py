@@ -7,6 +7,7 @@ import click
 from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain, parts_noted
 from determined.cli.details import one_row
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_checkpoints
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
 from determined.cli.text import visible
@@ -19,7 +20,7 @@ _NOTES = {
 
 
 @click.command(cls=Command, action="describe {uuid:checkpoint}")
-@click.argument("uuid")
+@click.argument("uuid", shell_complete=complete_checkpoints)
 @with_utc
 @with_csv
 def describe(uuid: str, form: Form) -> None:

@@ -9,6 +9,7 @@ import click
 from determined.checkpoint_storage.outputs import is_output_id
 from determined.cli.downloads import fetch_one, with_quiet
 from determined.cli.groups import Command, explain_unused
+from determined.cli.id_lists import complete_checkpoints
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import output_plain
@@ -17,7 +18,7 @@ from determined.cli.zone import with_utc
 
 
 @click.command(cls=Command, action="download {uuid:checkpoint}")
-@click.argument("uuid")
+@click.argument("uuid", shell_complete=complete_checkpoints)
 @click.option(
     "-o", "--output-dir", type=click.Path(path_type=Path), help="Directory to write to (default: checkpoints/<uuid>)."
 )

@@ -6,7 +6,7 @@ import click
 
 from determined.cli.confirming import confirm, with_yes
 from determined.cli.groups import Command
-from determined.cli.id_lists import uuids
+from determined.cli.id_lists import complete_checkpoints, uuids
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import checkpoint_plain, checkpoint_state
@@ -15,7 +15,14 @@ from determined.cli.text import visible
 
 
 @click.command(cls=Command, action="remove files of {checkpoints:checkpoint}")
-@click.argument("checkpoints", metavar="UUIDS", callback=uuids)
+@click.argument(
+    "checkpoints",
+    metavar="UUIDS...",
+    nargs=-1,
+    required=True,
+    callback=uuids,
+    shell_complete=complete_checkpoints,
+)
 @click.option("--glob", "globs", multiple=True, metavar="PATTERN", help="Pattern of files to remove (repeatable).")
 @with_yes
 @with_json

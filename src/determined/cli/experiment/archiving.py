@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.bulk import BulkCommand
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
-from determined.cli.whole_numbers import ID
 
 
-@click.command(cls=Command, action="archive {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", filters=True, action="archive {experiment_id:experiment}")
 @with_json
 def archive(experiment_id: int, form: Form) -> None:
     """Archive an experiment.
@@ -25,8 +23,7 @@ def archive(experiment_id: int, form: Form) -> None:
     _set(experiment_id, True, form)
 
 
-@click.command(cls=Command, action="unarchive {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", filters=True, action="unarchive {experiment_id:experiment}")
 @with_json
 def unarchive(experiment_id: int, form: Form) -> None:
     """Unarchive an experiment.

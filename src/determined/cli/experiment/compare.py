@@ -9,7 +9,7 @@ import click
 from determined.cli.experiment.comparing import all_columns, all_rows, comparison_plain, comparison_text
 from determined.cli.experiment.contenders import contenders
 from determined.cli.groups import Command
-from determined.cli.id_lists import numbers
+from determined.cli.id_lists import Ids, complete_experiments, expand, numbers
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.zone import with_utc
@@ -18,7 +18,7 @@ _MOST = 26  # as many letters as there are for curves
 
 
 @click.command(cls=Command, action="compare the experiments")
-@click.argument("experiment_ids", metavar="[IDS]...", nargs=-1, callback=numbers)
+@click.argument("experiment_ids", metavar="[IDS]...", nargs=-1, callback=numbers, shell_complete=complete_experiments)
 @click.option(
     "--trials", "trial_ids", metavar="IDS", multiple=True, callback=numbers, help="Also compare these trials."
 )
@@ -28,8 +28,8 @@ _MOST = 26  # as many letters as there are for curves
 @with_utc
 @with_csv
 def compare(
-    experiment_ids: list[int],
-    trial_ids: list[int],
+    experiment_ids: list[Ids],
+    trial_ids: list[Ids],
     metric: str | None,
     group: str | None,
     smaller_is_better: bool | None,
@@ -45,12 +45,11 @@ def compare(
     """
     if not experiment_ids and not trial_ids:
         raise click.UsageError("name experiments, or trials with --trials")
-    if len(experiment_ids) + len(trial_ids) > _MOST:
+    experiments, trials = expand("experiment", experiment_ids), expand("trial", trial_ids)
+    if len(experiments) + len(trials) > _MOST:
         raise click.UsageError(f"at most {_MOST} can be compared at once")
     with opened_store() as store:
-        found = contenders(
-            store, experiment_ids, trial_ids, metric=metric, group=group, smaller_is_better=smaller_is_better
-        )
+        found = contenders(store, experiments, trials, metric=metric, group=group, smaller_is_better=smaller_is_better)
     if form == "json":
         print_json(comparison_plain(found))
     elif form == "csv":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible_lines
@@ -12,7 +13,7 @@ from determined.cli.whole_numbers import ID
 
 
 @click.command(cls=Command, action="show the configuration of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @with_json
 def config(experiment_id: int, form: Form) -> None:
     """Show the configuration of an experiment.

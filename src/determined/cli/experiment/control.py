@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.bulk import BulkCommand
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
-from determined.cli.whole_numbers import ID
 
 if TYPE_CHECKING:
     from typing import Literal
 
 
-@click.command(cls=Command, action="pause {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", filters=True, action="pause {experiment_id:experiment}")
 @with_json
 def pause(experiment_id: int, form: Form) -> None:
     """Pause an experiment.
@@ -30,8 +28,7 @@ def pause(experiment_id: int, form: Form) -> None:
     _request(experiment_id, "pause", form)
 
 
-@click.command(cls=Command, action="cancel {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", filters=True, action="cancel {experiment_id:experiment}")
 @with_json
 def cancel(experiment_id: int, form: Form) -> None:
     """Cancel an experiment.
@@ -44,8 +41,7 @@ def cancel(experiment_id: int, form: Form) -> None:
     _request(experiment_id, "cancel", form)
 
 
-@click.command(cls=Command, action="kill {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", filters=True, action="kill {experiment_id:experiment}")
 @with_json
 def kill(experiment_id: int, form: Form) -> None:
     """Kill an experiment.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.bulk import BulkCommand
 from determined.cli.confirming import confirm, with_yes
-from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 
 
-@click.command(cls=Command, action="delete {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.command(cls=BulkCommand, kind="experiment", filters=True, action="delete {experiment_id:experiment}")
 @with_yes
 @with_json
 def delete(experiment_id: int, yes: bool, form: Form) -> None:
@@ -56,8 +55,13 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
         click.echo(visible(f"{path} stays: {why}"))
 
 
-@click.command("delete-tb-files", cls=Command, action="delete the TensorBoard files of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.command(
+    "delete-tb-files",
+    cls=BulkCommand,
+    kind="experiment",
+    filters=True,
+    action="delete the TensorBoard files of {experiment_id:experiment}",
+)
 @with_yes
 @with_json
 def delete_tb_files(experiment_id: int, yes: bool, form: Form) -> None:

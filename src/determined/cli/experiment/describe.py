@@ -18,7 +18,7 @@ from determined.cli.experiment.workloads import (
 )
 from determined.cli.groups import Command
 from determined.cli.holders import advice
-from determined.cli.id_lists import numbers
+from determined.cli.id_lists import Ids, complete_experiments, expand, numbers
 from determined.cli.many_rows import without_garbage_collection
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
@@ -56,13 +56,15 @@ Tables = list[tuple[str, str, list[Column], list[Row]]]
 
 
 @click.command(cls=Command, action="describe {experiment_ids:experiment}")
-@click.argument("experiment_ids", metavar="IDS", callback=numbers)
+@click.argument(
+    "experiment_ids", metavar="IDS...", nargs=-1, required=True, callback=numbers, shell_complete=complete_experiments
+)
 @click.option("--metrics", is_flag=True, help="Also show the metrics of each workload.")
 @click.option("--outdir", type=click.Path(path_type=Path, file_okay=False), help="Write CSV files into this directory.")
 @with_utc
 @with_csv
 @without_garbage_collection
-def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form: Form) -> None:
+def describe(experiment_ids: list[Ids], metrics: bool, outdir: Path | None, form: Form) -> None:
     """Describe experiments, their trials and their metrics.
 
     On a terminal the best trials come first, and workloads are shown with --metrics.
@@ -72,11 +74,12 @@ def describe(experiment_ids: list[int], metrics: bool, outdir: Path | None, form
     """
     if outdir is not None and form != "table":
         raise click.UsageError("--outdir, --csv and --json exclude each other")
+    ids = expand("experiment", experiment_ids)
     if form == "table" and outdir is None and sys.stdout.isatty():
-        _describe_on_terminal(experiment_ids, metrics)
+        _describe_on_terminal(ids, metrics)
         return
     with opened_store() as store:
-        experiments = [store.experiments.get(number) for number in experiment_ids]
+        experiments = [store.experiments.get(number) for number in ids]
         trials = {row.id: store.experiments.trials(row.id) for row in experiments}
         workloads = {trial.id: _workloads(store, trial.id) for rows in trials.values() for trial in rows}
         hints = advice(store, experiments)

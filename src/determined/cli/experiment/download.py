@@ -18,6 +18,7 @@ from determined.cli.downloads import (
     with_quiet,
 )
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.zone import with_utc
@@ -25,7 +26,7 @@ from determined.errors import DeterminedError
 
 
 @click.command(cls=Command, action="download checkpoints of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=int, shell_complete=complete_experiments)
 @click.option(
     "-o",
     "--output-dir",

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.bulk import BulkCommand
 from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 
 
-@click.command("download-model-def", cls=Command, action="download the code of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.command(
+    "download-model-def", cls=BulkCommand, kind="experiment", action="download the code of {experiment_id:experiment}"
+)
 @click.option(
     "-o",
     "--output-dir",

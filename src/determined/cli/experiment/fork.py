@@ -9,6 +9,7 @@ import click
 
 from determined.cli.experiment.beginning import Beginning, Code, begin, with_beginning
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
 from determined.cli.ranking import best_checkpoints
 from determined.cli.text import visible
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, action="fork {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=int, shell_complete=complete_experiments)
 @click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
 @click.option(
     "--config",

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.bulk import BulkCommand
 from determined.cli.confirming import confirm, with_yes
-from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import validation_metric
 from determined.cli.render import Column, size, table
 from determined.cli.text import visible
-from determined.cli.whole_numbers import ID, Count
+from determined.cli.whole_numbers import Count
 from determined.errors import CheckpointInUse
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ _COLUMNS = [
 _ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")
 
 
-@click.command("gc-policy", cls=Command, action="set the retention policy of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(
+    "gc-policy", cls=BulkCommand, kind="experiment", action="set the retention policy of {experiment_id:experiment}"
+)
 @click.option(
     "--save-experiment-best",
     type=Count(min=0),

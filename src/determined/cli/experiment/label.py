@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.groups import Command, LazyGroup
+from determined.cli.bulk import BulkCommand
+from determined.cli.groups import LazyGroup
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
-from determined.cli.whole_numbers import ID
 
 _HERE = "determined.cli.experiment.label"
 
@@ -30,8 +30,7 @@ def label() -> None:
     """
 
 
-@click.command(cls=Command, action="add a label to {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", action="add a label to {experiment_id:experiment}")
 @click.argument("text", metavar="LABEL")
 @with_json
 def add(experiment_id: int, text: str, form: Form) -> None:
@@ -43,8 +42,7 @@ def add(experiment_id: int, text: str, form: Form) -> None:
     _change(experiment_id, [text], [], form)
 
 
-@click.command(cls=Command, action="remove a label from {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", action="remove a label from {experiment_id:experiment}")
 @click.argument("text", metavar="LABEL")
 @with_json
 def remove(experiment_id: int, text: str, form: Form) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
 from determined.cli.plain import checkpoint_plain, checkpoint_state, checkpoint_type, output_plain, validation_metric
@@ -30,7 +31,7 @@ _COLUMNS_OF_INFERENCE = [*_COLUMNS, Column("Type")]
 
 
 @click.command("list-checkpoints", cls=Command, action="list the checkpoints of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @click.option("--best", type=Count(min=1), metavar="N", help="Only the N best existing checkpoints, best first.")
 @click.option("--include-resources", is_flag=True, help="Accepted for old command lines: resources are always shown.")
 @with_csv

@@ -7,6 +7,7 @@ import click
 from determined.cli.experiment.leaderboard import leaderboard
 from determined.cli.fields import ColumnChoice, show_list, with_columns
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_csv
 from determined.cli.paging import Page, with_paging
@@ -15,7 +16,7 @@ from determined.cli.zone import with_utc
 
 
 @click.command("list-trials", cls=Command, action="list the trials of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @click.option("--sort-by", metavar="NAME", help="A hyperparameter, a validation metric, or one of the words below.")
 @click.option(
     "--smaller-is-better", type=bool, metavar="BOOL", help="Direction of a metric that is not the searcher's."

@@ -6,6 +6,7 @@ import click
 
 from determined.cli.groups import Command
 from determined.cli.holders import is_at_work
+from determined.cli.id_lists import complete_experiments
 from determined.cli.log_choice import LogChoice, with_log_choice
 from determined.cli.log_reading import print_log
 from determined.cli.opened import opened_store
@@ -15,7 +16,7 @@ from determined.errors import DeterminedError
 
 
 @click.command(cls=Command, action="show the logs of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.argument("experiment_id", metavar="ID", type=int, shell_complete=complete_experiments)
 @click.option("--trial", "trial_id", type=int, metavar="TRIAL_ID", help="Trial to show (default: the first).")
 @click.option("--all", "everything", is_flag=True, help="Show all trials, in chronological order.")
 @with_log_choice

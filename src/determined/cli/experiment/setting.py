@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.groups import Command, LazyGroup
+from determined.cli.bulk import BulkCommand
+from determined.cli.groups import LazyGroup
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
-from determined.cli.whole_numbers import ID, Count
+from determined.cli.whole_numbers import Count
 from determined.errors import InvalidExperimentException
 
 _HERE = "determined.cli.experiment.setting"
@@ -37,8 +38,7 @@ def set() -> None:
     """
 
 
-@click.command(cls=Command, action="set the name of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", action="set the name of {experiment_id:experiment}")
 @click.argument("text", metavar="NAME")
 @with_json
 def name(experiment_id: int, text: str, form: Form) -> None:
@@ -52,8 +52,7 @@ def name(experiment_id: int, text: str, form: Form) -> None:
     _tell(experiment_id, f"renamed to {text}", form)
 
 
-@click.command(cls=Command, action="set the description of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", action="set the description of {experiment_id:experiment}")
 @click.argument("text", metavar="DESCRIPTION")
 @with_json
 def description(experiment_id: int, text: str, form: Form) -> None:
@@ -67,8 +66,9 @@ def description(experiment_id: int, text: str, form: Form) -> None:
     _tell(experiment_id, f"description set to {text}", form)
 
 
-@click.command("max-slots", cls=Command, action="set the slot limit of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(
+    "max-slots", cls=BulkCommand, kind="experiment", action="set the slot limit of {experiment_id:experiment}"
+)
 @click.argument("slots", metavar="N", type=Count(min=1))
 @with_json
 def max_slots(experiment_id: int, slots: int, form: Form) -> None:
@@ -91,8 +91,7 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
     _tell(experiment_id, f"it may use {slots} slot{'' if slots == 1 else 's'}", form)
 
 
-@click.command(cls=Command, action="set the priority of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", action="set the priority of {experiment_id:experiment}")
 @click.argument("number", metavar="N", type=click.IntRange(min=1, max=99))
 @with_json
 def priority(experiment_id: int, number: int, form: Form) -> None:

@@ -7,19 +7,17 @@ import time
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.bulk import BulkCommand
 from determined.cli.holders import advice
 from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
-from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 from determined.store.experiment_records import ENDED
 
 
-@click.command(cls=Command, action="wait for {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="experiment", action="wait for {experiment_id:experiment}")
 @click.option(
     "--polling-interval",
     type=click.FloatRange(min=0, min_open=True),

@@ -6,6 +6,7 @@ import click
 
 from determined.cli.confirming import confirm, with_yes
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import find_model, model_plain
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
@@ -13,7 +14,7 @@ from determined.cli.text import visible
 
 
 @click.command(cls=Command, action="delete {name!r:model}")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_models)
 @with_yes
 @with_json
 def delete(name: str, yes: bool, form: Form) -> None:

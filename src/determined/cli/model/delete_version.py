@@ -6,6 +6,7 @@ import click
 
 from determined.cli.confirming import confirm, with_yes
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import find_model, version_plain, versions_of
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
@@ -15,7 +16,7 @@ from determined.errors import NotFoundException
 
 
 @click.command("delete-version", cls=Command, action="delete version {number} of {name!r:model}")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_models)
 @click.argument("number", metavar="N", type=Count(min=1))
 @with_yes
 @with_json

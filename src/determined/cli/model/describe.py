@@ -8,6 +8,7 @@ import click
 
 from determined.cli.details import one_row
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import (
     MODEL,
     VERSION,
@@ -27,7 +28,7 @@ from determined.errors import NotFoundException
 
 
 @click.command(cls=Command, action="describe {name!r:model}")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_models)
 @click.option("--version", "number", type=Count(min=1), metavar="N", help="Version to describe (default: the newest).")
 @with_utc
 @with_csv

@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import VERSION, Version, find_model, version_plain, version_row
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_json
 
 
 @click.command("register-version", cls=Command, action="register {uuid:checkpoint} as a version of {name!r:model}")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_models)
 @click.argument("uuid")
 @with_json
 def register_version(name: str, uuid: str, form: Form) -> None:

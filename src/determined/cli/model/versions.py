@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import VERSION, find_model, version_plain, version_row, versions_of
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_csv
 
 
 @click.command("list-versions", cls=Command, action="list the versions of {name!r:model}")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_models)
 @with_csv
 def list_versions(name: str, form: Form) -> None:
     """List the versions of a model.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.bulk import BulkCommand
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.errors import InvalidExperimentException
 
 
-@click.command(cls=Command, action="remove {experiment_id:experiment} from the queue")
-@click.argument("experiment_id", metavar="ID", type=int)
+@click.command(cls=BulkCommand, kind="experiment", action="remove {experiment_id:experiment} from the queue")
 @with_json
 def remove(experiment_id: int, form: Form) -> None:
     """Remove an experiment from the queue.

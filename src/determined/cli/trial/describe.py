@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.bulk import BulkCommand
 from determined.cli.details import details
 from determined.cli.experiment.workloads import Workload, workloads_of
-from determined.cli.groups import Command
 from determined.cli.many_rows import without_garbage_collection
 from determined.cli.metric_summary import COLUMNS, summary_rows, summary_table
 from determined.cli.opened import opened_store
@@ -19,7 +19,6 @@ from determined.cli.plain import checkpoint_state, trial_plain
 from determined.cli.render import Column, Row, table, time_text
 from determined.cli.standalone import lines_visible, trial_facts
 from determined.cli.watching import flat
-from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 from determined.store.summaries import Summary, summarize
 
@@ -44,8 +43,7 @@ _WORKLOADS = [
 ]
 
 
-@click.command(cls=Command, action="describe {trial_id:trial}")
-@click.argument("trial_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="trial", action="describe {trial_id:trial}")
 @click.option("--metrics", is_flag=True, help="Also show the training metrics of each workload.")
 @click.option("--metrics-summary", "summed_up", is_flag=True, help="Only show a summary of each metric.")
 @paging(1000)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.groups import Command
+from determined.cli.bulk import BulkCommand
 from determined.cli.holders import is_abandoned
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import trial_plain
-from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 
-@click.command(cls=Command, action="kill {trial_id:trial}")
-@click.argument("trial_id", metavar="ID", type=ID)
+@click.command(cls=BulkCommand, kind="trial", action="kill {trial_id:trial}")
 @with_json
 def kill(trial_id: int, form: Form) -> None:
     """Kill a trial.

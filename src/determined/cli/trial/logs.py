@@ -6,6 +6,7 @@ import click
 
 from determined.cli.groups import Command
 from determined.cli.holders import is_at_work
+from determined.cli.id_lists import complete_trials
 from determined.cli.log_choice import LogChoice, with_log_choice
 from determined.cli.log_reading import print_log
 from determined.cli.opened import opened_store
@@ -13,7 +14,7 @@ from determined.cli.output import Form, with_json
 
 
 @click.command(cls=Command, action="show the logs of {trial_id:trial}")
-@click.argument("trial_id", metavar="ID", type=int)
+@click.argument("trial_id", metavar="ID", type=int, shell_complete=complete_trials)
 @with_log_choice
 @with_json
 def logs(trial_id: int, choice: LogChoice, form: Form) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_trials
 from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
@@ -21,7 +22,7 @@ from determined.cli.whole_numbers import ID
 
 
 @click.command("support-bundle", cls=Command, action="create a support bundle of {trial_id:trial}")
-@click.argument("trial_id", metavar="ID", type=ID)
+@click.argument("trial_id", metavar="ID", type=ID, shell_complete=complete_trials)
 @click.option(
     "-o",
     "--output",
