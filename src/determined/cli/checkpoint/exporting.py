@@ -1,0 +1,67 @@
+"""`det checkpoint export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.groups import Command
+from determined.cli.new_file import refuse_existing
+from determined.cli.opened import opened_store
+from determined.cli.output import Form, print_json, with_json
+from determined.cli.plain import checkpoint_state
+from determined.cli.render import size
+from determined.cli.text import visible
+from determined.errors import CheckpointStateException
+
+if TYPE_CHECKING:
+    from determined.pytorch.plain_weights import Format
+
+_ENDINGS = {"torch": ".pt", "safetensors": ".safetensors"}
+
+
+@click.command(cls=Command, action="export {uuid:checkpoint}")
+@click.argument("uuid")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["torch", "safetensors"]),
+    default="torch",
+    show_default=True,
+    help="A file for torch.load(weights_only=True), or a safetensors file.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: UUID.pt).")
+@with_json
+def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> None:
+    """Export the weights of a checkpoint.
+
+    Writes the state dict of the model, which programs without this library can load. With several models each name
+    begins with the number of its model: `0.`, `1.` and so on.
+
+    \b
+    Example: det checkpoint export 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --format safetensors -o model.safetensors
+    """
+    from determined.checkpoint_storage.base import checkpoint_id
+
+    target = output or Path(checkpoint_id(uuid) + _ENDINGS[file_format])
+    refuse_existing(target)
+    with opened_store() as store:
+        row = store.upkeep.checkpoint(uuid)
+        experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
+    if row.state == "DELETED":
+        raise CheckpointStateException(f"checkpoint {uuid} cannot be exported: it is {checkpoint_state(row)}")
+    from determined.experiment.storages import storage_of
+    from determined.pytorch.plain_weights import read_weights, write_weights
+
+    with storage_of(experiment, row.storage).open(uuid) as path:
+        models = read_weights(path, uuid)
+    write_weights(models, target, file_format, uuid)
+    tensors, written = sum(len(model) for model in models), target.stat().st_size
+    if form == "json":
+        plain = {"uuid": uuid, "path": str(target.absolute()), "format": file_format, "models": len(models)}
+        print_json({**plain, "tensors": tensors, "bytes": written})
+        return
+    counted = f"{tensors:,} tensors of {len(models)} {'model' if len(models) == 1 else 'models'}"
+    click.echo(visible(f"Exported {counted} to {target} ({size(written)})"))
