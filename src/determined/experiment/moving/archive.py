@@ -207,7 +207,7 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-# A damaged tar file raises whatever its wrong numbers lead to.
+# The tar reader does not check all numbers of a damaged file: they lead to errors of many kinds.
 _DAMAGE = (
     tarfile.TarError,
     OSError,
@@ -236,7 +236,7 @@ class _Hashed:
 
 
 class _Bounded:
-    """A file of which nobody can ask more bytes than it has: a wrong size must not take memory."""
+    """A file that never reads more bytes than it has, so that a wrong size in a header takes no memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

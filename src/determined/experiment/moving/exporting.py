@@ -31,7 +31,7 @@ Which = Literal["best", "all", "none"]
 
 @dataclass
 class ExportedExperiments:
-    """What was written, and notes for the user about what was not."""
+    """The contents of a written archive, with notes for the user about missing parts."""
 
     path: Path
     experiments: tuple[int, ...]

@@ -33,7 +33,7 @@ from determined.store.outputs import rank_directory
 
 @dataclass(frozen=True)
 class ImportedExperiments:
-    """What was imported; `masked` are settings whose secrets the exporting machine did not write."""
+    """The result of an import; `masked` are settings whose secrets the exporting machine did not write."""
 
     imported: Imported
     storage: str
@@ -257,7 +257,7 @@ class _Placing:
             )
 
     def _refuse_strangers(self, *, everything_is_new: bool) -> None:
-        """Files without a row belong to nobody. Those of experiments that are skipped have rows that were not taken."""
+        """Refuse files without a row. Those of skipped experiments have rows that were not imported."""
         parts = {
             "checkpoints": self.unpacked.checkpoints - self.checkpoints.keys(),
             "outputs": self.unpacked.outputs - self.outputs.keys(),

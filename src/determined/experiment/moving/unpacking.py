@@ -19,7 +19,7 @@ _CONFIG = re.compile(r"config(-[0-9]{1,18})?\.json")
 
 @dataclass
 class Unpacked:
-    """What lies in the private directory, each part below the name of its kind and then its id."""
+    """The contents of the private directory: each part is at `<kind>/<id>`."""
 
     root: Path
     checkpoints: set[str] = field(default_factory=set)
