@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import os
 import sys
@@ -110,11 +111,28 @@ def import_class(spec: str) -> type[Any]:
     found: Any = importlib.import_module(module_name)
     for attribute in attributes.split("."):
         if not hasattr(found, attribute):
-            raise InvalidExperimentException(f"{spec!r}: {attribute!r} is not found in {found!r}")
+            raise InvalidExperimentException(f"{_place_of(found)} has no class {attribute!r}{_meant(found, attribute)}")
         found = getattr(found, attribute)
     if not isinstance(found, type):
         raise InvalidExperimentException(f"{spec!r} names {found!r}, which is not a class")
     return found
+
+
+def _place_of(found: Any) -> str:
+    """Return the file of a module, relative to the current directory if it is there, or the name of a class."""
+    if not isinstance(found, ModuleType):
+        return f"class {found.__name__!r}" if isinstance(found, type) else repr(found)
+    file = getattr(found, "__file__", None)
+    if file is None:
+        return f"module {found.__name__!r}"
+    path = Path(file).resolve()
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _meant(found: Any, name: str) -> str:
+    classes = [known for known, value in vars(found).items() if isinstance(value, type)]
+    near = difflib.get_close_matches(name, classes, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _top_level_names(directory: Path) -> set[str]:

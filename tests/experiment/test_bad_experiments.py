@@ -56,18 +56,26 @@ def test_entrypoints_that_cannot_run(search: Search) -> None:
     (search.model_dir / "broken.py").write_text("def f(:\n")
     (search.model_dir / "raises.py").write_text("import json\nraise OSError('no data here')\n")
     (search.model_dir / "empty.py").write_text("Number = 3\n")
+    (search.model_dir / "near.py").write_text("class Trial: ...\n")
     for entrypoint, words in {
         "python3 missing.py": r"entrypoint: there is no missing\.py in the model directory",
         "python3 broken.py": r"entrypoint: broken\.py is not Python that can be run: .*line 1",
         "nowhere:Trial": r"entrypoint: nowhere:Trial cannot be imported: .*No module named 'nowhere'.*no nowhere\.py",
         "broken:Trial": r"entrypoint: broken:Trial cannot be imported: SyntaxError",
-        "raises:Trial": r"entrypoint: raises:Trial cannot be imported: OSError: no data here",
+        "raises:Trial": r"entrypoint: raises:Trial cannot be imported: OSError: no data here \(raises\.py, line 2\)$",
         "empty:Trial": r"entrypoint: empty:Trial cannot be imported: .*Trial",
+        "empty:Nummer": r"Cannot create the experiment: entrypoint: empty:Nummer cannot be imported: empty\.py has no "
+        r"class 'Nummer'$",
+        "near:Trail": r"Cannot create the experiment: entrypoint: near:Trail cannot be imported: near\.py has no class "
+        r"'Trail'; did you mean Trial\?$",
         "empty:Number": r"entrypoint: empty:Number cannot be imported: .*Number",
         "Trial": r".*:2: entrypoint: expected module:TrialClass, got 'Trial'; for example model_def:Trial",
     }.items():
         said = refused(search, "--paused", entrypoint=entrypoint)
         assert re.search(words, said), (entrypoint, said)
+        assert len(said.splitlines()) == 1, said
+        assert "check_entrypoint" not in said
+        assert str(search.home) not in said.replace(str(search.home / "config.yaml"), "")
 
 
 def test_a_machine_that_lacks_something(search: Search, tmp_path: Path) -> None:

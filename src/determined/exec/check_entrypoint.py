@@ -4,25 +4,55 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from pathlib import Path
 
 from determined.code_import import checking_entrypoint, import_class
-from determined.errors import InvalidExperimentException
+from determined.errors import DeterminedError, InvalidExperimentException
+
+EXPLAINED = 3  # the exit code when the last line of the output is the reason
 
 
 def main(arguments: list[str]) -> int:
-    """Return 0 if it can be imported without starting a run; the interpreter shows what the import raises."""
+    """Return 0 if the class can be imported without starting a run; otherwise print the reason as the last line."""
     sys.path.insert(0, os.getcwd())
     sys.dont_write_bytecode = True
     try:
-        with checking_entrypoint(arguments[0]):
-            import_class(arguments[0])
+        _import(arguments[0])
+    except Exception as error:  # noqa: BLE001 (code of the user may raise anything)
+        sys.stdout.flush()
+        sys.stderr.write(f"\n{_reason(error)}\n")
+        return EXPLAINED
+    return 0
+
+
+def _import(spec: str) -> None:
+    try:
+        with checking_entrypoint(spec):
+            import_class(spec)
     except SystemExit as error:
         # Also exit code 0: the class was not found.
         raise InvalidExperimentException(
-            f"{arguments[0].partition(':')[0]} ends the program when it is imported (exit code {error.code}): put such "
+            f"{spec.partition(':')[0]} ends the program when it is imported (exit code {error.code}): put such "
             'lines under `if __name__ == "__main__":`'
         ) from None
-    return 0
+
+
+def _reason(error: Exception) -> str:
+    """Return the error in one line, with the innermost line of the user's code; paths are relative to that code."""
+    text = " ".join(str(error).splitlines()).replace(f"{Path.cwd()}{os.sep}", "")
+    if isinstance(error, DeterminedError):
+        return text
+    name = type(error).__name__
+    shown = f"{name}: {text}" if text else name
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename)]
+    if not frames or isinstance(error, SyntaxError):  # whose text names file and line
+        return shown
+    return f"{shown} ({Path(frames[-1].filename).relative_to(Path.cwd())}, line {frames[-1].lineno})"
+
+
+def _is_own(file: str) -> bool:
+    return Path(file).is_relative_to(Path.cwd())
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from determined.experiment.environment import user_variables
 from determined.experiment.startup_hook import PreparedHook
 
 _CHECK = "determined.exec.check_entrypoint"
+_EXPLAINED = 3  # its exit code when the last line that it wrote is the reason
 _SECONDS = 300.0
 _LINES = 15
 
@@ -60,8 +61,10 @@ def _check_class(
         return
     last = next((line for line in reversed(output) if line.strip()), f"exit code {returned}")
     hint = "" if here else f" (there is no {module}.py in the model directory)"
-    shown = "\n".join(f"    {line}" for line in output[-_LINES:])
-    raise InvalidExperimentException(f"entrypoint: {trial} cannot be imported: {last}{hint}\n{shown}")
+    message = f"entrypoint: {trial} cannot be imported: {last}{hint}"
+    if returned != _EXPLAINED:  # the process crashed: what it wrote is all that is known
+        message += "".join(f"\n    {line}" for line in output[-_LINES:])
+    raise InvalidExperimentException(message)
 
 
 def _in_a_fresh_process(
