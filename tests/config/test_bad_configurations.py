@@ -317,7 +317,9 @@ def test_a_mistake_is_said_at_its_place(
     found = [mistake for mistake in error.mistakes if mistake.path == (where or path)]
     assert len(found) == 1, error
     assert words in str(found[0])
-    assert [mistake.path for mistake in error.mistakes] == [where or path], "one cause, one mistake"
+    # Of an unknown kind the fields are checked as well that the probable kind needs.
+    others = [mistake for mistake in error.mistakes if not mistake.message.startswith("missing") or mistake in found]
+    assert [mistake.path for mistake in others] == [where or path], "one cause, one mistake"
     assert "s3cr3t" not in str(error)
     assert "pydantic" not in str(error)
 
@@ -356,6 +358,43 @@ def test_all_mistakes_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
     assert len(lines) == len(error.mistakes)
     assert lines[4] == f"{file}:6: searcher.max_trails: unknown field; did you mean max_trials?"
     assert lines[5] == f"{file}:7: searcher.max_trials: expected a whole number from 1 on, got 0"
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"),
+    [
+        ("radnom", ["metric", "max_trials", "name", "metrc", "max_trial", "max_length"]),
+        ("quantum", ["metric", "name", "metrc", "max_trial", "max_length"]),
+        ("grid", ["metric", "metrc", "max_trial", "max_length"]),
+        ("custom", ["name"]),
+    ],
+)
+def test_an_unknown_searcher_hides_no_other_mistake(name: str, paths: list[str]) -> None:
+    text = f"entrypoint: a:B\nsearcher:\n  name: {name}\n  metrc: x\n  max_trial: 4\n  max_length: 3 epochs\n"
+    assert [mistake.path for mistake in mistakes_in(text).mistakes] == [f"searcher.{path}" for path in paths]
+
+
+def test_settings_that_some_searcher_knows_are_no_mistakes_of_an_unknown_one() -> None:
+    text = "entrypoint: a:B\nsearcher: {name: quantum, metric: x, max_trials: 2, num_rungs: 3, population_size: 2}\n"
+    assert [mistake.path for mistake in mistakes_in(text).mistakes] == ["searcher.name"]
+
+
+def test_an_unknown_storage_hides_no_other_mistake() -> None:
+    text = "entrypoint: a:B\nsearcher: {name: single, metric: x}\ncheckpoint_storage: {type: s4, buket: b}\n"
+    found = {mistake.path for mistake in mistakes_in(text).mistakes}
+    assert found == {"checkpoint_storage.type", "checkpoint_storage.bucket", "checkpoint_storage.buket"}
+
+
+def test_all_mistakes_of_one_hyperparameter() -> None:
+    text = "entrypoint: a:B\nsearcher: {name: single, metric: x}\nhyperparameters:\n  hidden: {type: integer, min: 4}\n"
+    error = mistakes_in(text)
+    assert str(error).splitlines() == [
+        "configuration:4: hyperparameters.hidden.type: expected one of const, int, double, log, loguniform, "
+        "categorical, got 'integer'; did you mean int?",
+        "configuration:4: hyperparameters.hidden.minval: missing",
+        "configuration:4: hyperparameters.hidden.maxval: missing",
+        "configuration:4: hyperparameters.hidden.min: unknown field; did you mean minval?",
+    ]
 
 
 def test_a_mistake_of_an_override_has_no_line_of_the_file() -> None:

@@ -16,7 +16,7 @@ from determined.config.lines import line_of, lines_of
 from determined.config.load import parse_yaml, read_source
 from determined.config.masked_text import mask_yaml
 from determined.config.masking import mask_secrets
-from determined.config.mistakes import MOST_MISTAKES, from_validation
+from determined.config.mistakes import MOST_MISTAKES, below_guesses, from_validation, guessed_alternatives
 from determined.config.overrides import apply_overrides
 from determined.config.plain import copy_plain, without_nulls
 from determined.config.plausible import doubts
@@ -87,8 +87,21 @@ def _checked(config: dict[str, Any]) -> tuple[ExperimentConfig | None, list[Mist
     try:
         model = ExperimentConfig.model_validate({**config, "hyperparameters": space})
     except ValidationError as error:
-        return None, [*from_validation(error, ExperimentConfig), *mistakes]
+        found = from_validation(error, ExperimentConfig)
+        return None, [*found, *_inside_unknown_kinds({**config, "hyperparameters": space}), *mistakes]
     return model, mistakes
+
+
+def _inside_unknown_kinds(config: dict[str, Any]) -> list[Mistake]:
+    """Return the mistakes inside a searcher or storage of unknown kind, checked as the kind that was probably meant."""
+    guessed = guessed_alternatives(config, ExperimentConfig)
+    if not guessed:
+        return []
+    try:
+        ExperimentConfig.model_validate({**config, **guessed})
+    except ValidationError as error:
+        return below_guesses(from_validation(error, ExperimentConfig), guessed, config, ExperimentConfig)
+    return []
 
 
 def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here: list[str]) -> list[Mistake]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,6 +17,7 @@ from determined.errors import Mistake
 
 # Nobody reads more of them, and finding what was meant takes its time.
 MOST_MISTAKES = 100
+UNKNOWN_FIELD = "unknown field"
 _LONGEST_VALUE = 80
 # Blocks whose values are not shown whatever their names.
 _SECRET_BLOCKS = {"secrets", "registry_auth", "environment_variables"}
@@ -63,10 +65,59 @@ def got(path: Path, value: Any) -> str:
     return shown if len(shown) <= _LONGEST_VALUE else shown[: _LONGEST_VALUE - 3] + "..."
 
 
-def unknown_kind(path: Path, kind: Any, known: list[str]) -> Mistake:
-    """A word that should say which of several kinds is meant."""
+def nearest_kind(kind: Any, known: Sequence[str]) -> str | None:
+    """Return the kind that an unknown word probably means."""
     near = get_close_matches(kind.lower(), known, n=1, cutoff=0.5) if isinstance(kind, str) else []
-    hint = f"did you mean {near[0]}?" if near else ""
+    return near[0] if near else None
+
+
+def guessed_alternatives(config: dict[str, Any], model: type[Block]) -> dict[str, dict[str, Any]]:
+    """Return the blocks whose kind is unknown, with the kind that was probably meant.
+
+    Their other fields can be checked with it, so that all mistakes are found at once.
+    """
+    guessed = {}
+    for block, field in _KIND_FIELD.items():
+        value = config.get(block)
+        if not isinstance(value, dict) or f"{block}.{value.get(field)}" in _REFUSED_KINDS:
+            continue
+        fields = _alternatives(model, block)
+        kind = nearest_kind(value.get(field), list(fields))
+        if kind is None:
+            kind = max(fields, key=lambda name: len(value.keys() & set(fields[name])))
+        if value.get(field) not in fields:
+            guessed[block] = {**value, field: kind}
+    return guessed
+
+
+def below_guesses(
+    mistakes: list[Mistake], guessed: dict[str, dict[str, Any]], config: dict[str, Any], model: type[Block]
+) -> list[Mistake]:
+    """Return the mistakes inside blocks of a guessed kind that hold for it, or for every kind if none is near."""
+    found = []
+    for mistake in mistakes:
+        block, _, name = mistake.path.partition(".")
+        if block not in guessed or name == _KIND_FIELD[block]:
+            continue
+        fields = _alternatives(model, block)
+        is_near = nearest_kind(config[block].get(_KIND_FIELD[block]), list(fields)) is not None
+        owners = sum(name.partition(".")[0] in known for known in fields.values())
+        is_missing = name not in config[block] and "." not in name
+        if is_near or (owners == len(fields) if is_missing else owners == 0 or mistake.message != UNKNOWN_FIELD):
+            found.append(mistake)
+    return found
+
+
+def _alternatives(model: type[Block], block: str) -> dict[str, tuple[str, ...]]:
+    """Return the kinds of a block, with the names of their fields; `local` is for the library itself."""
+    found = {place[-1].removeprefix(TAG): fields for place, fields in catalog(model).items() if place[:-1] == (block,)}
+    return {kind: fields for kind, fields in found.items() if kind != "local"}
+
+
+def unknown_kind(path: Path, kind: Any, known: list[str]) -> Mistake:
+    """Return the mistake of a word that should say which of several kinds is meant."""
+    near = nearest_kind(kind, known)
+    hint = f"did you mean {near}?" if near else ""
     return Mistake(dotted(path), None, f"expected one of {', '.join(known)}, got {got(path, kind)}", hint)
 
 
@@ -83,7 +134,7 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
     if kind == "extra_forbidden":
         blocks = tuple(str(part) for part in place[:-1] if not isinstance(part, int))
         hint = _REFUSED_IN.get(dotted(path[:-1])) or meant(model, blocks, str(place[-1]))
-        return Mistake(where, None, "unknown field", hint)
+        return Mistake(where, None, UNKNOWN_FIELD, hint)
     if kind in ("union_tag_invalid", "union_tag_not_found") and isinstance(value, dict):
         return _wrong_alternative(model, path, value)
     expected = "a list" if kind in ("tuple_type", "list_type") else "a map"
@@ -93,8 +144,7 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
 def _wrong_alternative(model: type[Block], path: Path, value: dict[str, Any]) -> Mistake:
     where = dotted(path)
     field = _KIND_FIELD[where]
-    known = [place[-1].removeprefix(TAG) for place in catalog(model) if place[:-1] == path]
-    known = [name for name in known if name != "local"]
+    known = list(_alternatives(model, where))
     if field not in value:
         return Mistake(f"{where}.{field}", None, f"missing: one of {', '.join(known)}")
     mistake = unknown_kind((*path, field), value[field], known)

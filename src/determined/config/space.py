@@ -11,7 +11,7 @@ from pydantic import PlainValidator, ValidationError
 from determined.config import kinds
 from determined.config.block import Block
 from determined.config.kinds import PositiveCount
-from determined.config.mistakes import MOST_MISTAKES, from_validation, unknown_kind
+from determined.config.mistakes import MOST_MISTAKES, from_validation, nearest_kind, unknown_kind
 from determined.config.plain import Path, dotted
 from determined.errors import Mistake
 
@@ -136,7 +136,11 @@ def _leaf(value: dict[str, Any], path: Path, mistakes: list[Mistake]) -> Any:
         unknown = unknown_kind((*path, "type"), kind, list(_KINDS))
         hint = unknown.hint or "a group of hyperparameters cannot have one that is called type"
         mistakes.append(Mistake(unknown.path, None, unknown.message, hint))
-        return value
+        near = nearest_kind(kind, list(_KINDS))
+        if near is None:
+            return value
+        kind, value = near, {**value, "type": near}
+        model = _KINDS[kind]
     given = {name: content for name, content in value.items() if content is not None or name == "val"}
     try:
         leaf = model.model_validate(given)
