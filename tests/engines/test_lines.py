@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.engines.base import Line
-from determined.engines.lines import LONGEST, Stream
+from determined.engines.lines import Stream
+from determined.output_lines import LONGEST
 
 
 def lines_of(*blocks: bytes) -> list[Line]:
@@ -44,7 +45,7 @@ def test_a_carriage_return_ends_a_line() -> None:
 def test_ranks_and_levels() -> None:
     line, other = lines_of(b"[rank=3] WARNING: [12] name: text\nWARNING: that\n")
     assert (line.rank, line.level, line.text) == (3, "WARNING", "WARNING: [12] name: text")
-    assert (other.rank, other.level, other.text) == (0, None, "WARNING: that")
+    assert (other.rank, other.level, other.text) == (0, "WARNING", "WARNING: that")
     assert (line.key, line.stream) == ("key", "stdout")
 
 

@@ -31,9 +31,11 @@ from determined.core.checkpoint import CheckpointContext
 from determined.core.cleaning import Retention, retention_of
 from determined.core.detached import Detached, DetachedRun
 from determined.core.distributed import DistributedContext, DummyDistributedContext
+from determined.core.ending import how_it_ended
 from determined.core.experimental import ExperimentalContext
 from determined.core.left_open import LeftOpen, end_earlier_runs, tell_of_new_run
 from determined.core.managed import managed_trial
+from determined.core.output_copy import is_wanted
 from determined.core.outputs import OutputContext
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
     from determined.sinks.base import Sink
 
 logger = logging.getLogger("determined.core")
-
-_STOPPED_POLITELY = (124, 129, 130, 143)  # exit codes of an early end by a time limit, SIGHUP, SIGINT or SIGTERM
 
 _ALERT_LEVELS = {
     "debug": logging.DEBUG,
@@ -81,6 +81,7 @@ class Context:
         supervisor: Supervisor,
         tensorboard: TensorboardFiles,
         outputs: OutputContext,
+        copies_output: bool = False,
     ) -> None:
         self.distributed = distributed
         self.checkpoint = checkpoint
@@ -97,6 +98,8 @@ class Context:
         self._started = False
         self._closed = False
         self._left_open: LeftOpen | None = None
+        self._copies_output = copies_output
+        self._error_is_shown = False  # whether Python has printed the error that ends the run before it is closed
 
     @property
     def run_dir(self) -> Path:
@@ -126,6 +129,8 @@ class Context:
         if self._started:
             raise RuntimeError("this core.Context was started already")
         self._started = True
+        if self._copies_output:
+            self._supervisor.copy_output()
         self.preempt.start()
         cluster_info.enter_run(self.info)
         return self
@@ -151,6 +156,7 @@ class Context:
             self.profiler.off,
             self._tensorboard.close,
             lambda: self._report_end(exc_val),
+            lambda: self._supervisor.end_output(None if self._error_is_shown else exc_val),
             lambda: self._supervisor.close(hurry=exc_val is not None),
             self.distributed.close,
             lambda: cluster_info.leave_run(self.info),
@@ -187,6 +193,7 @@ class Context:
 
     def end_at_exit(self, error: BaseException | None) -> None:
         """End the run with the program. A run without any record stays without: it has nothing to show."""
+        self._error_is_shown = True
         self.close(exc_val=error if self._supervisor.begun_attempt() is not None else None)
 
     def end_for_another(self) -> None:
@@ -199,16 +206,8 @@ class Context:
             self._left_open.release()
 
     def _report_end(self, error: BaseException | None) -> None:
-        left_well = error is None or isinstance(error, InvalidHP)
-        if isinstance(error, KeyboardInterrupt):
-            self._supervisor.report_status(StatusChange(state="stopped"))
-            return
-        if isinstance(error, SystemExit):
-            left_well = error.code in (None, 0)
-            if error.code in _STOPPED_POLITELY:
-                self._supervisor.report_status(StatusChange(state="stopped"))
-                return
-        self._supervisor.report_status(StatusChange(state="completed" if left_well else "failed"))
+        end = how_it_ended(error)
+        self._supervisor.report_status(StatusChange(state=end.state, reason=end.reason, exit_code=end.exit_code))
 
 
 def init(
@@ -220,6 +219,7 @@ def init(
     name: str | None = None,
     labels: Sequence[str] | None = None,
     notes: str | None = None,
+    store_output: bool | None = None,
     _hparams: dict[str, Any] | None = None,
     _exp_conf: dict[str, Any] | None = None,
     _trial_seed: int | None = None,
@@ -231,12 +231,14 @@ def init(
     directory, a URI or a configuration block; without it checkpoints go where the experiment says, or to the
     user's data directory. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user
     with the same name continue each other. `labels`, a list of texts, and `notes` describe a standalone run in lists.
+    What a standalone run prints is stored as its log; `store_output=False`, or DET_STORE_OUTPUT=0, switches that off.
     """
     refuse_while_importing("core.init()")
     if not isinstance(preempt_mode, PreemptMode):
         raise TypeError(f"preempt_mode must be a PreemptMode, got {preempt_mode!r}")
     if not isinstance(tensorboard_mode, TensorboardMode):
         raise TypeError(f"tensorboard_mode must be a TensorboardMode, got {tensorboard_mode!r}")
+    copies_output = is_wanted(store_output, os.environ)
     checked_name, checked_labels, checked_notes = run_name(name, os.environ), run_labels(labels), run_notes(notes)
     described = cluster_info.from_env(os.environ)
     distributed = _checked_distributed(distributed, described)
@@ -301,6 +303,7 @@ def init(
         supervisor=supervisor,
         tensorboard=tensorboard,
         outputs=OutputContext(distributed, storages[0], supervisor),
+        copies_output=described is None and copies_output,
     )
     if _detached is None:  # core_v2 ends such a run itself
         context._left_open = LeftOpen(context)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from determined.config.line_mask import line_mask
 from determined.config.measures import time_of
 from determined.core.attempts import Attempts, Member, StoreOutOfReach
 from determined.core.detached import DetachedRun
 from determined.core.managed import Managed
+from determined.core.output_copy import OutputCopy, PrintedLine
 from determined.core.run_identity import NAME_VARIABLE, shown_identity
 from determined.core.supervisor import CheckpointRecord, Metrics, RunStatus, StatusChange, StopReason, StopRequest
 from determined.store.base import Store
@@ -27,6 +30,7 @@ from determined.store.records import (
     CheckpointRow,
     ComparedMetricRow,
     EndRow,
+    LogRow,
     MetadataRow,
     MetricRow,
     NewRun,
@@ -95,6 +99,9 @@ class StoreSupervisor:
         self._attempt_began = time.monotonic()
         self._reports = itertools.count()
         self._latest: dict[str, tuple[int, Metrics]] = {}
+        self._output: OutputCopy | None = None
+        self._log: tuple[tuple[int, int], Iterator[int]] | None = None  # of which attempt lines are, and their numbers
+        self._mask = line_mask(os.environ, run.config)
 
     @property
     def run_dir(self) -> Path:
@@ -158,10 +165,41 @@ class StoreSupervisor:
                 if self._has_begun_it:
                     self._write_end("completed")
                 self._attempt, self._has_begun_it = None, False  # joined with the next report
+                self._log = None
 
     def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:
         if self._member.is_chief and self._managed is None:
             self._writer.put(ComparedMetricRow(self._begun().trial_id, metric, smaller_is_better))
+
+    def copy_output(self) -> None:
+        """Store what this process prints from now on until `close`."""
+        self._output = OutputCopy(self._store_lines)
+        self._output.start()
+
+    def end_output(self, error: BaseException | None = None) -> None:
+        """Store what was printed so far, and an error that Python is about to show; stop listening."""
+        if self._output is not None:
+            self._output.stop(error)
+
+    def _store_lines(self, lines: list[PrintedLine]) -> bool:
+        """Called by the thread of the output; returns False as long as the run is not in the store."""
+        if self._log is None and not self._member.is_chief:
+            begun = self._attempts.find()
+            if begun is not None:
+                self._take_lines_of(begun)
+        if self._log is None:
+            return False
+        (trial_id, attempt), numbers = self._log
+        for line in lines:
+            text = self._mask(line.text)
+            number, rank = next(numbers), self._member.rank
+            self._writer.put(LogRow(trial_id, attempt, rank, number, line.stream, text, line.written, line.level))
+        return True
+
+    def _take_lines_of(self, begun: BegunAttempt) -> None:
+        attempt = (begun.trial_id, begun.number)
+        if self._log is None or self._log[0] != attempt:
+            self._log = attempt, itertools.count()
 
     def attempt(self) -> BegunAttempt:
         return self._begun()
@@ -310,7 +348,7 @@ class StoreSupervisor:
             self._begun()
         self._write_status()
         if change.state not in (None, "running"):
-            self._write_end(change.state)
+            self._write_end(change.state, change)
 
     def _report_status_of_another_rank(self, change: StatusChange) -> None:
         """Record what ends the run, and say once that the rest is the chief's to report."""
@@ -325,7 +363,7 @@ class StoreSupervisor:
                     f"the {name} of a run is what rank 0 reports: that of rank {self._member.rank} is not recorded",
                 )
         if change.state not in (None, "running") and self._has_begun_it:
-            self._write_end(change.state)  # counts if the chief, which has reported nothing, says nothing of it
+            self._write_end(change.state, change)  # counts if the chief, which has reported nothing, says nothing of it
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
         self._metadata = metadata
@@ -387,6 +425,7 @@ class StoreSupervisor:
     def close(self, *, hurry: bool = False) -> None:
         if self._managed is not None:
             self._managed.close()
+        self.end_output()
         try:
             self._writer.close(hurry=hurry)
         finally:
@@ -421,6 +460,9 @@ class StoreSupervisor:
         if self._sinking is not None:
             self._sinking.begin(begun, self._writer.ask(lambda store: store.attempts(begun.trial_id)[0]))
         self._attempt = begun
+        self._take_lines_of(begun)
+        if self._output is not None:
+            self._output.run_has_begun()
         self._attempt_began = time.monotonic()
         self._reports = itertools.count()
         self._latest.clear()
@@ -479,11 +521,15 @@ class StoreSupervisor:
             attempt = self._attempt
             self._writer.put(MetadataRow(attempt.trial_id, attempt.number, self._metadata, self._member.rank))
 
-    def _write_end(self, state: AttemptState) -> None:
-        if self._attempt is not None:
-            seconds = time.monotonic() - self._attempt_began
-            attempt, rank = self._attempt, self._member.rank
-            self._writer.put(EndRow(attempt.trial_id, attempt.number, state, time.time(), seconds, rank))
+    def _write_end(self, state: AttemptState, change: StatusChange | None = None) -> None:
+        if self._attempt is None:
+            return
+        seconds = time.monotonic() - self._attempt_began
+        attempt, rank = self._attempt, self._member.rank
+        reason = exit_code = None
+        if change is not None and self._managed is None:
+            reason, exit_code = change.reason, change.exit_code
+        self._writer.put(EndRow(attempt.trial_id, attempt.number, state, time.time(), seconds, rank, reason, exit_code))
 
     def _check_names(self, store: Store, rows: list[Row]) -> None:
         """Warn once in an attempt of a metric that two ranks report. Called by the writer's thread."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import socket
 import sys
 import time
@@ -12,12 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from determined.config.line_mask import line_mask
 from determined.config.masking import mask_arguments, mask_secrets
 from determined.core.attempts import Member
 from determined.core.detached import Detached
 from determined.core.managed import Managed
 from determined.core.run_identity import run_identity
 from determined.core.store_supervisor import StoreSupervisor
+from determined.git_commit import git_commit
 from determined.program import this_program
 from determined.store.open import checked_place
 from determined.store.records import NewRun
@@ -25,6 +28,8 @@ from determined.store.records import NewRun
 if TYPE_CHECKING:
     from determined.core.sinking import Sinking
     from determined.sinks.base import Sink
+
+_LONGEST_COMMAND = 4000
 
 
 def supervise(
@@ -60,6 +65,8 @@ def supervise(
         identity=run_identity(program, name) if managed is None else None,
         labels=tuple(labels),
         notes=notes,
+        command=_command() if managed is None else None,
+        git_commit=git_commit(program.file.parent) if managed is None and program.file is not None else None,
     )
     if member.is_chief:
         _write_description(run)
@@ -73,6 +80,14 @@ def supervise(
         sinking=_sinking(sinks, run),
         named=name is not None,
     )
+
+
+def _command() -> str:
+    """Return the command line of this process as a shell would take it, without secrets and with a limited length."""
+    interpreter, *arguments = sys.orig_argv or ["python"]
+    masked = mask_arguments([os.path.basename(interpreter), *arguments])
+    command = line_mask(os.environ)(shlex.join(masked))
+    return command if len(command) <= _LONGEST_COMMAND else f"{command[:_LONGEST_COMMAND]}..."
 
 
 def _sinking(sinks: Sequence[Sink], run: NewRun) -> Sinking | None:

@@ -40,6 +40,8 @@ class StatusChange(NamedTuple):
     early_exit: str | None = None
     follows_operations: bool | None = None
     state: Literal["running", "completed", "stopped", "failed"] | None = None
+    reason: str | None = None  # why the run ended; recorded for standalone runs, like the exit code
+    exit_code: int | None = None
 
 
 @dataclass
@@ -51,6 +53,8 @@ class RunStatus:
     early_exit: str | None = None
     follows_operations: bool = False
     state: str = "running"
+    reason: str | None = None
+    exit_code: int | None = None
     stop_acknowledged: bool = False
 
 
@@ -87,6 +91,14 @@ class Supervisor(Protocol):
 
     def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:
         """Record by which validation metric the checkpoints of a standalone run are compared."""
+        ...
+
+    def copy_output(self) -> None:
+        """Store what this process prints from now on, as the log of the run."""
+        ...
+
+    def end_output(self, error: BaseException | None = None) -> None:
+        """Store what this process printed so far, and an error that Python is about to show; stop listening to it."""
         ...
 
     def attempt(self) -> BegunAttempt:

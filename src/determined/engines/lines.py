@@ -8,16 +8,11 @@ import select
 import time
 
 from determined.engines.base import Line
-
-LONGEST = 16 * 1024
-
-# A line that is too long is cut behind a space, if one is near: a cut through a secret would keep it from being masked.
-_LONGEST_WORD = 1024
+from determined.output_lines import LONGEST, level_of, pieces
 
 _BLOCK = 64 * 1024
 _MOST_BLOCKS = 64  # more than a pipe holds
 _RANK = re.compile(r"\[rank=(\d+)\] ")
-_LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
 
 
 class Stream:
@@ -70,22 +65,21 @@ class Splitter:
         self._after_return = block.endswith(b"\r") if block else False
         lines, self._pending = split_lines(self._pending + block)
         if len(self._pending) >= LONGEST:
-            *pieces, self._pending = _pieces(self._pending)
-            lines += pieces
-        return [self._line(piece, written) for line in lines for piece in _pieces(line)]
+            *full, self._pending = pieces(self._pending)
+            lines += full
+        return [self._line(piece, written) for line in lines for piece in pieces(line)]
 
     def flush(self, written: float) -> list[Line]:
         """What is left, though its line has no end."""
         pending, self._pending = self._pending, b""
-        return [self._line(piece, written) for piece in _pieces(pending)] if pending else []
+        return [self._line(piece, written) for piece in pieces(pending)] if pending else []
 
     def _line(self, raw: bytes, written: float) -> Line:
         text = raw.decode(errors="backslashreplace")
         rank = 0
         if found := _RANK.match(text):
             rank, text = int(found[1]), text[found.end() :]
-        level = _LEVEL.match(text)
-        return Line(self._key, rank, self._stream, level[1] if level else None, text, written)
+        return Line(self._key, rank, self._stream, level_of(text), text, written)
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
@@ -96,15 +90,3 @@ def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
         *more, rest = rest.split(b"\r")
         lines += [part for part in more if part]
     return lines, rest
-
-
-def _pieces(line: bytes) -> list[bytes]:
-    """A line, or several when it is too long for one."""
-    pieces = []
-    start = 0
-    while len(line) - start > LONGEST:
-        end = start + LONGEST
-        end = line.rfind(b" ", end - _LONGEST_WORD, end) + 1 or end
-        pieces.append(line[start:end])
-        start = end
-    return [*pieces, line[start:]]

@@ -24,7 +24,6 @@ from determined.core.detached import Detached
 from determined.core.exit_watch import ExitWatch
 from determined.core.experimental import ExperimentalContext
 from determined.experimental.detached_config import Config, DefaultConfig, UnmanagedConfig, combine, experiment_config
-from determined.experimental.output_copy import OutputCopy
 from determined.store.open import checked_place
 
 if TYPE_CHECKING:
@@ -56,7 +55,6 @@ info: cluster_info.ClusterInfo
 _PARTS = ("distributed", "checkpoint", "preempt", "train", "searcher", "profiler", "experimental", "info")
 
 _context: core.Context | None = None
-_output: OutputCopy | None = None
 _watch: ExitWatch | None = None
 _pid = 0
 
@@ -78,7 +76,7 @@ def init_context(
     """
     refuse_while_importing("core_v2.init_context()")
     described = combine(config, defaults, unmanaged)
-    return _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)[0]
+    return _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
 
 
 def init(
@@ -103,12 +101,12 @@ def init(
         client: a `Determined` object; the run is recorded in its store. A run that a search started stays in the store
             of that search.
     """
-    global _context, _output, _watch, _pid
+    global _context, _watch, _pid
     refuse_while_importing("core_v2.init()")
     if _context is not None:
         raise RuntimeError("core_v2.init() was called already: close() ends that run")
     described = combine(config, defaults, unmanaged)
-    context, _output = _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
+    context = _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
     _context, _watch, _pid = context.start(), ExitWatch(), os.getpid()
     _watch.start()
     globals().update({name: getattr(context, name) for name in _PARTS})
@@ -132,12 +130,12 @@ def _open(
     checkpoint_storage: str | dict[str, Any] | None,
     preempt_mode: PreemptMode,
     tensorboard_mode: TensorboardMode,
-) -> tuple[core.Context, OutputCopy | None]:
+) -> core.Context:
     store = checked_place() if client is None else _store_of(client)
     described = cluster_info.from_env(os.environ) is not None
     if checkpoint_storage is None and not described:
         checkpoint_storage = config.checkpoint_storage
-    context = core.init(
+    return core.init(
         distributed=distributed,
         checkpoint_storage=checkpoint_storage,
         preempt_mode=preempt_mode,
@@ -147,17 +145,6 @@ def _open(
         _exp_conf=None if described else experiment_config(config),
         _detached=Detached(config.external_experiment_id, config.external_trial_id, None if client is None else store),
     )
-    if described:
-        return context, None  # the runner of the trial stores its output
-    trial = context.info.trial
-    output = OutputCopy(store, trial.trial_id, trial._trial_run_id, context.distributed.rank)
-    context.at_close(output.stop)
-    try:
-        output.start()
-    except BaseException as error:
-        context.close(type(error), error)
-        raise
-    return context, output
 
 
 def _store_of(client: Determined) -> str:
@@ -180,17 +167,16 @@ def _close_at_exit() -> None:
 
 
 def _end(error: BaseException | None) -> None:
-    global _context, _output, _watch
-    context, output, watch = _context, _output, _watch
+    global _context, _watch
+    context, watch = _context, _watch
     if context is None or watch is None:
         return
-    _context = _output = _watch = None
+    _context = _watch = None
     atexit.unregister(_close_at_exit)
     watch.stop()
     for name in _PARTS:
         globals().pop(name, None)
-    if output is not None and error is not None:
-        output.stop()  # Python has shown the error already
+    context._error_is_shown = error is not None
     with contextlib.suppress(SystemExit):  # of a program that refused its hyperparameters: it is ending anyway
         context.__exit__(type(error) if error is not None else None, error, None)
 

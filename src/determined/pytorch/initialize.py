@@ -40,6 +40,7 @@ def init(
     name: str | None = None,
     labels: Sequence[str] | None = None,
     notes: str | None = None,
+    store_output: bool | None = None,
     _program: Program | None = None,
 ) -> PyTorchTrialContext:
     """Open a run: `with pytorch.init(hparams=...) as context:`. All training happens inside the block.
@@ -58,6 +59,9 @@ def init(
     `name`, or the environment variable DET_RUN_NAME, names a standalone run. It is shown in lists, and
     `latest_checkpoint="latest"` then finds the checkpoints of this user's runs with the same name, instead of those of
     the same script on the same host. `labels`, a list of texts, and `notes` describe it in lists.
+
+    What a standalone run prints is stored as its log (`det trial logs`); `store_output=False`, or the environment
+    variable DET_STORE_OUTPUT=0, switches that off.
     """
     refuse_while_importing("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
@@ -85,6 +89,7 @@ def init(
                 name=name,
                 labels=labels,
                 notes=notes,
+                store_output=store_output,
                 _hparams=passed,
                 _exp_conf=exp_conf,
                 _trial_seed=trial_seed,

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from determined.errors import StoreError, StoreFull, StoreUnavailable
 from determined.store.base import Store
-from determined.store.records import MetricRow, Row, StatusRow
+from determined.store.records import LogRow, MetricRow, Row, StatusRow
 
 logger = logging.getLogger("determined.store")
 
@@ -301,7 +301,9 @@ class _Question(Generic[T]):
 
 
 def _size(row: Row) -> int:
-    return len(row.body) if isinstance(row, MetricRow) else 0
+    if isinstance(row, MetricRow):
+        return len(row.body)
+    return len(row.text) if isinstance(row, LogRow) else 0
 
 
 def _without_old_statuses(rows: list[Row]) -> list[Row]:

@@ -1,0 +1,60 @@
+"""How much of what a program prints is stored: bounded in a second and in total, with a line for what is left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from determined.core.output_copy import PrintedLine
+
+LINES_IN_A_SECOND, LINES_AT_ONCE = 1000, 20_000
+BYTES_IN_A_SECOND, BYTES_AT_ONCE = 2**20, 16 * 2**20
+BYTES_IN_ALL = 256 * 2**20
+
+
+class OutputLimit:
+    """Admits lines at a limited rate; bursts are admitted as long as they are paid back by quiet seconds."""
+
+    def __init__(self) -> None:
+        self._lines: float = LINES_AT_ONCE
+        self._bytes: float = BYTES_AT_ONCE
+        self._total = 0
+        self._since: float | None = None
+        self._dropped = 0
+
+    def admitted(self, lines: list[PrintedLine]) -> list[PrintedLine]:
+        """Return the lines that are stored, with one that counts those left out before them."""
+        kept: list[PrintedLine] = []
+        for line in lines:
+            self._refill(line.written)
+            size = len(line.text)
+            if self._lines < 1 or self._bytes < size or self._total + size > BYTES_IN_ALL:
+                self._dropped += 1
+                continue
+            kept += self.summary(line.written)
+            self._lines -= 1
+            self._bytes -= size
+            self._total += size
+            kept.append(line)
+        return kept
+
+    def note_dropped(self) -> None:
+        """Count a line that was left out elsewhere."""
+        self._dropped += 1
+
+    def summary(self, now: float) -> list[PrintedLine]:
+        """Return the line about what was left out since the last one, if anything was."""
+        from determined.core.output_copy import PrintedLine
+
+        if not self._dropped:
+            return []
+        count, self._dropped = self._dropped, 0
+        why = f"logs have at most {LINES_IN_A_SECOND:,} lines and 1 MiB in a second, and 256 MiB in all"
+        lines = "1 line was" if count == 1 else f"{count:,} lines were"
+        return [PrintedLine("stderr", f"WARNING: {lines} not stored here: {why}", now, "WARNING")]
+
+    def _refill(self, now: float) -> None:
+        seconds = 0.0 if self._since is None else max(0.0, now - self._since)
+        self._since = now
+        self._lines = min(LINES_AT_ONCE, self._lines + seconds * LINES_IN_A_SECOND)
+        self._bytes = min(BYTES_AT_ONCE, self._bytes + seconds * BYTES_IN_A_SECOND)

@@ -1,0 +1,59 @@
+"""The git commit of a program, read from the files of its repository without starting git."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_LARGEST = 16 * 2**20  # bytes of a file with packed references; larger ones are not read
+
+
+def git_commit(path: Path) -> str | None:
+    """Return the commit that is checked out in the repository around a file or directory; None if there is none.
+
+    Changes that are not committed are not looked for: that would mean to read every file.
+    """
+    for directory in (path, *path.parents):
+        try:
+            mark = directory / ".git"
+            if mark.exists():
+                return _checked_out(_git_directory(mark))
+        except (OSError, ValueError):  # not readable, or not what git writes: there is no commit to record
+            return None
+    return None
+
+
+def _git_directory(mark: Path) -> Path:
+    """Return the directory with HEAD; in worktrees and submodules `.git` is a file that names it."""
+    if mark.is_dir():
+        return mark
+    return mark.parent / _read(mark).removeprefix("gitdir:").strip()
+
+
+def _checked_out(directory: Path) -> str | None:
+    head = _read(directory / "HEAD").strip()
+    if not head.startswith("ref:"):
+        return head if _COMMIT.fullmatch(head) else None
+    reference = head.removeprefix("ref:").strip()
+    if ".." in reference or reference.startswith("/"):
+        return None
+    common = directory / "commondir"  # of a worktree: branches are in the main repository
+    places = [directory, directory / _read(common).strip()] if common.is_file() else [directory]
+    for place in places:
+        if (place / reference).is_file():
+            commit = _read(place / reference).strip()
+            return commit if _COMMIT.fullmatch(commit) else None
+        packed = place / "packed-refs"
+        if packed.is_file():
+            for line in _read(packed).splitlines():
+                commit, _, name = line.partition(" ")
+                if name == reference and _COMMIT.fullmatch(commit):
+                    return commit
+    return None
+
+
+def _read(path: Path) -> str:
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"{path} is too large")
+    return path.read_text(encoding="utf-8")
