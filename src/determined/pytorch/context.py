@@ -18,6 +18,7 @@ from determined.info import ClusterInfo
 from determined.pytorch import parallel, precision
 from determined.pytorch.device import choose_device, mover, to_device
 from determined.pytorch.experimental_context import PyTorchExperimentalContext
+from determined.pytorch.last_fit import LastFit
 from determined.pytorch.lr_scheduler import LRScheduler
 from determined.pytorch.not_numbers import NotNumbers
 from determined.pytorch.open_run import OpenRun
@@ -104,6 +105,7 @@ class PyTorchTrialContext(TrialContext):
         self._enable_tensorboard_logging = enable_tensorboard_logging
         self._summary_writer: SummaryWriter | None = None
         self._warned_types: set[type] = set()
+        self._last_fit: LastFit | None = None
         self._not_numbers = NotNumbers(chief=distributed.rank == 0)
         self._default_fp16_compression = False
         self._default_average_gradients = True

@@ -30,6 +30,7 @@ from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import Checkpointer, opened, read_state
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.early_end import spare_session
+from determined.pytorch.last_fit import LastFit
 from determined.pytorch.loaders import TrainingData, checked, validation_loader
 from determined.pytorch.loop import TrainLoop
 from determined.pytorch.nonfinite import NonFinite, OnNan, RollBack, RollBacks
@@ -91,6 +92,12 @@ class PyTorchTrialController:
         self.code_dir = code_dir
         self._checkpointer: Checkpointer | None = None
         self.state = TrialState(trial_id=context.get_trial_id())
+        self.begins_at = 0
+        self.saved_before: str | None = None  # the last checkpoint of an earlier fit in this context
+        earlier = context._last_fit
+        if latest_checkpoint is None and earlier is not None:
+            self.state = earlier.next_state(checkpoint_policy.metric)
+            self.begins_at, self.saved_before = earlier.next_beginning(), earlier.checkpoint
 
         self.callbacks = Callbacks(trial_inst.build_callbacks())
         self.first_generation = first_generation.is_first_generation(trial_inst, context)
@@ -203,9 +210,11 @@ class PyTorchTrialController:
                 comparisons.in_batches(
                     self.core_context.info.trial, self.context, data.epoch_length, data.epoch_offset
                 ),
+                self.begins_at,
             )
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
             loop = self._build_loop(plan, data, stopping, cleanup)
+            cleanup.callback(self._remember, plan, data, loop)
             if self.context.distributed.rank == 0:
                 outside_parameters.warn(self.context.models, self.context.optimizers, self.context.distributed.size)
             if checkpoint is not None:
@@ -236,8 +245,20 @@ class PyTorchTrialController:
                         loop.run(step_zero_validation=self.step_zero_validation and fresh)
                 except RollBack:
                     loop.checkpointer.finish()
-                    self.latest_checkpoint = loop.checkpointer.latest or self.latest_checkpoint
+                    self.latest_checkpoint = loop.checkpointer.latest or self.latest_checkpoint or self.saved_before
                     raise
+
+    def _remember(self, plan: Plan, data: TrainingData, loop: TrainLoop) -> None:
+        """Note how this fit ends, for another one in the same context; a request to stop was made to this one."""
+        self.context._stop_requested = False
+        self.state.data = data.position(self.state.batches_trained).as_dict()
+        self.context._last_fit = LastFit(
+            self.state,
+            plan.begins_at,
+            plan.last_batch,
+            self.checkpoint_policy.metric,
+            loop.checkpointer.latest or self.saved_before,
+        )
 
     def _new_stopping(self) -> Stopping:
         return Stopping(
@@ -250,7 +271,8 @@ class PyTorchTrialController:
     def _begin_attempt(self) -> None:
         """From here on reports replace those that came after the checkpoint, and a rollback is on record."""
         steps = self.state.batches_trained
-        source = Path(self.latest_checkpoint).name if steps else None  # of a path, the id is the last part
+        given = self.latest_checkpoint
+        source = Path(given).name if steps and given is not None else None  # of a path, the id is the last part
         ranks, policy = self.context.distributed, self.checkpoint_policy
         in_step(
             ranks.allgather,

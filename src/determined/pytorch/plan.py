@@ -81,10 +81,13 @@ class Plan(NamedTuple):
     reporting_period: TrainUnit = DEFAULT_REPORTING_PERIOD
     epoch_offset: int = 0
     comparisons: tuple[int, ...] = ()  # batches after which a searcher compares trials: there is a validation at each
+    begins_at: int = 0  # the batch that the length is counted from: not 0 when an earlier `fit` trained those before it
 
     @property
     def last_batch(self) -> int:
-        """How many batches there are in all."""
+        """The number of batches at the end of training, counted from the very first one."""
+        if self.begins_at:
+            return self.begins_at + max(0, batches_of(self.max_length, self.epoch_length))
         return max(0, batches_of(self.max_length, self.epoch_length, self.epoch_offset))
 
     def epoch_of(self, batches: int) -> tuple[int, int]:
@@ -121,7 +124,8 @@ class Plan(NamedTuple):
         return min((batch for batch in self.comparisons if batches < batch < stop), default=stop)
 
     def progress(self, batches: int) -> float:
-        return min(1.0, batches / self.last_batch) if self.last_batch else 1.0
+        length = self.last_batch - self.begins_at
+        return min(1.0, (batches - self.begins_at) / length) if length else 1.0
 
 
 UNKNOWN_LENGTH = sys.maxsize

@@ -72,7 +72,9 @@ class Trainer:
         Args:
             checkpoint_period: how often to checkpoint, beside what the policy asks for and one at the end.
             validation_period: how often to validate, beside once at the end.
-            max_length: `Batch(n)` or `Epoch(n)`, counted from the very first batch of the trial.
+            max_length: `Batch(n)` or `Epoch(n)`, counted from the very first batch of the trial. Without
+                `latest_checkpoint`, another `fit` in the same context continues from memory: after a completed one the
+                length counts from its end, after one that was interrupted from where that one had begun.
             reporting_period: how often metrics are averaged and reported, and requests to stop are noticed.
             checkpoint_policy: which validations are followed by a checkpoint: `"best"`, `"all"` or `"none"`.
             latest_checkpoint: the id of a checkpoint, or a path, to go on from; "latest" is the newest good one that
