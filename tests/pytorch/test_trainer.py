@@ -232,11 +232,11 @@ class TestLength:
             trainer.fit(max_length=pytorch.Batch(2), checkpoint_policy="none")
             between = trial.model.weight.item()
             trainer.fit(max_length=pytorch.Batch(3), checkpoint_policy="none")
-        assert trial.batch_indices == [0, 1, 0, 1, 2]
-        assert trial.records == [[1, 2], [3, 4], [1, 2], [3, 4], [5, 6]]
+        assert trial.batch_indices == [0, 1, 2, 3, 4]
+        assert trial.records == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]
         assert trial.model.weight.item() != between
         assert recorder.names.count("on_trial_startup") == recorder.names.count("on_trial_shutdown") == 2
-        assert [row["steps_completed"] for row in metrics(data_home, "validation")] == [3]  # the second is shown
+        assert [row["steps_completed"] for row in metrics(data_home, "validation")] == [2, 5]
 
     @pytest.mark.parametrize(
         ("period", "expected"),

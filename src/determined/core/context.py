@@ -116,7 +116,7 @@ class Context:
         if self.distributed.rank == 0:
             self.checkpoint._record_published()
 
-    def compare_by(self, metric: str, *, smaller_is_better: bool = True) -> None:
+    def _compare_by(self, metric: str, *, smaller_is_better: bool = True) -> None:
         """Record by which validation metric checkpoints are compared. A search has named its metric already."""
         self._supervisor.compare_by(metric, smaller_is_better=smaller_is_better)
 

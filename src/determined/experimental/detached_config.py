@@ -27,7 +27,6 @@ class Config:
     searcher: dict[str, Any] | None = None
     external_experiment_id: str | None = None
     external_trial_id: str | None = None
-    notes: str | None = None
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -128,7 +127,6 @@ _KINDS: list[tuple[str, Any, str]] = [
     ("hparams", *_MAP),
     ("data", *_MAP),
     ("description", *_TEXT),
-    ("notes", *_TEXT),
     ("labels", (list, tuple, set), "a list of texts"),
     ("workspace", *_TEXT),
     ("project", *_TEXT),

@@ -95,6 +95,8 @@ class PyTorchTrialController:
         self.begins_at = 0
         self.saved_before: str | None = None  # the last checkpoint of an earlier fit in this context
         earlier = context._last_fit
+        if earlier is not None:
+            context._stop_requested = False  # the request was made to the fit before
         if latest_checkpoint is None and earlier is not None:
             self.state = earlier.next_state(checkpoint_policy.metric)
             self.begins_at, self.saved_before = earlier.next_beginning(), earlier.checkpoint
@@ -249,8 +251,7 @@ class PyTorchTrialController:
                     raise
 
     def _remember(self, plan: Plan, data: TrainingData, loop: TrainLoop) -> None:
-        """Note how this fit ends, for another one in the same context; a request to stop was made to this one."""
-        self.context._stop_requested = False
+        """Note how this fit ends, for another one in the same context."""
         self.state.data = data.position(self.state.batches_trained).as_dict()
         self.context._last_fit = LastFit(
             self.state,
@@ -281,7 +282,7 @@ class PyTorchTrialController:
             doing="opening the run's record",
         )
         if policy.metric is not None:
-            self.core_context.compare_by(policy.metric, smaller_is_better=policy.smaller_is_better)
+            self.core_context._compare_by(policy.metric, smaller_is_better=policy.smaller_is_better)
         if self.rollbacks.skip and self.context.distributed.rank == 0:
             self.core_context.train.report_metrics("rollback", steps, {"skipped": sorted(self.rollbacks.skip)})
 
