@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import traceback
 from typing import NamedTuple
 
-from determined.config.line_mask import line_mask
 from determined.errors import InvalidHP
 from determined.store.records import AttemptState
 
@@ -36,10 +34,14 @@ def how_it_ended(error: BaseException | None) -> RunEnd:
         return RunEnd("failed", _stored(str(error.code)), 1)  # Python prints the text and ends with 1
     if isinstance(error, KeyboardInterrupt):
         return RunEnd("stopped", None, 130)
+    import traceback  # here, like the mask below: most runs end well
+
     return RunEnd("failed", _stored("".join(traceback.format_exception(error)).rstrip()), 1)
 
 
 def _stored(reason: str) -> str:
+    from determined.config.line_mask import line_mask
+
     masked = line_mask(os.environ)(reason)
     if len(masked) <= _LONGEST_REASON:
         return masked

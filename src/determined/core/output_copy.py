@@ -10,7 +10,6 @@ import queue
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -102,6 +101,8 @@ class OutputCopy:
         for name in _STREAMS:
             self._hand_over(name)
         if isinstance(error, Exception):
+            import traceback  # here: most runs end well
+
             self._pieces.put(("stderr", "".join(traceback.format_exception(error)), time.time()))
         self._pieces.put(None)
         self._thread.join()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from determined.config.line_mask import line_mask
 from determined.config.measures import time_of
 from determined.core.attempts import Attempts, Member, StoreOutOfReach
 from determined.core.detached import DetachedRun
@@ -101,7 +100,7 @@ class StoreSupervisor:
         self._latest: dict[str, tuple[int, Metrics]] = {}
         self._output: OutputCopy | None = None
         self._log: tuple[tuple[int, int], Iterator[int]] | None = None  # of which attempt lines are, and their numbers
-        self._mask = line_mask(os.environ, run.config)
+        self._mask: Callable[[str], str] | None = None  # made with the first line that is stored
 
     @property
     def run_dir(self) -> Path:
@@ -189,6 +188,10 @@ class StoreSupervisor:
                 self._take_lines_of(begun)
         if self._log is None:
             return False
+        if self._mask is None:
+            from determined.config.line_mask import line_mask  # here, for the sake of programs that print nothing
+
+            self._mask = line_mask(os.environ, self._run.config)
         (trial_id, attempt), numbers = self._log
         for line in lines:
             text = self._mask(line.text)

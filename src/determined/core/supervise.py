@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import socket
 import sys
 import time
@@ -13,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.config.line_mask import line_mask
 from determined.config.masking import mask_arguments, mask_secrets
 from determined.core.attempts import Member
 from determined.core.detached import Detached
@@ -84,6 +82,10 @@ def supervise(
 
 def _command() -> str:
     """Return the command line of this process as a shell would take it, without secrets and with a limited length."""
+    import shlex  # here: trials of a search need neither of the two
+
+    from determined.config.line_mask import line_mask
+
     interpreter, *arguments = sys.orig_argv or ["python"]
     masked = mask_arguments([os.path.basename(interpreter), *arguments])
     command = line_mask(os.environ)(shlex.join(masked))
