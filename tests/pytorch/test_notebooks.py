@@ -133,7 +133,10 @@ def test_an_error_in_training_is_recorded_and_the_next_fit_counts(notebook: Note
     assert notebook.state_of_runs()[-1][1] == "completed"
 
 
-def test_an_interrupt_saves_and_the_session_survives(notebook: Notebook, pipes: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("before", ["", "import asyncio\nawait asyncio.sleep(0)\n"], ids=["cell", "async-cell"])
+def test_an_interrupt_saves_and_the_session_survives(
+    notebook: Notebook, pipes: Callable[[str], Path], before: str
+) -> None:
     training = pipes("training")
     notebook.run(OPEN)
     notebook.run(f"Trial.at_batch[2] = lambda: wait_for_interrupt({str(training)!r})\nmine = 42")
@@ -142,7 +145,7 @@ def test_an_interrupt_saves_and_the_session_survives(notebook: Notebook, pipes: 
         training.read_text()
         notebook.interrupt()
 
-    cell = notebook.run_and(FIT, interrupt)
+    cell = notebook.run_and(before + FIT, interrupt)
     assert cell.error.startswith("KeyboardInterrupt: training was stopped by the signal SIGINT after 3 batches")
     assert "SystemExit" not in cell.text
     assert notebook.run("print(mine)").text == "42\n"
@@ -192,6 +195,39 @@ def test_objects_of_the_sdk_are_tables(notebook: Notebook) -> None:
     cell = notebook.run("from determined.experimental import Determined\nDetermined().list_experiments()")
     (table,) = cell.shown("text/html")
     assert "<td>&lt;b&gt;bold&lt;/b&gt;</td>" in table
+
+
+def test_a_time_limit_ends_the_cell(notebook: Notebook) -> None:
+    notebook.run(OPEN + "\nTrial.at_batch[2] = lambda: time.sleep(1)")
+    cell = notebook.run("trainer.fit(max_length=pytorch.Epoch(500), checkpoint_policy='none', time_limit=0.5)")
+    assert cell.error.startswith("KeyboardInterrupt: training was stopped by its time limit after")
+    assert notebook.state_of_runs() == [(1, "stopped")]
+
+
+def test_runs_of_the_core_api(notebook: Notebook) -> None:
+    opening = "from determined import core\nrun = core.init()"
+    report = "run.train.report_validation_metrics(1, {'error': 0.5})"
+    notebook.run(f"{opening}\n{report}\nold = run")
+    assert "A new run starts; experiment 1 has ended." in notebook.run(opening).text
+    assert "The run has ended" in notebook.run(report.replace("run", "old", 1)).error
+    assert not notebook.run(f"{report}\nrun.close()").error
+    assert notebook.state_of_runs() == [(1, "completed"), (2, "completed")]
+
+
+def test_visual_studio_code_and_names_tell_programs_apart(notebook: Notebook, tmp_path: Path) -> None:
+    file = tmp_path / "mine.ipynb"
+    file.write_text("{}")
+    notebook.run(f"__vsc_ipynb_file__ = {str(file)!r}")
+    continued = FIT.replace("Epoch(2)", "Epoch(3)").replace("max_length", "latest_checkpoint='latest', max_length")
+    for fit in (FIT, continued):
+        notebook.run(OPEN)
+        assert not notebook.run(fit).error
+    notebook.run("del __vsc_ipynb_file__\nos.environ['DET_RUN_NAME'] = 'named'\n" + OPEN)
+    assert not notebook.run(continued + "\ndel os.environ['DET_RUN_NAME']").error
+    with records.opened(notebook.data) as store:
+        found = [(run.program, run.attempt.start_step) for run in store.runs()[::-1]]
+    assert found[0] == (str(file), 8)  # the same notebook continued
+    assert found[1][1] == 0  # the name is another one
 
 
 def test_a_restart_of_the_kernel_while_it_trains_saves_first(notebook: Notebook, pipes: Callable[[str], Path]) -> None:

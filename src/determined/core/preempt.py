@@ -59,7 +59,9 @@ class PreemptContext:
     def should_preempt(self, auto_ack: bool = True) -> bool:
         """Whether to save and exit now; in the default mode all ranks ask in step and get the same answer."""
         if not self._started:
-            raise RuntimeError("should_preempt() was called before start(): use it inside `with core.init()`")
+            raise RuntimeError(
+                "should_preempt() was called before start(): call it inside `with core.init()`, or after start()"
+            )
         rank = self._distributed.rank
         if self._mode is PreemptMode.WorkersAskChief:
             self._reason = self._distributed.broadcast(self._own_reason() if rank == 0 else None)

@@ -169,7 +169,7 @@ class Stopping:
         for number in _SIGNALS:
             handler = signal.getsignal(number)
             # A handler of the program's own stays in charge; None is one that was not installed from Python.
-            if handler in (signal.SIG_DFL, signal.default_int_handler):
+            if handler in (signal.SIG_DFL, signal.default_int_handler) or _is_of_async_cell(handler):
                 previous[number] = handler
                 signal.signal(number, self._handle)
         return previous
@@ -227,3 +227,8 @@ class Stopping:
                 self._store.set(_NOTE, self.why.name)
             self._store.set(f"stop/done/{self._distributed.rank}", str(self._batches_done()))
             self._published = True
+
+
+def _is_of_async_cell(handler: Any) -> bool:
+    """Return whether Jupyter takes interrupts for a cell with `await`: it cancels a task, and would not end `fit`."""
+    return str(getattr(handler, "__module__", "")).partition(".")[0] == "ipykernel"
