@@ -198,3 +198,28 @@ def test_on_a_terminal_curves_are_coloured_and_fit(search: int, other: int, monk
 def test_what_programs_wrote_is_text(weird: int, search: int) -> None:
     shown = det_ok("e", "compare", f"{weird},{search}", "--metric", WEIRD)
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e]", shown)
+
+
+def test_defaults_are_no_differences_to_a_standalone_run(store: Store) -> None:
+    """The configuration of a search has all defaults, that of a standalone run what its program says."""
+    from determined.config.experiment import load_experiment
+
+    given = {
+        "name": "search",
+        "entrypoint": "python3 train.py",
+        "searcher": {"name": "random", "metric": "loss", "max_trials": 3},
+        "hyperparameters": {"lr": {"type": "double", "minval": 0.1, "maxval": 1.0}},
+        "max_restarts": 2,
+    }
+    loaded = load_experiment(given)
+    searched = new_experiment(store, config=loaded.config.plain(), original=json.dumps(given))
+    lease = lead(store, searched)
+    (trial,) = add_trials(store, lease, [{"lr": 0.3}])
+    work(store, lease, trial, Steps(validation=[(4, {"loss": 0.5})]))
+    alone = run_by_hand(store, {"loss": 0.25})
+    shown = det_ok("e", "compare", f"{alone},{searched}")
+    assert shown.splitlines()[2] == "Results"
+    rows = {row["Configuration"] for row in rows_of(parts(shown)["Where the configurations differ"])}
+    assert {"max_restarts", "searcher.max_trials", "searcher.name", "entrypoint", "hyperparameters.lr"} <= rows
+    assert len(rows) <= 8, rows
+    assert len(det_json("e", "compare", f"{alone},{searched}")["config"]) > 20  # for machines nothing is left out

@@ -114,7 +114,7 @@ def _remember_yes(context: click.Context, parameter: click.Parameter, value: boo
 
 
 def _chosen(command: click.Command, filters: dict[str, Any], *, yes: bool) -> list[int]:
-    """Return the experiments in these states and with these labels, once somebody has confirmed them."""
+    """Return the experiments in these states and with these labels, after a confirmation."""
     with opened_store() as store:
         rows = store.experiments.list(limit=_EVERYTHING, only=filter_of(**filters))
     if not rows:

@@ -17,17 +17,16 @@ Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the
 
 
 def comparison_text(found: Sequence[Contender]) -> str:
-    titles = [Column(one.title, long=True) for one in found]
+    titles = [Column(one.title, long=True, rank=0) for one in found]
     marked = [Column("Differs"), Column("Hyperparameter"), *titles]
-    parts = ["Results\n" + table([Column(""), *titles], [[name, *values] for name, _, values in _results(found)])]
-    if winner := _winner(found):
-        parts.append(visible(f"The best is {winner.title}."))
+    parts = [visible(f"The best is {winner.title}.")] if (winner := _winner(found)) else []
+    parts.append("Results\n" + table([Column(""), *titles], [[name, *values] for name, _, values in _results(found)]))
     hparams = _hparams(found)
     if hparams:
         parts.append("Hyperparameters\n" + table(marked, [_marked(line) for line in hparams]))
-    config = _config(found)
+    config = [line for line in _config(found) if _is_set(line[0], found)]
     if config:
-        columns = [Column("Configuration"), *titles]
+        columns = [Column("Configuration", long=True, rank=0), *titles]
         parts.append(
             f"Where the configurations differ\n{table(columns, [[name, *values] for name, _, values in config])}"
         )
@@ -110,6 +109,21 @@ def _hparams(found: Sequence[Contender]) -> list[Line]:
 
 def _config(found: Sequence[Contender]) -> list[Line]:
     return [line for line in _lines([one.config for one in found]) if line[1]]
+
+
+def _is_set(name: str, found: Sequence[Contender]) -> bool:
+    """Return whether a user made this difference.
+
+    The configuration of a search has all defaults, that of a standalone run has none: what only standalone runs lack
+    is a difference if the user of another one set it.
+    """
+    if all(name in one.config or not one.experiment.by_hand for one in found):
+        return True
+    return any(
+        name == given or name.startswith(f"{given}.") or given.startswith(f"{name}.")
+        for one in found
+        for given in one.given
+    )
 
 
 def _lines(settings: Sequence[dict[str, Any]]) -> list[Line]:

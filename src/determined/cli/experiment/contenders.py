@@ -32,6 +32,7 @@ class Contender:
     measured: Measured | None
     hparams: dict[str, Any]  # flat, with dots in the names
     config: dict[str, Any]  # likewise, without secrets
+    given: frozenset[str]  # names of the configuration that its user set; the others have defaults
     seconds: float  # of the trial's own work
 
     @property
@@ -79,6 +80,7 @@ def contenders(
                 measured=metrics,
                 hparams={} if best is None else dict(flat(best.effective_hparams)),
                 config=_config(experiment, searched),
+                given=_given(experiment),
                 seconds=0.0 if best is None else _seconds(store, best),
             )
         )
@@ -106,6 +108,22 @@ def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]
     shown = {name: value for name, value in config.items() if name not in _ONE_OF_ITS_OWN}
     spaces = {f"hyperparameters.{name}": space for name, space in ranges(experiment) if name in searched}
     return {**dict(flat(shown)), **spaces}
+
+
+def _given(experiment: Experiment) -> frozenset[str]:
+    """Return what the user wrote: the original file, or all of a standalone run, whose configuration has no defaults.
+
+    What is changed later, as by `set max-slots`, differs from the defaults of the others and is found by that.
+    """
+    from determined.config.load import parse_yaml
+
+    if experiment.by_hand or not experiment.original:
+        return frozenset(name for name, _ in flat(experiment.config))
+    try:
+        original = parse_yaml("the original configuration", experiment.original)
+    except DeterminedError:  # written by an older release: then all of it counts as given
+        return frozenset(name for name, _ in flat(experiment.config))
+    return frozenset(name for name, _ in flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
 
 
 def _seconds(store: Store, trial: Trial) -> float:
