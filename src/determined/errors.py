@@ -127,6 +127,10 @@ class StoreFull(StoreUnavailable):
     """The disk of the store is full: somebody may make room, but hardly soon."""
 
 
+class StoreVersionError(StoreError):
+    """The store belongs to another version of this library: the message says which, and what to do."""
+
+
 class StoreReadOnly(StoreError):
     """The store can be read, but not written: the message says why."""
 

@@ -43,6 +43,8 @@ def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
     trial.process = None
     del run.by_key[process.key]
     deciding.fail_if_pointless(run)
+    if exits.is_of_another_version(verdict.reason):
+        _pause_after_upgrade(run, str(verdict.reason))
     if verdict.told is None:
         _wait_again(run, trial, verdict.reason)
         return
@@ -64,6 +66,20 @@ def end_the_unwell(run: Running, health: Health) -> None:
             logger.warning("trial %d is killed: %s", trial.id, reason)
             trial.process.killed = reason
             run.engine.kill(trial.process.key)
+
+
+def _pause_after_upgrade(run: Running, reason: str) -> None:
+    """Pause the experiment: the package was replaced while it runs, and new processes cannot use its store.
+
+    Trials at work have the earlier version loaded: they save and leave.
+    """
+    if run.intent is not None:
+        return
+    run.intent, run.paused_by_request = "pause", True
+    run.pause_reason = f"determined-pytorch was replaced by another version while the experiment was running: {reason}"
+    logger.error("%s. It is paused; go on with: det experiment activate %d", run.pause_reason, run.experiment.id)
+    for trial in run.live():
+        ask_to_end(run, trial, "pause")
 
 
 def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:

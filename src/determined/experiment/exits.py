@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,7 @@ from determined.store.experiment_records import TrialState
 
 _MOST_LOSSES = 3  # of its processes, with the engine or by a signal: more may be the doing of the trial itself
 _TIME_LIMIT = "its time limit was reached"
+_ANOTHER_VERSION = re.compile(r"\bStoreVersionError\b")
 _POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and left because of SIGHUP, SIGINT or SIGTERM
 
 
@@ -81,10 +83,17 @@ def is_lost(exited: Exited) -> bool:
     return exited.lost or exited.signal in ("SIGTERM", "SIGHUP", "SIGINT")
 
 
+def is_of_another_version(reason: str | None) -> bool:
+    """Return whether a trial was refused by the store because its library is not that of the runner any more."""
+    return reason is not None and _ANOTHER_VERSION.search(reason) is not None
+
+
 def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reported: bool) -> Verdict:
     process = trial.process
     assert process is not None
     reason = process.killed or cause(exited, process.last_error)
+    if is_of_another_version(reason):  # no fault of the trial, and all others would fail alike
+        return Verdict("PAUSED", None, reason, trial.restarts)
     if process.no_retries is not None:
         return Verdict("ERROR", "errored", f"{reason}; not retried: {process.no_retries}", trial.restarts)
     error = None if has_reported else repeatable_error(exited, process)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from determined.errors import StoreError
+from determined.errors import StoreVersionError
 from determined.store.database import Database
 from determined.store.process import Process, is_running
 from determined.store.schema import MIGRATIONS, VERSION_TABLE, refuse_foreign
@@ -44,7 +44,7 @@ def _refuse_while_in_use(database: Database) -> None:
         found += database.execute("SELECT host, pid, process_started FROM leases WHERE host IS NOT NULL")
     running = sorted({process.pid for process in (Process(*row) for row in found) if is_running(process)})
     if running:
-        raise StoreError(
+        raise StoreVersionError(
             f"the store {database.place} must be brought up to date for this version of determined-pytorch, but runs "
             f"of an older version still write to it (process {', '.join(map(str, running[:5]))}) and would lose what "
             "they report: let them end, or stop them, and try again; or name another store with DET_STORE"
@@ -59,7 +59,7 @@ def version_of(database: Database) -> int:
     refuse_foreign(tables, database.place)
     ((version,),) = database.execute(f"SELECT version FROM {VERSION_TABLE}")
     if version > len(MIGRATIONS):
-        raise StoreError(
+        raise StoreVersionError(
             f"the store {database.place} was written by a newer version of determined-pytorch (its schema is "
             f"{version}, this version knows {len(MIGRATIONS)}): upgrade, or name another store with DET_STORE"
         )
