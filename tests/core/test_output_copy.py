@@ -271,3 +271,13 @@ def test_the_whole_log_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Any] = limit.admitted(lines_of(30, 1000.0))
     assert len(kept) == 25
     assert [line.text.partition(":")[0] for line in limit.summary(1000.0)] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("setup", "shown"), [("", "WARNING: careful"), ("logging.basicConfig(format='mine: %(message)s')", "mine: careful")]
+)
+def test_warnings_show_their_level(data_home: Path, tmp_path: Path, setup: str, shown: str) -> None:
+    body = f"import logging\n{setup}\nlogging.getLogger('determined.pytorch').warning('careful')\n{REPORT}"
+    done = warm.run(program(tmp_path, body), capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == [shown]
+    assert logged(data_home) == [("stderr", shown)]

@@ -51,8 +51,8 @@ def in_order(
     if metric is None:
         known = ", ".join(reported_metrics(rows)) or "none"
         raise DeterminedError(
-            f"Experiment {experiment.id} recorded no searcher metric: choose one with --sort-by METRIC "
-            f"--smaller-is-better true|false. Validation metrics of its checkpoints: {known}"
+            "no searcher metric was recorded; choose one with --sort-by METRIC --smaller-is-better true|false. "
+            f"Validation metrics of its checkpoints: {known}"
         )
     if smaller_is_better is None:
         if metric != experiment.metric:

@@ -29,6 +29,7 @@ from determined.core.agreement import in_step
 from determined.core.attempts import Member
 from determined.core.checkpoint import CheckpointContext
 from determined.core.cleaning import Retention, retention_of
+from determined.core.console_log import show_levels
 from determined.core.detached import Detached, DetachedRun
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.core.ending import how_it_ended
@@ -242,6 +243,7 @@ def init(
     checked_name, checked_labels, checked_notes = run_name(name, os.environ), run_labels(labels), run_notes(notes)
     described = cluster_info.from_env(os.environ)
     distributed = _checked_distributed(distributed, described)
+    show_levels()
     _print_stack_on_sigusr1()
     if _detached is None:
         end_earlier_runs()

@@ -1,0 +1,27 @@
+"""Warnings of this library on the console of a program that has configured no logging, with their level."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+
+class _ConsoleHandler(logging.Handler):
+    """Prints warnings and errors as Python would without any handler, with the level before them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if logging.root.handlers or sys.stderr is None:
+            return  # the program has handlers of its own, which get the record as well
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+        except Exception:  # noqa: BLE001  (as every handler does it: logging must not end a program)
+            self.handleError(record)
+
+
+def show_levels() -> None:
+    """Print warnings with their level from now on, unless the program configures logging."""
+    logger = logging.getLogger("determined")
+    if not any(isinstance(handler, _ConsoleHandler) for handler in logger.handlers):
+        handler = _ConsoleHandler(logging.WARNING)
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        logger.addHandler(handler)
