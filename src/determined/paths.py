@@ -19,6 +19,7 @@ CONTENTS = {
     "experiments": "one directory per search: code, configuration, working directories of trials, runner log",
     "runs": "one directory per attempt: the code copy of standalone runs, TensorBoard files",
     "queue": "lock, status and log of the queue daemon",
+    "imports": "notes about imports of experiments that are under way",
     "cloud": "checkpoints on their way to or from an object store",
 }
 """What lies in the data directory, by name."""
@@ -56,6 +57,11 @@ def runs_dir() -> Path:
 def queue_dir() -> Path:
     """Return where the queue daemons of this user's stores keep their files."""
     return data_dir() / "queue"
+
+
+def imports_dir() -> Path:
+    """Return where imports of experiments that are under way keep notes."""
+    return data_dir() / "imports"
 
 
 def cloud_dir() -> Path:

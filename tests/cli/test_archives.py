@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from determined.store.care.check import check_store
 from determined.store.moving.path_map import PathMap
 from tests.cli.running import det, det_json, det_ok
 from tests.cli.searched import Searched
+from tests.helpers import warm
 from tests.helpers.records import opened
 from tests.pytorch.test_inference_outputs import process
 
@@ -365,6 +367,41 @@ def test_an_import_that_is_interrupted_leaves_nothing(
     import_experiments(archive_of_search, lambda done: None, mapping=PathMap())
     with opened() as store:
         assert all(not row.borrowed for row in store.experiments.checkpoints(1))
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from determined.experiment.moving.importing import import_experiments
+from determined.store.moving.path_map import PathMap
+from determined.store.sqlite import SqliteDatabase
+execute = SqliteDatabase.execute
+def killing(self, statement, values=()):
+    if statement == "COMMIT" and list(Path(os.environ["DET_DATA_DIR"]).glob("experiments/*/code")):
+        os.kill(os.getpid(), 9)
+    return execute(self, statement, values)
+SqliteDatabase.execute = killing
+import_experiments(Path(sys.argv[1]), lambda done: None, mapping=PathMap())
+"""
+
+
+def test_the_next_import_removes_what_a_killed_one_left(
+    archive_of_search: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL when all files are in place and the rows are about to be committed."""
+    machine = use(monkeypatch, tmp_path / "machine")
+    (tmp_path / "program.py").write_text(KILLED)
+    killed = warm.run([sys.executable, tmp_path / "program.py", archive_of_search], capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    assert len(list((machine / "checkpoints").glob("*-*"))) >= 8
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(archive_of_search.read_bytes()[:2000])
+    assert said_by(cut) is not None
+    assert data_files(machine) == []
+    import_experiments(archive_of_search, lambda done: None, mapping=PathMap())
+    with opened() as store:
+        assert [row.borrowed for row in store.experiments.checkpoints(1)] == [False] * 8
+    assert not (machine / "imports").exists()
 
 
 def _raising(error: BaseException) -> Callable[..., None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli.groups import Command
+from determined.cli.id_lists import complete_checkpoints
 from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
@@ -23,7 +24,7 @@ _ENDINGS = {"torch": ".pt", "safetensors": ".safetensors"}
 
 
 @click.command(cls=Command, action="export {uuid:checkpoint}")
-@click.argument("uuid")
+@click.argument("uuid", shell_complete=complete_checkpoints)
 @click.option(
     "--format",
     "file_format",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli.groups import Command
-from determined.cli.id_lists import numbers
+from determined.cli.id_lists import Ids, complete_experiments, expand, numbers
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.render import size
 from determined.cli.store.progress import progress
@@ -18,8 +18,15 @@ if TYPE_CHECKING:
     from determined.experiment.moving.exporting import Which
 
 
-@click.command(cls=Command, action="export {experiment_ids:experiment}")
-@click.argument("experiment_ids", metavar="ID...", nargs=-1, required=True, callback=numbers)
+@click.command(cls=Command, action="export the experiments")
+@click.argument(
+    "experiment_ids",
+    metavar="ID...",
+    nargs=-1,
+    required=True,
+    callback=numbers,
+    shell_complete=complete_experiments,
+)
 @click.option(
     "--checkpoints",
     type=click.Choice(["best", "all", "none"]),
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--code", is_flag=True, help="Include the code, which activate, continue and fork need.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: experiment-ID.tar).")
 @with_json
-def export(experiment_ids: list[int], checkpoints: Which, code: bool, output: Path | None, form: Form) -> None:
+def export(experiment_ids: list[Ids], checkpoints: Which, code: bool, output: Path | None, form: Form) -> None:
     """Export experiments with their checkpoints and code.
 
     Writes one archive that `det experiment import` reads on another machine. Secrets in configurations, TensorBoard
@@ -41,9 +48,10 @@ def export(experiment_ids: list[int], checkpoints: Which, code: bool, output: Pa
     """
     from determined.experiment.moving.exporting import export_experiments
 
-    target = output or Path(f"experiment-{'-'.join(map(str, experiment_ids[:5]))}.tar")
+    experiments = expand("experiment", experiment_ids)
+    target = output or Path(f"experiment-{'-'.join(map(str, experiments[:5]))}.tar")
     with progress("files") as tell:
-        done = export_experiments(target, experiment_ids, which=checkpoints, code=code, progress=tell)
+        done = export_experiments(target, experiments, which=checkpoints, code=code, progress=tell)
     for note in done.notes:
         click.echo(visible(note), err=True)
     if form == "json":

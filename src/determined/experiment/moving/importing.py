@@ -21,6 +21,7 @@ from determined.config.storage_block import directory_of, with_directory
 from determined.errors import CheckpointNotFound, StoreError
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.moving.archive import parsed_json
+from determined.experiment.moving.interrupted import ImportNote, remove_interrupted
 from determined.experiment.moving.unpacking import Unpacked, unpack
 from determined.names import named_entry
 from determined.store.contents import configuration_mistake
@@ -58,6 +59,7 @@ def import_experiments(
     """
     target = DirectoryStorage(paths.checkpoints_dir() if storage is None else storage)
     target.probe()
+    remove_interrupted()
     needed, free = source.stat().st_size, shutil.disk_usage(target.root).free
     if needed > free:
         raise StoreError(
@@ -84,6 +86,7 @@ def import_experiments(
         except BaseException:
             placing.take_back()
             raise
+        placing.finish()
         return ImportedExperiments(
             done,
             target.name,
@@ -126,6 +129,7 @@ class _Placing:
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     masked: list[str] = field(default_factory=list)
     without_code: set[int] = field(default_factory=set)
+    _note: ImportNote | None = None
     _undo: ExitStack = field(default_factory=ExitStack)
     _new: list[str] = field(default_factory=list)  # keys of new experiments
     _keys: set[str] = field(default_factory=set)
@@ -161,6 +165,7 @@ class _Placing:
         everything_is_new = all(each.new for each in moved)
         self._refuse_strangers(everything_is_new=everything_is_new)
         self.mapping.refuse_unused(self.place)
+        self._note = ImportNote(self._new[0], self._directories()) if self._new else None
         for uuid in self.checkpoints:
             self._publish_checkpoint(uuid)
         for trial_id, output in self._output_of.items():
@@ -178,8 +183,22 @@ class _Placing:
         if self._new:
             with opened_database() as database:
                 if database.execute("SELECT 1 FROM experiments WHERE key = ?", [self._new[0]]):
+                    self.finish()
                     return
         self._undo.close()
+        self.finish()
+
+    def finish(self) -> None:
+        """Forget that an import is under way."""
+        if self._note is not None:
+            self._note.remove()
+            self._note = None
+
+    def _directories(self) -> list[Path]:
+        """Return all directories that this import is about to create."""
+        own = [row["uuid"] for row in (*self.checkpoints.values(), *self.outputs.values()) if not row["borrowed"]]
+        experiments = [paths.experiments_dir() / key for key in self._keys]
+        return [*(self.storage.root / name for name in own), *experiments, *self._runs.values()]
 
     def _place(self, row: dict[str, Any]) -> None:
         """Let a row name the storage here. What lies there already may belong to another store: it stays borrowed."""

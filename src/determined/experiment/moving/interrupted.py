@@ -1,0 +1,71 @@
+"""Notes about imports under way: files that a killed import has put into place, but not recorded, are removed later."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from determined import paths
+from determined.names import is_name
+from determined.store import place as places
+from determined.store.open import checked_place, opened_database
+
+
+class ImportNote:
+    """A file that lists the directories of an import; it is locked as long as the process lives."""
+
+    def __init__(self, key: str, directories: Iterable[Path]) -> None:
+        """Write the note, durably, before the first of the directories appears. `key` is of one of the experiments."""
+        self._path = paths.made_private(paths.imports_dir()) / f"{secrets.token_hex(8)}.json"
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        content = {"store": places.shown(checked_place()), "key": key, "directories": list(map(str, directories))}
+        os.write(self._descriptor, json.dumps(content).encode())
+        os.fsync(self._descriptor)
+
+    def remove(self) -> None:
+        """Remove the note: the rows are committed, or nothing is left of the import."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+        _remove_if_empty(self._path.parent)
+
+
+def remove_interrupted() -> None:
+    """Remove what killed imports into the store of this process left behind, unless their rows were committed."""
+    for path in paths.imports_dir().glob("*.json"):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _settle(path)
+        except BlockingIOError:
+            continue  # its process lives
+        finally:
+            os.close(descriptor)
+    _remove_if_empty(paths.imports_dir())
+
+
+def _settle(path: Path) -> None:
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:  # killed while the note was written: nothing had appeared yet
+        path.unlink()
+        return
+    if content["store"] != places.shown(checked_place()):
+        return  # only its own store knows whether the rows are there
+    with opened_database() as database:
+        is_committed = bool(database.execute("SELECT 1 FROM experiments WHERE key = ?", [content["key"]]))
+    for directory in [] if is_committed else map(Path, content["directories"]):
+        if is_name(directory.name) and not directory.is_symlink():
+            shutil.rmtree(directory, ignore_errors=True)
+    path.unlink()
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
