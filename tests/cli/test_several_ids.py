@@ -166,3 +166,11 @@ def test_without_a_store_nothing_is_offered_said_or_made(
     for words in ("det e describe ", "det trial logs ", "det checkpoint delete ", "det model describe "):
         assert completed(words) == []
     assert os.path.exists(place) == (kind in ("no database", "a directory"))
+
+
+def test_commands_for_one_say_so(four: list[int]) -> None:
+    for command in ("logs", "list-trials", "fork", "config"):
+        for words in (["1", "2"], ["1,2"], ["1-2"]):
+            refused = det("e", command, *words)
+            assert (refused.exit_code, refused.stdout) == (2, ""), (command, words)
+            assert "this command takes one" in refused.stderr

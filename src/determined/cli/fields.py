@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Generic, Literal, TypeVar
 
@@ -111,6 +110,8 @@ def _named(known: Sequence[Field[T]], name: str) -> Field[T]:
     begins = [field for plain, field in by_name.items() if plain.startswith(f"{_plain(name)} ")]
     found = by_name.get(_plain(name)) or (begins[0] if len(begins) == 1 else None)
     if found is None:
+        from difflib import get_close_matches  # takes longer to import than most lists to print
+
         near = get_close_matches(_plain(name), list(by_name), n=1)
         hint = f" Did you mean {by_name[near[0]].name!r}?" if near else ""
         names = ", ".join(dict.fromkeys(field.name for field in known))

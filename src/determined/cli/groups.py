@@ -27,6 +27,16 @@ class Command(click.Command):
         super().__init__(*args, **kwargs)
         self.action = action
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            one = next((found.name for found in self.params if found.name in ("experiment_id", "trial_id")), None)
+            if one is None or "unexpected extra argument" not in error.message:
+                raise
+            kind = one.removesuffix("_id")
+            raise click.UsageError(f"{error.message.rstrip('.')}: this command takes one {kind}.", ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

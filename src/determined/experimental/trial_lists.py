@@ -21,12 +21,9 @@ def read(store: Store, experiment_id: int, sort_by: TrialSortBy) -> Found:
     rows = store.experiments.trials(experiment_id)
     if sort_by is not TrialSortBy.LATEST_VALIDATION_METRIC:
         return [(row, None) for row in rows]
-    metric = store.experiments.get(experiment_id).metric
-    found: Found = []
-    for row in rows:
-        newest = store.experiments.validations(row.id)[-1:]
-        found.append((row, number(newest[0].metrics.get(metric or "")) if newest else None))
-    return found
+    metric = store.experiments.get(experiment_id).metric or ""
+    newest = store.experiments.latest_validations(experiment_id)
+    return [(row, number(newest.get(row.id, {}).get(metric))) for row in rows]
 
 
 def ordered(found: Found, sort_by: TrialSortBy, order_by: OrderBy) -> list[Trial]:

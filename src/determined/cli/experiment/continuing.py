@@ -17,6 +17,7 @@ from determined.cli.output import Form, with_json
 from determined.cli.render import some
 from determined.cli.slot_waiting import Sharing, with_sharing
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 from determined.store.experiment_records import ENDED
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("continue", cls=Command, action="continue {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int, shell_complete=complete_experiments)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
 @click.option(
     "--config",

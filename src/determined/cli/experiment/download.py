@@ -21,12 +21,13 @@ from determined.cli.groups import Command
 from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
+from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 
 
 @click.command(cls=Command, action="download checkpoints of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int, shell_complete=complete_experiments)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @click.option(
     "-o",
     "--output-dir",

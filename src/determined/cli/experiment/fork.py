@@ -13,6 +13,7 @@ from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
 from determined.cli.ranking import best_checkpoints
 from determined.cli.text import visible
+from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, action="fork {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int, shell_complete=complete_experiments)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
 @click.option(
     "--config",

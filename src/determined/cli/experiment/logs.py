@@ -12,11 +12,12 @@ from determined.cli.log_reading import print_log
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 from determined.cli.render import some
+from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 
 @click.command(cls=Command, action="show the logs of {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=int, shell_complete=complete_experiments)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @click.option("--trial", "trial_id", type=int, metavar="TRIAL_ID", help="Trial to show (default: the first).")
 @click.option("--all", "everything", is_flag=True, help="Show all trials, in chronological order.")
 @with_log_choice

@@ -13,10 +13,10 @@ from typing import NoReturn
 import click
 
 from determined.cli.groups import Command, explain_unused
+from determined.cli.id_lists import Ids, complete_experiments, complete_trials, expand, numbers
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json_line, with_json
 from determined.cli.tensorboard.directories import MOST_TRIALS, chosen_trials, directories_of, link_all
-from determined.cli.whole_numbers import ID
 from determined.errors import DeterminedError
 
 _TRIALS = ("-t", "--trial-ids")
@@ -38,8 +38,18 @@ class _Start(Command):
 
 
 @click.command(cls=_Start, action="start TensorBoard")
-@click.argument("experiment_ids", metavar="[EXPERIMENT_ID]...", type=ID, nargs=-1)
-@click.option(*_TRIALS, "trial_ids", type=ID, multiple=True, metavar="TRIAL_ID...", help="Trials to show.")
+@click.argument(
+    "experiment_ids", metavar="[EXPERIMENT_ID]...", nargs=-1, callback=numbers, shell_complete=complete_experiments
+)
+@click.option(
+    *_TRIALS,
+    "trial_ids",
+    multiple=True,
+    callback=numbers,
+    shell_complete=complete_trials,
+    metavar="TRIAL_ID...",
+    help="Trials to show.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on (default: a free one).")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.option("--config-file", metavar="FILE", help="Accepted for old command lines: there is no container.")
@@ -47,8 +57,8 @@ class _Start(Command):
 @click.option("-c", "--context", metavar="DIRECTORY", help="Accepted for old command lines.")
 @with_json
 def start(
-    experiment_ids: tuple[int, ...],
-    trial_ids: tuple[int, ...],
+    experiment_ids: list[Ids],
+    trial_ids: list[Ids],
     port: int,
     no_browser: bool,
     config_file: str | None,
@@ -68,7 +78,7 @@ def start(
     for option, given in (("--config-file", config_file), ("--config", configs), ("-c/--context", context)):
         explain_unused(option, given, "TensorBoard runs on this machine, without a container")
     with opened_store() as store:
-        trials = chosen_trials(store, experiment_ids, trial_ids)
+        trials = chosen_trials(store, expand("experiment", experiment_ids), expand("trial", trial_ids))
         directories = directories_of(store, trials[:MOST_TRIALS])
     if not directories:
         raise DeterminedError("these trials have no TensorBoard files on this machine")

@@ -12,6 +12,7 @@ from determined.cli.groups import Command
 from determined.cli.id_lists import complete_trials
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
+from determined.cli.whole_numbers import ID
 from determined.cli.zone import with_utc
 from determined.errors import DeterminedError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, action="download a checkpoint of {trial_id:trial}")
-@click.argument("trial_id", metavar="ID", type=int, shell_complete=complete_trials)
+@click.argument("trial_id", metavar="ID", type=ID, shell_complete=complete_trials)
 @click.option("--best", is_flag=True, help="The best checkpoint by the searcher metric, or by --sort-by.")
 @click.option("--latest", is_flag=True, help="The newest checkpoint.")
 @click.option("--uuid", help="The checkpoint with this id.")

@@ -11,10 +11,11 @@ from determined.cli.log_choice import LogChoice, with_log_choice
 from determined.cli.log_reading import print_log
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
+from determined.cli.whole_numbers import ID
 
 
 @click.command(cls=Command, action="show the logs of {trial_id:trial}")
-@click.argument("trial_id", metavar="ID", type=int, shell_complete=complete_trials)
+@click.argument("trial_id", metavar="ID", type=ID, shell_complete=complete_trials)
 @with_log_choice
 @with_json
 def logs(trial_id: int, choice: LogChoice, form: Form) -> None:
