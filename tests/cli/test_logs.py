@@ -7,13 +7,15 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from determined.store.base import Store
 from determined.store.queueing import NewEntry
 from tests.cli.filling import Steps, add_trials, end, lead, new_experiment, work
-from tests.cli.running import DET, det, det_ok
+from tests.cli.running import DET, Terminal, det, det_ok
 from tests.helpers.searches import Search
+from tests.helpers.terminal import CTRL_C
 
 PROGRAM = """
 import determined as det
@@ -103,3 +105,29 @@ def test_a_time_without_a_zone_is_in_the_one_that_is_shown(
         refused = det("e", "logs", str(search), "--timestamp-after", wrong)
         assert refused.exit_code == 2
         assert "--timestamp-after takes a time like 2026-01-31T12:00:00Z" in refused.stderr
+
+
+@pytest.mark.parametrize("command", [["e", "logs", "1", "-f"], ["e", "wait", "1", "--polling-interval", "0.1"]])
+def test_ctrl_c_only_ends_the_watching(store: Store, command: list[str]) -> None:
+    """On a terminal; the experiment, which another process runs, is not touched."""
+    experiment = new_experiment(store, "watched")
+    lease = lead(store, experiment)
+    (trial_id,) = add_trials(store, lease, [{}])
+    work(store, lease, trial_id, Steps(lines=[(0, None, "a line")]))
+    with Terminal(*command, columns=80) as terminal:
+        if "logs" in command:
+            terminal.read_until(b"a line")
+        else:
+            _wait_until_it_sleeps(terminal.process.pid)
+        terminal.write(CTRL_C)
+        terminal.read_to_the_end()
+        assert terminal.wait() == 130
+    assert "Stopped watching; experiment 1 is not affected" in terminal.screen()
+    assert store.experiments.get(experiment).state == "ACTIVE"
+    assert store.experiments.requests(experiment) == []
+
+
+def _wait_until_it_sleeps(pid: int) -> None:
+    """Until the command has imported its modules and opened the store: earlier, Ctrl-C only ends an interpreter."""
+    while not any("store.sqlite" in file.path for file in psutil.Process(pid).open_files()):
+        time.sleep(0.02)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import threading
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from determined.cli.live import LiveView, picture
 from determined.cli.watching import Lines, hparams_text
 from determined.experiment.progress import RungView, TrialView, View
 from tests.cli.conftest import WEIRD
+from tests.helpers.terminal import screen, screen_cells
 
 
 def trial(number: int, state: str = "RUNNING", **changed: Any) -> TrialView:
@@ -49,6 +52,8 @@ def view(*trials: TrialView, **changed: Any) -> View:
         best=best,
         metric_name="loss",
         smaller_is_better=True,
+        time_metric="batches",
+        searched=("lr",),
         seconds=80.0,
         trials_per_hour=120.0,
         seconds_left=200.0,
@@ -65,12 +70,12 @@ def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None
         lines(now)
         return [line.partition("] ")[2] for line in written]
 
-    assert said(view(trial(0), trial(1, "QUEUED"))) == ["trial 10 started: lr=0 net.layers=[8, 8]"]
+    assert said(view(trial(0), trial(1, "QUEUED"))) == ["trial 10 started: lr=0"]
     assert written[0].startswith("[1m 20s, 25%] ")
     assert said(view(trial(0, steps=3), trial(1, "QUEUED"))) == []
     assert said(view(trial(0, rung=1, steps=4, metric=0.5, best=0.5), trial(1))) == [
         "trial 10 passed rung 1: loss 0.5",
-        "trial 11 started: lr=0.1 net.layers=[8, 8]",
+        "trial 11 started: lr=0.1",
         "best so far: trial 10, loss 0.5",
     ]
     going = trial(0, rung=1, steps=4, metric=0.5, best=0.5)
@@ -83,8 +88,8 @@ def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None
         "experiment 3: PAUSED",
     ]
     assert said(view(going, ended, trial(2, "COMPLETED", steps=9, rung=2), state="PAUSED")) == [
-        "trial 10 goes on: lr=0 net.layers=[8, 8]",
-        "trial 12 started: lr=0.2 net.layers=[8, 8]",
+        "trial 10 goes on: lr=0",
+        "trial 12 started: lr=0.2",
         "trial 12 COMPLETED after 9 batches",
     ]
 
@@ -95,7 +100,7 @@ def test_what_was_over_before_is_no_news() -> None:
     Lines(written.append, new=False)(view(over, half, trial(2, "QUEUED")))
     assert [line.partition("] ")[2] for line in written] == [
         "1 of 3 trials are over already",
-        "trial 11 goes on: lr=0.1 net.layers=[8, 8]",
+        "trial 11 goes on: lr=0.1",
     ]
 
 
@@ -118,18 +123,40 @@ def drawn(now: View, height: int = 20, width: int = 120) -> list[str]:
 
 def test_the_picture_has_rungs_best_slots_rate_and_time_left() -> None:
     trials = [trial(n, "STOPPED_EARLY", best=1.0 + n, metric=1.0 + n) for n in range(12)]
-    lines = drawn(view(trial(20, rung=1, steps=7, metric=0.125, best=0.125), *trials), height=13)
+    lines = drawn(view(trial(20, rung=1, steps=7, metric=0.125, best=0.125), *trials), height=14)
     text = "\n".join(lines)
     assert (
         "Experiment 3 search  ACTIVE  12 of 16 trials done, 120 an hour  slots 2/2  1m 20s, about 3m 20s left" in text
     )
     assert "best so far: trial 30, loss 0.125" in text
-    assert "bracket 0, trials at   4: 5 (+2)" in text
-    assert "bracket 1, trials at   16: 1" in text
+    assert "Bracket 0, reached 4 batches: 5 trials (2 on the way)" in text
+    assert "Bracket 1, reached 16 batches: 1 trial" in text
     assert " 25%" in lines[1]
-    assert len(lines) <= 13
+    assert len(lines) <= 14
     shown = [line.split()[0] for line in lines if "STOPPED_EARLY" in line or "RUNNING" in line]
     assert shown == ["30", "10", "11", "12"]  # those at work, then the best, and no more than there is room for
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_picture_in_plain_words(columns: int) -> None:
+    """Searched hyperparameters only, no rate of 0, a curve for each trial, and one line for each row."""
+    running = trial(3, steps=32, metric=0.25, best=0.25, values=(1.0, 0.5, 0.25), hparams={"batch": 64, "lr": 0.3})
+    rungs = (RungView(0, 16.0, 1, 0), RungView(0, 32.0, 1, 0), RungView(0, 64.0, 0, 1))
+    lines = drawn(view(running, rungs=rungs, trials_per_hour=0.0, name="n" * 20), width=columns)
+    text = "\n".join(lines)
+    assert "an hour" not in text
+    assert "Reached 16 batches: 1 trial, 32: 1, 64: 0 (1 on the way)" in lines
+    (row,) = [line for line in lines if "RUNNING" in line]
+    assert row.split() == ["13", "RUNNING", "0", "32", "0.25", "0.25", "█▃▁", "lr=0.3"]
+    assert "batch=64" not in text
+    assert all(len(line) <= columns for line in lines)
+    assert lines[-1] == ""  # the cursor waits here
+
+
+def test_the_picture_counts_what_is_being_saved() -> None:
+    trials = (trial(0, "STOPPING"), trial(1, "RUNNING"), trial(2, "PAUSED"))
+    assert "Pausing: saving 2 trials … (Ctrl-C again: stop without saving)" in drawn(view(*trials, state="PAUSING"))
+    assert "Pausing: saving 1 trial … (Ctrl-C again: stop without saving)" in drawn(view(trials[0], state="PAUSING"))
 
 
 def test_the_picture_is_harmless_and_fits() -> None:
@@ -157,3 +184,40 @@ def test_a_trial_that_is_canceled_before_it_starts_is_not_said_to_have_started()
     lines(view(trial(0, "QUEUED")))
     lines(view(trial(0, "CANCELED", has_started=False)))
     assert [line.partition("] ")[2] for line in written] == ["trial 10 CANCELED before it started"]
+
+
+def test_a_narrower_terminal_keeps_no_piece_of_a_frame() -> None:
+    """A terminal wraps the lines that it shows anew when its window becomes narrower."""
+    written = io.StringIO()
+    console = Console(file=written, width=140, height=30, force_terminal=True, highlight=False)
+    with LiveView(console) as live:
+        live.line("a line before")
+        live(view(trial(0, hparams={"lr": 0.1, "note": "x" * 60}), searched=()))
+        wide = screen_cells(written.getvalue().replace("\n", "\r\n").encode(), 140)
+        drawn_so_far = len(written.getvalue())
+        wrapped = [line[start : start + 80] for line in wide for start in range(0, max(1, len(line)), 80)]
+        assert len(wrapped) > len(wide)
+        console.width = 80
+        live(view(trial(0, steps=5)))
+        live.line("a line after")
+    later = written.getvalue()[drawn_so_far:].replace("\n", "\r\n")
+    shown = screen(("\r\n".join(wrapped) + later).encode(), 80)
+    assert [line for line in shown if line] == ["a line before", "a line after"]
+
+
+def test_lines_of_other_threads_break_no_frame() -> None:
+    written = io.StringIO()
+    console = Console(file=written, width=80, height=30, force_terminal=True, highlight=False)
+    with LiveView(console) as live:
+
+        def talk() -> None:
+            for number in range(50):
+                live.line(f"line {number}")
+
+        talking = threading.Thread(target=talk)
+        talking.start()
+        for number in range(50):
+            live(view(*[trial(n) for n in range(number % 7)]))
+        talking.join()
+    shown = screen(written.getvalue().replace("\n", "\r\n").encode(), 80)
+    assert [line for line in shown if line] == [f"line {number}" for number in range(50)]

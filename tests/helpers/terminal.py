@@ -42,6 +42,10 @@ class Terminal:
         self._parent, child = pty.openpty()
         self.columns, self.rows = columns, rows
         self.resize(columns, rows)
+        # Ctrl-C would discard what the program wrote and this process has not read yet; a terminal reads at once.
+        modes = termios.tcgetattr(child)
+        modes[3] |= termios.NOFLSH
+        termios.tcsetattr(child, termios.TCSANOW, modes)
         # COLUMNS and LINES would hide the size of the terminal from the program.
         environment = {name: value for name, value in (env or os.environ).items() if name not in ("COLUMNS", "LINES")}
         environment["TERM"] = "xterm-256color"
@@ -87,6 +91,14 @@ class Terminal:
         while words not in self.seen:
             assert self._read(), self.seen.decode()
 
+    def read_until_end(self, words: bytes) -> None:
+        """Read until these bytes are the last ones that were written.
+
+        The terminal prints ^C where the program is writing just then, even inside a control sequence.
+        """
+        while not self.seen.endswith(words):
+            assert self._read(), self.seen.decode()
+
     def read_to_the_end(self) -> bytes:
         """Read until the program has closed its terminal, and return the bytes since the last reading."""
         before = len(self.seen)
@@ -115,7 +127,12 @@ def python(*arguments: str | Path) -> list[str | Path]:
 
 
 def screen(written: bytes, columns: int) -> list[str]:
-    """Return the lines, without trailing spaces, that an endlessly high terminal shows after these bytes.
+    """Return the lines, without trailing spaces, that an endlessly high terminal shows after these bytes."""
+    return [line.rstrip() for line in screen_cells(written, columns)]
+
+
+def screen_cells(written: bytes, columns: int) -> list[str]:
+    """Return the lines of such a terminal with the spaces at their ends that were written.
 
     It knows what our programs write: text with automatic wrapping (delayed until the next character, as in xterm),
     carriage return, newline, cursor movements and erasing. Other sequences, such as colours, change nothing.
@@ -157,4 +174,4 @@ def screen(written: bytes, columns: int) -> list[str]:
             column += width
         while len(lines) <= row:
             lines.append([])
-    return ["".join(line).rstrip() for line in lines]
+    return ["".join(line) for line in lines]

@@ -48,7 +48,7 @@ def test_the_list(waiting: QueuedSearch) -> None:
         "1",
         "1",
         "patient",
-        "WAITING",
+        "ACTIVE",
     )
     assert (second["Position"], second["Slots"], second["Progress"]) == ("2", "0", "0.0%")
     done = det("queue", "--json")

@@ -96,7 +96,7 @@ def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> N
         assert daemon.wait(60) == 143
     here.wait_for_silence()
     (row,) = here.queue()
-    assert (row["state"], row["slots"]) == ("WAITING", [])
+    assert (row["state"], row["slots"]) == ("ACTIVE", [])
     with here.opened() as store:
         (trial,) = store.experiments.trials(experiment)
         assert [row.steps_completed for row in store.checkpoints(trial.id)] == [trial.steps_completed]

@@ -38,6 +38,6 @@ def test_who_still_saves_on_a_slot_has_it(here: QueuedSearch) -> None:
             store.queue.remove(low)
             store.queue.remove(high)
         here.kill(here.runners())
-        assert shown == {low: ("RUNNING", [0, 1]), high: ("WAITING", [])}
+        assert shown == {low: ("ACTIVE", [0, 1]), high: ("ACTIVE", [])}
 
     served_while(here, disturb)

@@ -2,48 +2,82 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from determined.cli.chart import sparkline
 from determined.cli.render import duration, number
 from determined.cli.text import visible
 from determined.cli.watching import AT_WORK, hparams_text
 from determined.config.ranking import ranked
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.experiment.progress import RungView, TrialView, View
 
 _FEWEST_ROWS = 3
-_LINES_AROUND = 7  # above and below the trials, beside one for each bracket
+_BELOW = Text("")  # the cursor waits on a line of its own: text after a SIGKILL begins there
+_LINES_AROUND = 8  # above and below the trials, beside one for each bracket
 
 
 class LiveView:
-    """Draws the newest view; lines printed meanwhile scroll by above it."""
+    """Draws each view in place of the one before; lines that are printed meanwhile scroll by above it.
+
+    Lines come from several threads. One lock for views and lines, because a frame is erased by its height: a line that
+    was printed between the two steps would leave a piece of a frame behind, or erase other lines.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
-        self._live = Live(Text("Starting ..."), console=self._console, refresh_per_second=4, transient=True)
+        self._frame = Group(Text("Starting ..."), _BELOW)
+        self._columns = self._console.width
+        self._live = Live(self._frame, console=self._console, auto_refresh=False, transient=True)
+        self._lock = threading.Lock()
 
     def __enter__(self) -> LiveView:
-        self._live.start()
+        self._live.start(refresh=True)
+        self._console.show_cursor(True)  # a process that is killed could not show it again
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.stop()
+        with self._lock:
+            self._live.stop()
 
     def __call__(self, view: View) -> None:
-        self._live.update(picture(view, self._console.size.height))
+        with self._lock:
+            self._erase_wrapped_lines()
+            self._frame = picture(view, self._console.size.height)
+            self._live.update(self._frame, refresh=True)
 
     def line(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+        with self._lock:
+            self._erase_wrapped_lines()
+            # Not `soft_wrap`, which would let the lines of the frame below be longer than the terminal is wide.
+            self._console.print(Text(text, no_wrap=True, overflow="ignore"), crop=False)
+
+    def _erase_wrapped_lines(self) -> None:
+        """Erase the rows that the frame takes beyond its lines after the terminal was made narrower.
+
+        Terminals wrap the lines that are on the screen anew. Those that cut them instead lose as many lines of text.
+        """
+        before, self._columns = self._columns, self._console.width
+        if self._columns >= before:
+            return
+        lines = self._console.render_lines(self._frame, self._console.options.update(width=before), pad=False)
+        more = sum(max(0, math.ceil(Segment.get_line_length(line) / self._columns) - 1) for line in lines)
+        if more:
+            self._console.file.write(f"\x1b[{more}A\x1b[J")
 
 
 def picture(view: View, height: int) -> Group:
@@ -53,9 +87,16 @@ def picture(view: View, height: int) -> Group:
     if view.best is not None and view.best.best is not None:
         parts.append(_best(view.best, view))
     if brackets:
-        parts.append(_rungs(view.rungs))
+        parts += _rungs(view)
     parts.append(_trials(view, max(_FEWEST_ROWS, height - _LINES_AROUND - brackets)))
-    return Group(*parts, Text("Ctrl-C pauses: everything is saved first", style="dim"))
+    return Group(*parts, Text(_footer(view), style="dim", overflow="ellipsis", no_wrap=True), _BELOW)
+
+
+def _footer(view: View) -> str:
+    if view.state != "PAUSING":
+        return "Ctrl-C pauses: everything is saved first"
+    saving = sum(trial.state in AT_WORK for trial in view.trials)
+    return f"Pausing: saving {counted(saving, 'trial')} … (Ctrl-C again: stop without saving)"
 
 
 def _bar(progress: float) -> Table:
@@ -67,15 +108,13 @@ def _bar(progress: float) -> Table:
 def _headline(view: View) -> Text:
     ended = sum(trial.state not in ("QUEUED", "PAUSED", *AT_WORK) for trial in view.trials)
     planned = "" if view.planned is None else f" of {view.planned}"
+    rate = f", {view.trials_per_hour:.0f} an hour" if view.trials_per_hour >= 0.5 else ""
     left = "" if view.seconds_left is None else f", about {duration(view.seconds_left)} left"
     line = Text(overflow="ellipsis", no_wrap=True)
     line.append(f"Experiment {view.experiment_id} ", style="bold")
     line.append(f"{visible(view.name)}  ")
     line.append(view.state, style="green" if view.state == "ACTIVE" else "yellow")
-    line.append(
-        f"  {ended}{planned} trials done, {view.trials_per_hour:.0f} an hour  "
-        f"slots {view.used}/{view.slots}  {duration(view.seconds)}{left}"
-    )
+    line.append(f"  {ended}{planned} trials done{rate}  slots {view.used}/{view.slots}  {duration(view.seconds)}{left}")
     return line
 
 
@@ -83,26 +122,33 @@ def _best(best: TrialView, view: View) -> Text:
     line = Text("best so far: ", overflow="ellipsis", no_wrap=True)
     assert best.best is not None
     line.append(f"trial {best.id}, {visible(view.metric_name)} {number(best.best)}", style="bold green")
-    line.append(f"  {visible(hparams_text(best.hparams))}", style="dim")
+    line.append(f"  {visible(hparams_text(best.hparams, view.searched))}", style="dim")
     return line
 
 
-def _rungs(rungs: tuple[RungView, ...]) -> Table:
-    """One line for each bracket: after which time how many trials came as far, and how many are on their way."""
-    table = Table.grid(padding=(0, 3, 0, 0))
-    for bracket in sorted({rung.bracket for rung in rungs}):
-        own = [rung for rung in rungs if rung.bracket == bracket]
-        cells = [
-            f"{number(rung.time)}: {rung.reached}" + (f" (+{rung.at_work})" if rung.at_work else "") for rung in own
-        ]
-        table.add_row(Text(f"bracket {bracket}, trials at", style="dim"), *cells)
-    return table
+def _rungs(view: View) -> list[Text]:
+    """Return one line for each bracket: `16 batches: 5 trials (2 on the way), 64: 1, 256: 0`."""
+    brackets = sorted({rung.bracket for rung in view.rungs})
+    lines = []
+    for bracket in brackets:
+        own = [rung for rung in view.rungs if rung.bracket == bracket]
+        first, *others = own
+        unit = visible(view.time_metric)
+        cells = [f"{number(first.time)} {unit}: {counted(first.reached, 'trial')}{_on_the_way(first)}"]
+        cells += [f"{number(rung.time)}: {rung.reached}{_on_the_way(rung)}" for rung in others]
+        name = f"Bracket {bracket}, reached " if len(brackets) > 1 else "Reached "
+        lines.append(Text(name + ", ".join(cells), overflow="ellipsis", no_wrap=True))
+    return lines
+
+
+def _on_the_way(rung: RungView) -> str:
+    return f" ({rung.at_work} on the way)" if rung.at_work else ""
 
 
 def _trials(view: View, rows: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
-    for name in ("Trial", "State", "Rung", "Batches", visible(view.metric_name), "Best"):
-        right = name not in ("State",)
+    for name in ("Trial", "State", "Rung", "Batches", visible(view.metric_name), "Best", "Curve"):
+        right = name not in ("State", "Curve")
         table.add_column(Text(name), justify="right" if right else "left", header_style="bold", no_wrap=True)
     table.add_column("Hyperparameters", header_style="bold", no_wrap=True, overflow="ellipsis", ratio=1)
     shown = _most_interesting(view, rows)
@@ -114,7 +160,8 @@ def _trials(view: View, rows: int) -> Table:
             str(trial.steps),
             "" if trial.metric is None else number(trial.metric),
             "" if trial.best is None else number(trial.best),
-            Text(visible(hparams_text(trial.hparams)), style="dim"),
+            sparkline(trial.values),
+            Text(visible(hparams_text(trial.hparams, view.searched)), style="dim"),
         )
     return table
 

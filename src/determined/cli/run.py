@@ -75,7 +75,7 @@ def run(
 
     The program runs in this directory and writes to this terminal. Its code and output are stored, as well as what it
     reports and saves through determined.core. Everything after COMMAND is passed to it. Ctrl-C pauses it, a second one
-    kills it. The exit code is the program's.
+    stops it without saving. The exit code is the program's.
 
     \b
     Example: det run --hparam lr=0.1 python train.py --epochs 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +47,11 @@ class Lines:
             self._write(visible(f"[{duration(view.seconds)}, {100 * view.progress:.0f}%] {line}"))
 
 
-def hparams_text(hparams: dict[str, Any]) -> str:
-    """`layers=3 optimizer.lr=0.1`."""
-    return " ".join(f"{name}={cell(value)}" for name, value in flat(hparams))
+def hparams_text(hparams: dict[str, Any], only: Container[str] = ()) -> str:
+    """Return `layers=3 optimizer.lr=0.1`, of those in `only` if there are any."""
+    known = flat(hparams)
+    chosen = [(name, value) for name, value in known if name in only] or known
+    return " ".join(f"{name}={cell(value)}" for name, value in chosen)
 
 
 def flat(hparams: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
@@ -69,7 +71,7 @@ def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
     was = before.state if before else "QUEUED"
     if trial.has_started and trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
         verb = "goes on" if before and (was == "PAUSED" or before.steps) else "started"
-        said.append(f"trial {trial.id} {verb}: {hparams_text(trial.hparams)}")
+        said.append(f"trial {trial.id} {verb}: {hparams_text(trial.hparams, view.searched)}")
     if trial.rung > (before.rung if before else 0) and trial.state in AT_WORK:
         said.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
     if trial.state not in (was, "QUEUED", *AT_WORK):

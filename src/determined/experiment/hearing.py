@@ -19,6 +19,7 @@ from determined.store.experiments import Experiments
 logger = logging.getLogger("determined.experiment")
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+MOST_VALUES = 12  # that are kept of each trial to be shown
 
 
 class Hearing:
@@ -61,6 +62,8 @@ def look(run: Running, trial: LiveTrial) -> None:
         elif metric is None:
             continue  # `report_completed` will add it, and then the report counts again
         trial.last_value = (metric, when)
+        if metric is not None:
+            trial.values = [*trial.values[1 - MOST_VALUES :], metric]
         trial.best = _better(settings, trial.best, metric)
         if trial.goal is not None and when is not None and when >= trial.goal:
             trial.at_goal = (metric, when)

@@ -24,6 +24,7 @@ class TrialView:
     metric: float | None  # the newest value of the searcher's metric
     best: float | None
     restarts: int
+    values: tuple[float, ...] = ()  # the newest values of the searcher's metric, the latest last
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class View:
     best: TrialView | None
     metric_name: str
     smaller_is_better: bool
+    time_metric: str  # what rungs are measured in, such as batches
+    searched: tuple[str, ...]  # names of the hyperparameters that differ between trials, with dots
     seconds: float
     trials_per_hour: float
     seconds_left: float | None

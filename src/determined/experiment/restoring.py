@@ -65,6 +65,7 @@ def _from_row(row: Trial, space: dict[str, Any]) -> LiveTrial:
         repeated_error=row.reason.removesuffix(TWICE) if row.reason and row.reason.endswith(TWICE) else None,
         owes_restart=0 < row.runs <= row.restarts,
         best=row.best,
+        steps=row.steps_completed,
         passed_hparams=row.passed_hparams,
     )
 

@@ -23,7 +23,7 @@ class SearchCheck:
     """
 
     def __init__(self, space: dict[str, Any]) -> None:
-        self._searched = [path for path, leaf in leaves(space) if not _is_fixed(leaf)]
+        self._searched = searched_paths(space)
         self._varies = not self._searched
         self._point: dict[Path, str] | None = None  # the values that all trials so far passed
         self._assignments: list[tuple[int, dict[Path, str]]] = []  # pairwise different, with the trial's id
@@ -65,6 +65,11 @@ def _explanation(point: dict[Path, str], ignored: list[Path], assignments: list[
         "determined.get_cluster_info().trial.hparams, and create the experiment again. Results of finished trials "
         "are kept"
     )
+
+
+def searched_paths(space: dict[str, Any]) -> list[Path]:
+    """Return the places of the hyperparameters that a search varies: all but constants."""
+    return [path for path, leaf in leaves(space) if not _is_fixed(leaf)]
 
 
 def _is_fixed(leaf: Leaf) -> bool:

@@ -85,6 +85,7 @@ class LiveTrial:
     decided_at: float = field(default_factory=time.monotonic)
     waiting_since: float | None = None  # at its goal, for earlier trials
     best: float | None = None
+    values: list[float] = field(default_factory=list)  # what it last reported of the metric, for people who watch
     passed_hparams: dict[str, Any] | None = None  # what its program passed to `init()`; None until it begins to train
     progress: float | None = None
     seconds_before: float = 0.0  # of earlier starts

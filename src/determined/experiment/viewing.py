@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from determined.config.effective import effective
 from determined.config.fixed_secrets import mask_fixed
+from determined.config.measures import number
 from determined.config.ranking import best_first
+from determined.experiment.hearing import MOST_VALUES
 from determined.experiment.progress import Observer, RungView, TrialView, View
 from determined.experiment.running import Running
+from determined.experiment.search_check import searched_paths
 from determined.experiment.trials import LiveTrial
 from determined.store.experiment_records import ExperimentChange
+from determined.store.experiments import Experiments
+from determined.store.records import Metric
 
 _SECONDS_BETWEEN_VIEWS = 0.25
 _SECONDS_BETWEEN_NOTES = 1.0
@@ -36,6 +42,7 @@ class Viewing:
         self._progress = -1.0
         self._hparams: dict[int, dict[str, Any]] = {}
         self._at_first: tuple[int, float] | None = None  # trials that had ended, and the progress
+        self._searched = tuple(map(".".join, searched_paths(run.settings.config.get("hyperparameters") or {})))
 
     def show(self) -> None:
         now = time.monotonic()
@@ -65,6 +72,8 @@ class Viewing:
 
     def _view(self, state: str) -> View:
         run, settings = self._run, self._run.settings
+        if self._at_first is None:
+            self._recall()
         trials = tuple(_trial_view(trial, self._shown_hparams(trial)) for trial in run.trials.values())
         progress = run.progress()
         seconds = time.monotonic() - self._began
@@ -84,10 +93,25 @@ class Viewing:
             best=_best(trials, smaller_is_better=settings.smaller_is_better),
             metric_name=settings.metric,
             smaller_is_better=settings.smaller_is_better,
+            time_metric=settings.time_metric or "batches",
+            searched=self._searched,
             seconds=seconds,
             trials_per_hour=(ended - ended_at_first) / max(seconds, 1e-3) * 3600,
             seconds_left=seconds / done * (1 - progress) if done > 0.01 and seconds > 1 else None,
         )
+
+    def _recall(self) -> None:
+        """Take the results from before a pause out of the store, to be shown; nothing is decided by them."""
+        run = self._run
+        for trial in run.trials.values():
+            if trial.runs and not trial.values:
+                reports = run.ask(partial(_validations, trial.id))
+                found = [number(report.metrics.get(run.settings.metric)) for report in reports]
+                trial.values = [value for value in found if value is not None][-MOST_VALUES:]
+
+
+def _validations(trial_id: int, store: Experiments) -> list[Metric]:
+    return store.validations(trial_id)
 
 
 def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView | None:
@@ -107,9 +131,10 @@ def _trial_view(trial: LiveTrial, hparams: dict[str, Any]) -> TrialView:
         progress=trial.progress,
         has_started=trial.runs > 0,
         steps=max(trial.last_step, trial.steps),
-        metric=None if trial.last_value is None else trial.last_value[0],
+        metric=trial.values[-1] if trial.values else None,
         best=trial.best,
         restarts=trial.restarts,
+        values=tuple(trial.values),
     )
 
 

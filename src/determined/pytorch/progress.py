@@ -173,7 +173,7 @@ class Progress:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # the terminal, or whoever read the pipe, is gone: training is not
+        except (OSError, ValueError):  # the terminal or the pipe is closed: training continues
             self._visible = False
             self.next_tick = NEVER
 

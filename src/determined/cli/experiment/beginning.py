@@ -23,6 +23,7 @@ from determined.cli.slot_waiting import Sharing, reserve_slots, with_sharing
 from determined.cli.streams import outliving_the_reader
 from determined.cli.text import visible, visible_lines
 from determined.cli.zone import with_utc
+from determined.config.masking import mask_secrets
 
 if TYPE_CHECKING:
     from determined.config.experiment import LoadedExperiment
@@ -71,6 +72,12 @@ def no_startup_hook(command: Callable[..., Any]) -> Callable[..., Any]:
 def say_on_stderr(line: str) -> None:
     """Print a line for the user, beside the result of the command."""
     click.echo(visible(line), err=True)
+
+
+def say_what_happens(line: str) -> None:
+    """Print a line on a terminal, for a person who waits; scripts do not get it."""
+    if sys.stderr.isatty():
+        say_on_stderr(line)
 
 
 def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,6 +154,7 @@ def _show_plan(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
 
 
 def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
+    _say_check(loaded)
     from determined.experiment.create import create_experiment
 
     with opened_store() as store:
@@ -174,7 +182,15 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
             click.echo(f"Paused. To run it: det experiment activate {number}")
 
 
+def _say_check(loaded: LoadedExperiment) -> None:
+    """Name the entrypoint, whose modules are imported now: torch alone takes seconds."""
+    entrypoint = mask_secrets(loaded.config.entrypoint, "entrypoint")
+    shown = entrypoint if isinstance(entrypoint, str) else " ".join(map(str, entrypoint or ()))
+    say_what_happens(f"Checking entrypoint {shown} …")
+
+
 def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int:
+    _say_check(loaded)
     from determined.engines.local import LocalEngine
     from determined.experiment.create import create_experiment
 

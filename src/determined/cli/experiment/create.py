@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from determined.cli.experiment.beginning import Beginning, Code, begin, with_beginning
+from determined.cli.experiment.beginning import Beginning, Code, begin, say_what_happens, with_beginning
 from determined.cli.groups import Command, explain_unused
 
 
@@ -46,7 +46,7 @@ def create(
     """Create an experiment and run it.
 
     MODEL_DIR (default: the current directory) is copied, so later changes to it do not affect the experiment. The exit
-    code is 0 if the experiment completes. Ctrl-C pauses it, a second one kills it.
+    code is 0 if the experiment completes. Ctrl-C pauses it, a second one stops it without saving.
 
     \b
     Example: det experiment create config.yaml . --config searcher.max_trials=16
@@ -54,6 +54,7 @@ def create(
     explain_unused("--template", template, "there are no templates; merge the files, or use --config")
     explain_unused("--project_id", project_id, "give the names of workspace and project in the configuration")
     explain_unused("-p/--publish", publish, "trials run on this machine, their ports are visible as they are")
+    say_what_happens(f"Checking {config_file} …")  # before the imports, which take a moment
     from determined.config.experiment import load_experiment
 
     begin(load_experiment(config_file, overrides=overrides), Code(model_dir, include), beginning)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.following import only_watching
 from determined.cli.groups import Command
 from determined.cli.holders import is_at_work
 from determined.cli.id_lists import complete_experiments
@@ -34,7 +35,7 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
     """
     if trial_id is not None and everything:
         raise click.UsageError("--trial excludes --all")
-    with opened_store() as store:
+    with only_watching(f"experiment {experiment_id}"), opened_store() as store:
 
         def trials() -> list[int]:
             known = [trial.id for trial in store.experiments.trials(experiment_id)]

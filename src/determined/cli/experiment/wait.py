@@ -8,6 +8,7 @@ import time
 import click
 
 from determined.cli.bulk import BulkCommand
+from determined.cli.following import only_watching
 from determined.cli.holders import advice
 from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json, with_json
@@ -30,13 +31,13 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
     """Wait for an experiment to end.
 
     The exit code is 0 if it completed, else 1. Waiting for a paused experiment, or one that no process runs, is an
-    error.
+    error. Ctrl-C ends the waiting, not the experiment.
 
     \b
     Example: det experiment wait 3 && det experiment list-checkpoints 3 --best 1
     """
     abandoned = False
-    with opened_store() as store:
+    with only_watching(f"experiment {experiment_id}"), opened_store() as store:
         while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in ENDED:
             if row.state == "PAUSED":
                 why = f" ({row.reason})" if row.reason else ""

@@ -32,7 +32,7 @@ _COLUMNS = [
 def list(form: Form) -> None:
     """List the experiments in the queue.
 
-    Your experiments on this machine, in scheduling order. RUNNING means it holds slots.
+    Your experiments on this machine, in scheduling order. The Slots column shows which are running.
 
     \b
     Example: det queue list

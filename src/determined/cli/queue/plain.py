@@ -18,7 +18,7 @@ def entry_plain(entry: Entry, position: int, experiment: Experiment, slots: Sequ
         "experiment_id": entry.experiment_id,
         "name": experiment.name,
         "priority": entry.priority,
-        "state": "RUNNING" if slots else "WAITING",
+        "state": experiment.state,  # as in `det experiment list`; one that runs has slots
         "slots": [*slots],
         "max_slots": entry.slots,
         "max_trials": entry.max_trials,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.following import only_watching
 from determined.cli.groups import Command
 from determined.cli.holders import is_at_work
 from determined.cli.id_lists import complete_trials
@@ -27,7 +28,7 @@ def logs(trial_id: int, choice: LogChoice, form: Form) -> None:
     \b
     Example: det trial logs 7 --level WARNING --timestamp-after 2026-01-31T12:00:00Z
     """
-    with opened_store() as store:
+    with only_watching(f"trial {trial_id}"), opened_store() as store:
         experiment_id = store.experiments.trial(trial_id).experiment_id
 
         def may_grow() -> bool:
