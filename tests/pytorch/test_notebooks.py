@@ -22,6 +22,7 @@ class Trial(pytorch.PyTorchTrial):
 
     def __init__(self, context):
         self.context = context
+        self.trained = []
         self.model = context.wrap_model(torch.nn.Linear(2, 1))
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.01))
 
@@ -36,6 +37,7 @@ class Trial(pytorch.PyTorchTrial):
 
     def train_batch(self, batch, epoch_idx, batch_idx):
         self.at_batch.get(batch_idx, lambda: None)()
+        self.trained.append(batch_idx)
         x, y = batch
         loss = torch.nn.functional.mse_loss(self.model(x), y)
         self.context.backward(loss)
@@ -64,7 +66,7 @@ def wait_for_interrupt(pipe):
     assert came.wait(60)
     signal.signal(signal.SIGINT, handler)
 """
-OPEN = "context = pytorch.init()\ntrainer = pytorch.Trainer(Trial(context), context)"
+OPEN = "context = pytorch.init()\ntrial = Trial(context)\ntrainer = pytorch.Trainer(trial, context)"
 FIT = "trainer.fit(max_length=pytorch.Epoch(2), checkpoint_policy='none')"
 
 
@@ -154,6 +156,7 @@ def test_an_interrupt_saves_and_the_session_survives(
 
     notebook.run("Trial.at_batch.clear()")
     assert not notebook.run(FIT).error
+    assert notebook.run("print(trial.trained)").text == "[0, 1, 2, 3, 4, 5, 6, 7]\n"  # it finished the first length
     assert [row.steps_completed for row in records.announced(notebook.data)] == [3, 8]
     assert notebook.state_of_runs()[-1][1] == "completed"
 
