@@ -109,6 +109,10 @@ def test_the_best_and_registered_checkpoints_alone(
         others = [row for row in store.experiments.checkpoints(1) if row.uuid not in (best, registered)]
         assert all(row.borrowed and row.storage != str(Path("elsewhere").absolute()) for row in others)
     det_ok("e", "download", "1")
+    shutil.rmtree(searched.home / "determined" / "checkpoints")
+    absent = det("c", "download", others[0].uuid)
+    assert absent.exit_code == 1
+    assert "it was imported without its files. Export it with --checkpoints all, or import with --map" in absent.stderr
 
 
 def test_a_standalone_run_with_its_code_and_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from determined.cli.ranking import best_checkpoints
 from determined.cli.render import table
 from determined.cli.text import visible
 from determined.config.measures import finite_number
-from determined.errors import CheckpointStateException, DeterminedError
+from determined.errors import CheckpointNotFound, CheckpointStateException, DeterminedError
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
@@ -80,7 +80,15 @@ def fetch(experiment: Experiment, row: Checkpoint, target: Path) -> None:
 
     if row.state == "DELETED":
         raise CheckpointStateException(f"checkpoint {row.uuid} cannot be downloaded: it is {checkpoint_state(row)}")
-    download_checkpoint(storage_of(experiment, row.storage), row.uuid, target, row.resources)
+    try:
+        download_checkpoint(storage_of(experiment, row.storage), row.uuid, target, row.resources)
+    except CheckpointNotFound as error:
+        if not row.borrowed:
+            raise
+        raise CheckpointNotFound(
+            f"{error}: it was imported without its files. Export it with --checkpoints all, or import with --map "
+            "OLD=NEW if its storage is mounted elsewhere"
+        ) from error
 
 
 def plain_of(experiment: Experiment, row: Checkpoint, path: Path) -> dict[str, Any]:
