@@ -57,7 +57,7 @@ def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None
     assert b"det experiment activate 1" in rest
     assert store.experiments.get(1).state == "PAUSED"
     assert det("e", "wait", "1").exit_code == 1
-    assert "it is paused already" in det_ok("e", "pause", "1")
+    assert "Experiment 1 is already paused." in det_ok("e", "pause", "1")
 
     with subprocess.Popen(
         [*DET, "e", "activate", "1", "--json", "--slots", "2"],
@@ -74,7 +74,7 @@ def test_ctrl_c_pauses_and_activate_goes_on(project: Path, store: Store) -> None
         assert f"is being run by process {runner.pid} on host" in held.stderr
         assert det_json("e", "ls")[0]["runner"]["pid"] == runner.pid
         waiting = subprocess.Popen([*DET, "e", "wait", "1", "--polling-interval", "0.2"], stdout=subprocess.PIPE)
-        assert "asked its runner to cancel it" in det_ok("e", "cancel", "1")
+        assert "Canceling" in det_ok("e", "cancel", "1")
         printed, _ = runner.communicate(timeout=60)
     assert runner.returncode == 1
     summary = json.loads(printed)

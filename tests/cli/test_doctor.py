@@ -218,3 +218,29 @@ def test_a_store_that_other_users_can_write(
     assert store["advice"] == f"chmod go-w {lab / weak}"
     lab.chmod(0o700)  # now nobody reaches the file
     assert checks()["store"]["state"] == "ok"
+
+
+def test_det_that_is_called_by_its_full_path_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from determined.cli.doctor.python import check_python
+
+    own = Path(sys.executable).parent / "det"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["det", "doctor"])
+    assert [result.state for result in check_python()] == ["ok", "problem"]
+    monkeypatch.setattr(sys, "argv", [str(own), "doctor"])
+    assert [result.state for result in check_python()] == ["ok", "ok"]
+
+
+def test_missing_extras_are_one_line() -> None:
+    from determined.cli.doctor.command import _extras_in_one_line
+    from determined.cli.doctor.result import missing, ok
+
+    first, second = missing("extra cloud", "x", "y"), missing("extra wandb", "x", "y")
+    shown = _extras_in_one_line([ok("packages", "all"), first, ok("extra ray", "2"), second])
+    assert [(result.name, result.state) for result in shown] == [
+        ("packages", "ok"),
+        ("extras", "missing"),
+        ("extra ray", "ok"),
+    ]
+    assert shown[1].found == "cloud, wandb"
+    assert _extras_in_one_line([first]) == [first]

@@ -188,7 +188,7 @@ class TestDelete:
         store.registry.register(store.registry.create_model("../m").id, row.uuid)
         refused = det("e", "delete", "1", "--yes")
         assert refused.exit_code == 1
-        assert f"checkpoint {row.uuid} is version 1 of the model '../m'" in refused.stderr
+        assert f"checkpoint {row.uuid} is registered as version 1 of model '../m'" in refused.stderr
         assert searched.files(row).exists()
         active = new_experiment(store)
         lead(store, active)

@@ -88,7 +88,7 @@ def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None
         "experiment 3: PAUSED",
     ]
     assert said(view(going, ended, trial(2, "COMPLETED", steps=9, rung=2), state="PAUSED")) == [
-        "trial 10 goes on: lr=0",
+        "trial 10 resumed: lr=0",
         "trial 12 started: lr=0.2",
         "trial 12 COMPLETED after 9 batches",
     ]
@@ -100,7 +100,7 @@ def test_what_was_over_before_is_no_news() -> None:
     Lines(written.append, new=False)(view(over, half, trial(2, "QUEUED")))
     assert [line.partition("] ")[2] for line in written] == [
         "1 of 3 trials are over already",
-        "trial 11 goes on: lr=0.1",
+        "trial 11 resumed: lr=0.1",
     ]
 
 

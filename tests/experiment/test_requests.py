@@ -64,7 +64,7 @@ def test_pauses_change_nothing(make_search: MakeSearch) -> None:
     search = make_search("steady", config(ADAPTIVE, steps))
     experiment = search.create()
     runner = start_and_wait(search, experiment, 6)
-    assert "asked its runner to pause it" in search.det("experiment", "pause", str(experiment)).stdout
+    assert "Pausing" in search.det("experiment", "pause", str(experiment)).stdout
     assert runner.wait(10) == 1
     assert state_of(search, experiment) == "PAUSED"
     assert states_of_trials(search, experiment) <= {"PAUSED", "COMPLETED", "STOPPED_EARLY"}

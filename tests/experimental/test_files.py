@@ -201,7 +201,7 @@ class TestDeletingCheckpoints:
         before = tree(home / "determined" / "checkpoints" / by_hand.uuid)
         experiment = client.get_experiment(by_hand.training.experiment_id)
         for call in (by_hand.delete, lambda: by_hand.remove_files(["*.bin"]), experiment.delete):
-            with pytest.raises(CheckpointInUse, match=f"{by_hand.uuid} is version 1 of the model"):
+            with pytest.raises(CheckpointInUse, match=f"{by_hand.uuid} is registered as version 1 of model"):
                 call()
         assert tree(home / "determined" / "checkpoints" / by_hand.uuid) == before
         assert client.get_checkpoint(by_hand.uuid).state is CheckpointState.COMPLETED

@@ -87,7 +87,7 @@ def test_a_program_cannot_delete_its_checkpoint_once_it_is_registered(home: Path
                 (path / "weights").write_text(str(step))
             uuids.append(uuid)
         client.create_model("net").register_version(uuids[1])
-        with pytest.raises(CheckpointInUse, match=f"{uuids[1]} is version 1 of the model 'net'"):
+        with pytest.raises(CheckpointInUse, match=f"{uuids[1]} is registered as version 1 of model 'net'"):
             context.checkpoint.delete(uuids[1])
         context.checkpoint.delete(uuids[0])
         with pytest.raises(CheckpointNotFound):

@@ -105,7 +105,7 @@ def test_what_cannot_be_put_there(waiting: QueuedSearch) -> None:
     assert "that somebody started by hand" in refused("4")
     assert "expected more than the present 3, got 2" in refused("3", "--max-trials", "2")
     det_ok("experiment", "cancel", "3")
-    assert "experiment 3 has ended: it is CANCELED" in refused("3")
+    assert "it is CANCELED. To run it again: det experiment fork 3" in refused("3")
     waiting.config = {**SEARCH, "searcher": {"name": "single", "metric": "loss"}, "resources": {"slots_per_trial": 2}}
     single = str(create(waiting))
     assert "the search cannot be extended" in refused(single, "--max-trials", "2")

@@ -153,8 +153,8 @@ def test_what_fails_is_told_once_and_tried_until_it_succeeds(caplog: pytest.LogC
     close_all([sender], 10)
     assert service.events == [report(1)]
     first, second = lines(caplog)
-    assert first.startswith("service cannot be told: ConnectionError: refused by https://me:********@host/")
-    assert second == "service is back"
+    assert first.startswith("service: upload failed (ConnectionError: refused by https://me:********@host/")
+    assert second == "service: available again"
 
 
 def test_a_service_that_is_away_costs_one_more_try_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -258,8 +258,8 @@ def test_one_that_is_refused_for_good_does_not_stop_the_others(caplog: pytest.Lo
     close_all([sender], 10)
     assert service.events == [report(step) for step in range(6) if step != 3]
     assert lines(caplog) == [
-        "service cannot be told: ValueError: not this one; it is tried again, and training goes on",
-        "service answers, and refuses 1 reports, which are given up: ValueError: not this one",
+        "service: upload failed (ValueError: not this one). Retrying; training continues.",
+        "service: rejected 1 report; it was dropped: ValueError: not this one",
         "1 reports were not sent to service: ValueError: not this one (the store has all)",
     ]
 

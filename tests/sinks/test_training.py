@@ -58,7 +58,7 @@ def test_a_service_is_told_all_there_is(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_client_that_fails_changes_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, TRAINING, **client_that(tmp_path, "raise in log"))
     assert (done.returncode, done.stdout) == (0, weight_without()), done.stderr
-    assert done.stderr.count("trackio cannot be told: OSError: [Errno 28] No space left on device") == 1
+    assert done.stderr.count("trackio: upload failed (OSError: [Errno 28] No space left on device") == 1
     assert "10 reports were not sent to trackio" in done.stderr
     assert "hush" not in done.stderr
 

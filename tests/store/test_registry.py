@@ -111,7 +111,7 @@ class TestVersions:
         (experiment,) = store.experiments.list()
         assert store.registry.registered(experiment.id) == {saved}
         for call in (lambda: store.upkeep.condemn([saved]), lambda: store.upkeep.condemn_experiment(experiment.id)):
-            with pytest.raises(CheckpointInUse, match=f"{saved} is version 1 of the model 'net'"):
+            with pytest.raises(CheckpointInUse, match=f"{saved} is registered as version 1 of model 'net'"):
                 call()
         with pytest.raises(StoreError):  # the database itself refuses
             store.upkeep.delete_experiment(experiment.id, None)

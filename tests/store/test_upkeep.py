@@ -139,7 +139,7 @@ class TestCheckpoints:
         store.write([registered, newest])
         model = store.registry.create_model("net")
         store.registry.register(model.id, registered.uuid)
-        with pytest.raises(CheckpointInUse, match=f"{registered.uuid} is version 1 of the model 'net'"):
+        with pytest.raises(CheckpointInUse, match=f"{registered.uuid} is registered as version 1 of model 'net'"):
             store.upkeep.condemn_own(registered.uuid)
         store.upkeep.condemn_own(newest.uuid)
         store.upkeep.condemn_own("../never stored here")

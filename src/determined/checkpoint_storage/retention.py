@@ -115,7 +115,7 @@ def clean_up(
     """
     inspection = Inspection(lambda _: storage)
     doomed = surplus(checkpoints, policy, inspection.is_good, ended=ended, even_the_last=even_the_last)
-    places = {checkpoint.id: f" of trial {checkpoint.trial} at step {checkpoint.steps}" for checkpoint in doomed}
+    places = {checkpoint.id: f" (trial {checkpoint.trial}, step {checkpoint.steps})" for checkpoint in doomed}
     removed = list(places) if claim is None else claim(list(places))
     for name in removed:
         try:
@@ -123,7 +123,7 @@ def clean_up(
         except CheckpointNotFound:
             logger.debug("checkpoint %s%s was gone already", name, places.get(name, ""))
         else:
-            logger.info("removed checkpoint %s%s: the policy keeps others", name, places.get(name, ""))
+            logger.info("Deleted checkpoint %s%s under the retention policy.", name, places.get(name, ""))
     return CleanUp(tuple(removed), inspection.damaged())
 
 

@@ -27,6 +27,4 @@ def leave_to_queue(
     if daemon == "leaving":
         click.echo(f"Experiment {experiment_id} is in the queue, but {IS_LEAVING}", err=True)
     elif form != "json":
-        click.echo(
-            f"It is in the queue, which runs it: det queue\nWhat it writes: det experiment logs {experiment_id} -f"
-        )
+        click.echo(f"Queued. Status: det queue. Logs: det experiment logs {experiment_id} -f")

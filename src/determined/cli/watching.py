@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined.cli.render import cell, duration, number
 from determined.cli.text import visible
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.experiment.progress import TrialView, View
@@ -32,7 +33,7 @@ class Lines:
                 trial.id: trial if _is_over(trial) else replace(trial, state="QUEUED") for trial in view.trials
             }
             over = sum(map(_is_over, view.trials))
-            said += [f"{over} of {len(view.trials)} trials are over already"] if over else []
+            said += [f"{over} of {counted(len(view.trials), 'trial')} ended before"] if over else []
         for trial in view.trials:
             said += _news(self._trials.get(trial.id), trial, view)
         self._trials = {trial.id: trial for trial in view.trials}
@@ -70,12 +71,13 @@ def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
     said = []
     was = before.state if before else "QUEUED"
     if trial.has_started and trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
-        verb = "goes on" if before and (was == "PAUSED" or before.steps) else "started"
-        said.append(f"trial {trial.id} {verb}: {hparams_text(trial.hparams, view.searched)}")
+        verb = "resumed" if before and (was == "PAUSED" or before.steps) else "started"
+        hparams = hparams_text(trial.hparams, view.searched)
+        said.append(f"trial {trial.id} {verb}" + (f": {hparams}" if hparams else ""))
     if trial.rung > (before.rung if before else 0) and trial.state in AT_WORK:
         said.append(f"trial {trial.id} passed rung {trial.rung}{_metric(trial, view)}")
     if trial.state not in (was, "QUEUED", *AT_WORK):
-        batches = f"after {trial.steps} batch{'' if trial.steps == 1 else 'es'}"
+        batches = f"after {counted(trial.steps, 'batch', 'batches')}"
         how_far = batches if trial.has_started else "before it started"
         said.append(f"trial {trial.id} {trial.state} {how_far}{_metric(trial, view)}")
     return said

@@ -48,7 +48,7 @@ class SearcherOperation:
         if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length < math.inf:
             raise ValueError(f"length must be a number from 0 on, got {length!r}")
         if self._completed and length != self._length:
-            raise RuntimeError(f"report_progress({length!r}) after report_completed: the operation is complete")
+            raise RuntimeError("report_progress() called after report_completed().")
         self._train.report_progress(1.0 if length >= self._length else length / self._length)
 
     def report_completed(self, searcher_metric: float) -> None:

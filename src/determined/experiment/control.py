@@ -13,8 +13,11 @@ from determined.store.process import this_process
 Wish = Literal["pause", "cancel", "kill"]
 
 
+_DOING: dict[Wish, str] = {"pause": "Pausing", "cancel": "Canceling", "kill": "Killing"}
+
+
 def request(store: Store, experiment_id: int, kind: Wish) -> str:
-    """Returns what was done, in a few words.
+    """Pause, cancel or kill an experiment, and return what was done as a sentence.
 
     A runner that is at work is asked, and obeys within a second. An experiment that nobody runs changes here and now.
     """
@@ -24,26 +27,26 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
         for trial in store.experiments.trials(experiment_id):
             if trial.state == "RUNNING":
                 store.add_request(trial.id, kind)
-        return f"asked the run to {kind}"
+        return f"{_DOING[kind]} experiment {experiment_id}."
     if kind == "pause" and experiment.state == "PAUSED":
-        return "it is paused already"
+        return f"Experiment {experiment_id} is already paused."
     try:
         lease = store.experiments.acquire(experiment_id, this_process())
     except ExperimentHeld:
         store.experiments.request(experiment_id, kind)
-        return f"asked its runner to {kind} it"
+        return f"{_DOING[kind]} experiment {experiment_id}."
     try:
         _refuse_ended(store.experiments.get(experiment_id))  # its runner may have come to the end just now
         _carry_out(store, lease, kind)
         store.queue.remove(experiment_id)  # while we hold it: what the queue starts now finds that it is gone
     finally:
         store.experiments.release(lease)
-    return "nobody was running it: it is paused" if kind == "pause" else "nobody was running it: it is canceled"
+    return f"Experiment {experiment_id} was not running; it is now {'paused' if kind == 'pause' else 'canceled'}."
 
 
 def _refuse_ended(experiment: Experiment) -> None:
     if experiment.state in ENDED:
-        raise InvalidExperimentException(f"experiment {experiment.id} has ended already: it is {experiment.state}")
+        raise InvalidExperimentException(f"it has already ended ({experiment.state})")
 
 
 def _carry_out(store: Store, lease: Lease, kind: Wish) -> None:

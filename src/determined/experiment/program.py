@@ -33,7 +33,7 @@ def _refuse_what_cannot_be_started(name: str, directory: Path) -> None:
         return
     file = directory / name
     if file.is_file() and file.suffix == ".py":
-        raise InvalidExperimentException(f"{name}: it is no program by itself; did you mean: det run python {name}")
+        raise InvalidExperimentException(f"{name} is not executable. Did you mean: det run python {name}")
     if os.sep in name and file.is_file():
         raise InvalidExperimentException(f"{name}: it may not be executed; change its mode")
     raise InvalidExperimentException(f"{name}: there is no such program")

@@ -152,11 +152,11 @@ def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
 def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
     if experiment.by_hand:
         raise InvalidExperimentException(
-            f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
+            f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
         )
     if experiment.state in ENDED and max_trials is None:
         advice = f"{_RUN_AGAIN[experiment.state]} {experiment.id}"
-        raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}. {advice}")
+        raise InvalidExperimentException(f"it is {experiment.state}. {advice}")
 
 
 _RUN_AGAIN: dict[ExperimentState, str] = {

@@ -99,7 +99,7 @@ def _find_sources(run: Running) -> None:
             continue
         newest = run.checkpoints.newest_good(source.id)
         if newest is None:
-            logger.warning("trial %d is to begin as trial %d, which has no checkpoint", trial.id, source.id)
+            logger.warning("Trial %d should start from trial %d's checkpoint, but there is none.", trial.id, source.id)
         trial.source, trial.source_number = None if newest is None else newest[0], None
         run.commit(trials=(TrialChange(trial.id, warm_start=trial.source),))
 

@@ -131,10 +131,12 @@ def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
 def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | None) -> None:
     if experiment.by_hand:
         raise InvalidExperimentException(
-            f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
+            f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
         )
     if experiment.state in ENDED and max_trials is None:
-        raise InvalidExperimentException(f"experiment {experiment.id} has ended: it is {experiment.state}")
+        raise InvalidExperimentException(
+            f"it is {experiment.state}. To run it again: det experiment fork {experiment.id}"
+        )
     if not has_files_here(experiment):
         raise InvalidExperimentException(
             f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"

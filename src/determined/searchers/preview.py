@@ -161,6 +161,6 @@ def _rungs(count: int) -> str:
 
 def _suggest_promotion(slots: int) -> str:
     return (
-        f"with {slots} slot{'s' if slots > 1 else ''} the first trials at a rung go on unopposed; with stop_once: "
-        "false trials pause at rungs instead, and only the best of them go on"
+        f"With {slots} slot{'s' if slots > 1 else ''}, the first trials to reach a rung are promoted without "
+        "competition. With stop_once: false, trials pause at rungs instead, and only the best of them continue."
     )

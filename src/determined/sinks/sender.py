@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from determined.config.masking import mask_secrets
+from determined.plural import counted
 from determined.sinks.backlog import MOST_EVENTS, Backlog
 from determined.sinks.base import Begin, CheckpointReference, End, Event, Known, Report, Sink
 
@@ -44,7 +45,7 @@ class Sender:
         if os.getpid() != self._pid:
             return
         if self._backlog.put(event):
-            self._warn(f"is too slow, or away: of more than {MOST_EVENTS} reports the oldest are not sent to it")
+            self._warn(f"too slow or unavailable; of more than {MOST_EVENTS} waiting reports the oldest are dropped")
         if self._thread is None:
             self._start()
 
@@ -72,7 +73,7 @@ class Sender:
             thread.start()
         except RuntimeError as error:  # there are too many, or the interpreter is ending
             self._backlog.close(time.monotonic())
-            self._warn(f"is told nothing: {error}")
+            self._warn(f"disabled: {error}")
         else:
             self._thread = thread
 
@@ -87,7 +88,7 @@ class Sender:
 
     def _warn(self, text: str) -> None:
         if not self._abandoned:
-            logger.warning("%s %s", self._sink.name, text)
+            logger.warning("%s: %s", self._sink.name, text)
 
     # What follows is called by the thread.
 
@@ -110,7 +111,7 @@ class Sender:
                 tries, refusals = tries + 1, refusals + answers
                 self._reason = _in_one_line(error)
                 if tries == 1:
-                    self._warn(f"cannot be told: {self._reason}; it is tried again, and training goes on")
+                    self._warn(f"upload failed ({self._reason}). Retrying; training continues.")
                 if answers and (closing or refusals >= _MOST_REFUSALS):
                     self._give_up_what_is_refused(events)
                     return True
@@ -121,7 +122,7 @@ class Sender:
                     pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 if tries:
-                    self._warn("is back")
+                    self._warn("available again")
                 self._reason = ""
                 self._note_sent(events)
                 self._backlog.done()
@@ -165,7 +166,8 @@ class Sender:
             except Exception as error:  # noqa: BLE001  (told below)
                 refused += isinstance(event, Report)
                 self._refusal = _in_one_line(error)
-        self._warn(f"answers, and refuses {refused} reports, which are given up: {self._refusal or self._reason}")
+        were = "it was" if refused == 1 else "they were"
+        self._warn(f"rejected {counted(refused, 'report')}; {were} dropped: {self._refusal or self._reason}")
         self._reason = ""
         self._note_sent(events)
         self._backlog.done(refused)

@@ -55,7 +55,7 @@ def _need(database: Database, uuid: str, sources: dict[str, str], by_others_than
     if found:
         name, number = found[0]
         return (
-            f"checkpoint {uuid} is version {number} of the model {name!r}: delete that version first, with "
+            f"checkpoint {uuid} is registered as version {number} of model {name!r}. Delete that version first: "
             f"det model delete-version {name!r} {number}"
         )
     if uuid in sources:

@@ -15,6 +15,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import output_plain
 from determined.cli.text import visible
 from determined.cli.zone import with_utc
+from determined.plural import counted
 
 
 @click.command(cls=Command, action="download {uuid:checkpoint}")
@@ -58,4 +59,6 @@ def _download_output(uuid: str, directory: Path | None, *, quiet: bool, form: Fo
     if form == "json":
         print_json({**output_plain(row), "experiment_id": experiment.id, "path": str(path)})
     else:
-        click.echo(visible(str(path) if quiet else f"Local output path: {path} ({len(row.resources)} files)"))
+        click.echo(
+            visible(str(path) if quiet else f"Local output path: {path} ({counted(len(row.resources), 'file')})")
+        )

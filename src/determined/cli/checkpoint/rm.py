@@ -12,6 +12,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import checkpoint_plain, checkpoint_state
 from determined.cli.render import size
 from determined.cli.text import visible
+from determined.plural import counted
 
 
 @click.command(cls=Command, action="remove files of {checkpoints:checkpoint}")
@@ -52,5 +53,5 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
         print_json([checkpoint_plain(row, None) for row in rows])
         return
     for row in rows:
-        left = f"{len(row.resources)} files, {size(sum(row.resources.values()))}"
+        left = f"{counted(len(row.resources), 'file')}, {size(sum(row.resources.values()))}"
         click.echo(visible(f"Checkpoint {row.uuid}: {checkpoint_state(row)}, {left}"))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from determined.cli.doctor.result import Result
+from determined.cli.doctor.result import Result, missing
 from determined.cli.groups import Command
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
@@ -28,11 +28,21 @@ def doctor(form: Form) -> None:
     if form == "json":
         print_json({"ok": not broken, "checks": [asdict(result) for result in results]})
     else:
-        for result in results:
+        for result in _extras_in_one_line(results):
             advice = f"; {result.advice}" if result.advice else ""
             click.echo(visible(f"{result.state:<8} {result.name:<19} {result.found}{advice}"))
     if broken:
         sys.exit(1)
+
+
+def _extras_in_one_line(results: list[Result]) -> list[Result]:
+    """Return the results with all missing extras as one, which stands where the first of them stood."""
+    extras = [result for result in results if result.state == "missing" and result.name.startswith("extra ")]
+    if len(extras) < 2:
+        return results
+    names = ", ".join(result.name.removeprefix("extra ") for result in extras)
+    together = missing("extras", names, 'pip install "determined-pytorch[NAME]"')
+    return [together if result is extras[0] else result for result in results if result not in extras[1:]]
 
 
 def _results() -> list[Result]:

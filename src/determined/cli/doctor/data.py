@@ -14,6 +14,7 @@ from determined.cli.doctor.access import changeable_by_others
 from determined.cli.doctor.result import Result, ok, problem
 from determined.cli.render import size
 from determined.errors import DeterminedError, MissingExtraError, StoreReadOnly, StoreUnavailable
+from determined.plural import counted
 
 _LITTLE_ROOM = 1_000_000_000
 _SLOW = 0.5  # seconds
@@ -84,7 +85,7 @@ def _store() -> Result:
     except DeterminedError as error:
         advice = "det store check says more; DET_STORE names another one"
         return problem("store", " ".join(str(error).split()), advice, needed=True)
-    found = f"{database.place}, {experiments:,} experiments"
+    found = f"{database.place}, {counted(experiments, 'experiment')}"
     if not is_postgres(place):
         weak = changeable_by_others(Path(place))
         if weak is not None:

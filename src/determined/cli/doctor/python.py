@@ -25,6 +25,9 @@ def check_python() -> Iterator[Result]:
 def _det_on_path() -> Result:
     found = shutil.which("det")
     own = Path(sys.executable).parent
+    called = Path(sys.argv[0])
+    if called.is_absolute() and called.name == "det" and called.parent.resolve() == own.resolve():
+        return ok("det on PATH", found or f"called as {called}")
     if found is None:
         advice = f"activate the environment, or add it to PATH: export PATH={own}:$PATH"
         return problem("det on PATH", "a shell does not find it", advice)

@@ -63,4 +63,4 @@ def _request(experiment_id: int, kind: Literal["pause", "cancel", "kill"], form:
     if form == "json":
         print_json(experiment_plain(row))
     else:
-        click.echo(f"Experiment {experiment_id}: {done}")
+        click.echo(done)

@@ -9,6 +9,7 @@ from determined.cli.confirming import confirm, with_yes
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
+from determined.plural import counted
 
 
 @click.command(cls=BulkCommand, kind="experiment", filters=True, action="delete {experiment_id:experiment}")
@@ -30,9 +31,10 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
         row = store.experiments.get(experiment_id)
         saved = sum(checkpoint.state != "DELETED" for checkpoint in store.experiments.checkpoints(experiment_id))
         uploaded = sum(len(output.resources) for output in store.outputs.of_experiment(experiment_id))
-        holding = f"{row.trial_count} trials and {saved} checkpoints"
+        holding = f"{counted(row.trial_count, 'trial')} and {counted(saved, 'checkpoint')}"
         if uploaded:
-            holding = f"{row.trial_count} trials, {saved} checkpoints and {uploaded} files of outputs"
+            trials, checkpoints = counted(row.trial_count, "trial"), counted(saved, "checkpoint")
+            holding = f"{trials}, {checkpoints} and {counted(uploaded, 'file')} of outputs"
         confirm(f"Delete experiment {row.id} ({row.name}, {row.state}) with {holding}?", yes=yes)
         done = delete_experiment(store, experiment_id)
     if form == "json":
@@ -81,4 +83,4 @@ def delete_tb_files(experiment_id: int, yes: bool, form: Form) -> None:
     if form == "json":
         print_json({"id": experiment_id, "directories": [str(path) for path in removed]})
     else:
-        click.echo(f"Experiment {experiment_id}: TensorBoard files of {len(removed)} runs deleted")
+        click.echo(f"Experiment {experiment_id}: TensorBoard files of {counted(len(removed), 'run')} deleted")

@@ -81,7 +81,7 @@ def _directory(row: Experiment) -> Path:
 
     directory = None if row.by_hand else experiment_dir(row.key)
     if directory is None or not directory.is_dir():
-        why = "it was run by hand" if row.by_hand else "its files are not on this machine"
+        why = "it is a standalone run" if row.by_hand else "its files are not on this machine"
         raise DeterminedError(f"experiment {row.id} has no copy of its code and configuration: {why}")
     return directory
 

@@ -32,4 +32,4 @@ def remove(experiment_id: int, form: Form) -> None:
     if form == "json":
         print_json(experiment_plain(row))
     else:
-        click.echo(f"Experiment {experiment_id}: {done}")
+        click.echo(done)

@@ -11,6 +11,7 @@ from determined.cli.groups import Command
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.store.progress import progress
 from determined.cli.text import visible
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.moving.exporting import Format
@@ -50,5 +51,7 @@ def export(target: Path, file_format: Format, experiments: tuple[int, ...], form
         print_json({**plain, "running": list(done.running)})
         return
     rows = sum(done.rows.values())
-    click.echo(visible(f"Exported {done.rows['experiments']:,} experiments ({rows:,} rows) to {target}"))
+    click.echo(
+        visible(f"Exported {counted(done.rows['experiments'], 'experiment')} ({counted(rows, 'row')}) to {target}")
+    )
     click.echo(f"det store import {visible(str(target))} takes them into another store, which DET_STORE names")

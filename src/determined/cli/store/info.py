@@ -61,7 +61,7 @@ def _counted(by_state: dict[str, int]) -> str:
 
 
 def _word(state: str) -> str:
-    return "run by hand" if state == "BY_HAND" else state
+    return "standalone" if state == "BY_HAND" else state
 
 
 def _plain(found: Info) -> dict[str, object]:

@@ -18,6 +18,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json_line, with_json
 from determined.cli.tensorboard.directories import MOST_TRIALS, chosen_trials, directories_of, link_all
 from determined.errors import DeterminedError
+from determined.plural import counted
 
 _TRIALS = ("-t", "--trial-ids")
 
@@ -91,7 +92,7 @@ def start(
         if form == "json":
             print_json_line({"url": url, "directories": {name: str(path) for name, path in directories.items()}})
         else:
-            click.echo(f"TensorBoard of {len(directories)} runs is at {url} (Ctrl-C ends it)")
+            click.echo(f"TensorBoard of {counted(len(directories), 'run')} is at {url} (Ctrl-C ends it)")
         if not no_browser:
             webbrowser.open(url)
         try:
@@ -102,8 +103,12 @@ def start(
 
 def _serve(root: str, port: int) -> str:
     """In threads of this process, on the loopback device; returns the address."""
-    from tensorboard.program import TensorBoard, TensorBoardServerException  # type: ignore[import-untyped]
+    from tensorboard import program as tensorboard_program  # type: ignore[import-untyped]
+    from tensorboard.program import TensorBoard, TensorBoardServerException
 
+    note = "_DATA_SERVER_ADVISORY_MESSAGE"  # about an option of TensorBoard that users of `det` cannot give
+    if hasattr(tensorboard_program, note):
+        setattr(tensorboard_program, note, "")
     program = TensorBoard()
     program.configure(logdir=root, host="127.0.0.1", port=port)
     try:

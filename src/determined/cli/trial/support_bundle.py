@@ -19,6 +19,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.render import size
 from determined.cli.text import visible
 from determined.cli.whole_numbers import ID
+from determined.plural import counted
 
 
 @click.command("support-bundle", cls=Command, action="create a support bundle of {trial_id:trial}")
@@ -54,8 +55,8 @@ def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
     if form == "json":
         print_json({"trial_id": trial_id, "path": str(target), "size": target.stat().st_size, "files": sizes})
         return
-    click.echo(visible(f"Wrote {target}: {len(sizes)} files, {size(target.stat().st_size)}"))
-    click.echo("Look through it before you give it away: a program may have written secrets that nobody knows of.")
+    click.echo(visible(f"Wrote {target}: {counted(len(sizes), 'file')}, {size(target.stat().st_size)}"))
+    click.echo("Review it before sharing: your program's output may contain secrets.")
 
 
 def _write(target: Path, directory: str, files: Iterable[tuple[str, Iterable[str]]]) -> dict[str, int]:
