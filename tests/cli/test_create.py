@@ -39,7 +39,7 @@ def test_a_search_without_a_terminal(project: Path) -> None:
     assert det_ok("e", "wait", "1") == "Experiment 1: COMPLETED\n"
     assert det_json("e", "config", "1")["searcher"]["max_trials"] == 4
 
-    for command, word in (("pause", "ended"), ("cancel", "ended"), ("kill", "ended"), ("activate", "ended")):
+    for command, word in (("pause", "ended"), ("cancel", "ended"), ("kill", "ended"), ("activate", "it is COMPLETED")):
         refused = det("e", command, "1")
         assert refused.exit_code == 1
         assert word in refused.stderr
@@ -100,7 +100,7 @@ def test_terminated_it_pauses_too_and_needs_no_reader(project: Path, store: Stor
         assert runner.wait(timeout=60) == 143
         assert runner.stderr.read() == b""
     assert store.experiments.get(1).state == "PAUSED"
-    assert "it is canceled" in det_ok("e", "kill", "1")
+    assert "it is now canceled" in det_ok("e", "kill", "1")
     assert store.experiments.get(1).state == "CANCELED"
 
 

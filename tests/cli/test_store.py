@@ -107,7 +107,7 @@ def test_a_search_moves_to_another_store(
 ) -> None:
     described = det_json("e", "describe", "1", "--metrics")
     printed = det_ok("store", "export", "moved", "--format", form, "--experiment", "1")
-    assert "Exported 1 experiments" in printed
+    assert "Exported 1 experiment (" in printed
     monkeypatch.setenv("DET_STORE", str(tmp_path / "other.sqlite"))
     (row,) = rows_of(det_ok("store", "import", "moved").partition("\n\n")[0])
     assert row == {"Source ID": "1", "New ID": "1", "Name": "odd/../name", "New": "yes"}

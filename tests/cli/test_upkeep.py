@@ -56,7 +56,7 @@ def test_download(searched: Searched) -> None:
     assert det("e", "download", "1", "--sort-by", "accuracy").exit_code == 2
     assert det("e", "download", "1", "--smaller-is-better", "true").exit_code == 2
     missing = det("e", "download", "1", "--sort-by", "none", "--smaller-is-better", "true")
-    assert "has no checkpoint with a number" in missing.stderr
+    assert "has a number for the validation metric 'none'" in missing.stderr
 
 
 def test_the_code(searched: Searched) -> None:

@@ -99,7 +99,7 @@ def test_what_was_over_before_is_no_news() -> None:
     over, half = trial(0, "COMPLETED", steps=9), trial(1, "RUNNING", steps=4, rung=1, restarts=1)
     Lines(written.append, new=False)(view(over, half, trial(2, "QUEUED")))
     assert [line.partition("] ")[2] for line in written] == [
-        "1 of 3 trials are over already",
+        "1 of 3 trials ended before",
         "trial 11 resumed: lr=0.1",
     ]
 

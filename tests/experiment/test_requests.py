@@ -165,7 +165,7 @@ def test_requests_while_nobody_runs_it(make_search: MakeSearch) -> None:
     search = make_search("steady", config({"name": "random", "max_trials": 2}, SLOW))
     untouched = search.create()
     assert "paused already" in search.det("experiment", "pause", str(untouched)).stdout
-    assert "it is canceled" in search.det("experiment", "cancel", str(untouched)).stdout
+    assert "it is now canceled" in search.det("experiment", "cancel", str(untouched)).stdout
     assert state_of(search, untouched) == "CANCELED"
     orphaned = search.create()
     runner = start_and_wait(search, orphaned, 2)
@@ -173,9 +173,9 @@ def test_requests_while_nobody_runs_it(make_search: MakeSearch) -> None:
     runner.wait()
     search.wait_for_silence()
     assert state_of(search, orphaned) == "ACTIVE"
-    assert "it is paused" in search.det("experiment", "pause", str(orphaned)).stdout
+    assert "it is now paused" in search.det("experiment", "pause", str(orphaned)).stdout
     assert states_of_trials(search, orphaned) == {"PAUSED"}
-    assert "it is canceled" in search.det("experiment", "kill", str(orphaned)).stdout
+    assert "it is now canceled" in search.det("experiment", "kill", str(orphaned)).stdout
     assert states_of_trials(search, orphaned) == {"CANCELED"}
     assert search.det("experiment", "pause", "77", check=False).returncode == 1
 

@@ -199,7 +199,7 @@ def test_a_checkpoint_that_is_registered_survives_until_it_is_not(home: Path, mo
 
     # And then the experiment goes with all that belongs to it, and nothing else.
     other = client.create_experiment(single, model_dir, paused=True)
-    with pytest.raises(CheckpointInUse, match="version 1 of the model 'kept'"):
+    with pytest.raises(CheckpointInUse, match="version 1 of model 'kept'"):
         experiment.delete()
     assert len(experiment.list_checkpoints()) == 2
     version.delete()

@@ -190,5 +190,5 @@ def test_a_program_beside_a_search(search: Search, tmp_path: Path, paused_betwee
         left = {path.name for path in (tmp_path / "saved").iterdir() if not path.name.startswith(".")}
         assert left == {one.uuid for one in experiment.list_checkpoints()}
         assert len(left - {version.checkpoint.uuid for version in versions}) <= 4, "two of each trial"
-        with pytest.raises(CheckpointInUse, match="of the model 'kept'"):
+        with pytest.raises(CheckpointInUse, match="of model 'kept'"):
             experiment.delete()

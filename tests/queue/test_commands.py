@@ -102,7 +102,7 @@ def test_what_cannot_be_put_there(waiting: QueuedSearch) -> None:
     assert "experiment 1 is in the queue of" in refused("1")
     with core.init() as context:
         context.train.report_validation_metrics(1, {"loss": 1.0})
-    assert "that somebody started by hand" in refused("4")
+    assert "experiment 4 is a standalone run of" in refused("4")
     assert "expected more than the present 3, got 2" in refused("3", "--max-trials", "2")
     det_ok("experiment", "cancel", "3")
     assert "it is CANCELED. To run it again: det experiment fork 3" in refused("3")

@@ -207,7 +207,7 @@ def test_when_too_many_wait_the_oldest_reports_go(
     busy.set()
     close_all([sender], 10)
     assert service.events == [reference, *map(report, range(6, 10))]
-    assert [line for line in lines(caplog) if "too slow, or away" in line] == lines(caplog)[:1]
+    assert [line for line in lines(caplog) if "too slow or unavailable" in line] == lines(caplog)[:1]
     assert lines(caplog)[-1] == "6 reports were not sent to service: it was too slow (the store has all)"
 
 

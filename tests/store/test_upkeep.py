@@ -83,7 +83,7 @@ class TestExperiments:
             lambda: store.upkeep.condemn_experiment(9),
             lambda: store.upkeep.delete_experiment(9, None),
         ):
-            with pytest.raises(StoreError, match="no experiment 9"):
+            with pytest.raises(StoreError, match="Experiment 9 not found"):
                 call()
         with pytest.raises(StoreError, match=r"no checkpoint '\.\./x'"):
             store.upkeep.checkpoint("../x")
@@ -103,7 +103,7 @@ class TestCheckpoints:
 
     def test_all_or_none(self, store: Store) -> None:
         _, uuid = ended_by_hand(store)
-        with pytest.raises(StoreError, match="no checkpoint 'other'"):
+        with pytest.raises(StoreError, match="Checkpoint other not found"):
             store.upkeep.condemn([uuid, "other"])
         assert store.upkeep.checkpoint(uuid).state == "ACTIVE"
 

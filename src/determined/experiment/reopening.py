@@ -73,7 +73,7 @@ def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continu
     experiment = store.experiments.get(experiment_id)
     if experiment.by_hand:
         raise InvalidExperimentException(
-            f"experiment {experiment.id} is a run of {experiment.program} that somebody started by hand: start it again"
+            f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
         )
     lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
     try:
