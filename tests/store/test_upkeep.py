@@ -85,7 +85,7 @@ class TestExperiments:
         ):
             with pytest.raises(StoreError, match="Experiment 9 not found"):
                 call()
-        with pytest.raises(StoreError, match=r"no checkpoint '\.\./x'"):
+        with pytest.raises(StoreError, match=r"Checkpoint \.\./x not found"):
             store.upkeep.checkpoint("../x")
 
 
