@@ -104,16 +104,15 @@ def start(
 def _serve(root: str, port: int) -> str:
     """In threads of this process, on the loopback device; returns the address."""
     from tensorboard import program as tensorboard_program  # type: ignore[import-untyped]
-    from tensorboard.program import TensorBoard, TensorBoardServerException
 
     note = "_DATA_SERVER_ADVISORY_MESSAGE"  # about an option of TensorBoard that users of `det` cannot give
     if hasattr(tensorboard_program, note):
         setattr(tensorboard_program, note, "")
-    program = TensorBoard()
+    program = tensorboard_program.TensorBoard()
     program.configure(logdir=root, host="127.0.0.1", port=port)
     try:
         return str(program.launch())
-    except TensorBoardServerException as error:
+    except tensorboard_program.TensorBoardServerException as error:
         raise DeterminedError(error.msg) from error
 
 
