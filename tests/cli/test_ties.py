@@ -8,7 +8,7 @@ from determined.checkpoint_storage.retention import Checkpoint, Policy, keep
 from determined.cli.downloads import in_order
 from determined.cli.summary import summarize
 from determined.cli.tensorboard.directories import chosen_trials
-from determined.experimental import client
+from determined.experimental import Determined, client
 from determined.store.base import Store
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.running import det_json
@@ -59,7 +59,7 @@ def test_of_equal_trials_the_oldest_is_the_best_everywhere(store: Store, tied: t
 
 def test_of_equal_trials_the_oldest_is_the_best_in_the_sdk(tied: tuple[int, list[int]]) -> None:
     experiment_id, trials = tied
-    experiment = client.get_experiment(experiment_id)
+    experiment = Determined().get_experiment(experiment_id)
     best = experiment.best_trial()
     assert best is not None
     assert best.id == trials[1]

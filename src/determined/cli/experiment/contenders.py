@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.experiment.measured import Measured, direction, measured, names_to_try, reported_names
@@ -32,8 +33,12 @@ class Contender:
     measured: Measured | None
     hparams: dict[str, Any]  # flat, with dots in the names
     config: dict[str, Any]  # likewise, without secrets
-    given: frozenset[str]  # names of the configuration that its user set; the others have defaults
     seconds: float  # of the trial's own work
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """The names of the configuration that its user set; read when needed, because that loads a YAML parser."""
+        return _given(self.experiment)
 
     @property
     def lasted(self) -> float:
@@ -80,7 +85,6 @@ def contenders(
                 measured=metrics,
                 hparams={} if best is None else dict(flat(best.effective_hparams)),
                 config=_config(experiment, searched),
-                given=_given(experiment),
                 seconds=0.0 if best is None else _seconds(store, best),
             )
         )
