@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 import click
 
-from determined.cli.groups import INTERRUPTED
-
 
 @contextmanager
 def only_watching(what: str) -> Iterator[None]:
@@ -19,4 +17,4 @@ def only_watching(what: str) -> Iterator[None]:
     except KeyboardInterrupt:
         after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has printed ^C
         click.echo(f"{after_echo}Stopped watching; {what} is not affected", err=True)
-        raise SystemExit(INTERRUPTED) from None
+        raise

@@ -128,5 +128,9 @@ def _commands(summary: Summary) -> list[str]:
     if summary.checkpoint is not None:
         commands.append(f"det experiment list-checkpoints {number} --best 3")
     if summary.experiment.state == "PAUSED":
-        commands.append(f"det experiment activate {number}    # go on")
+        commands.append(f"det experiment activate {number}    # resume")
+    elif summary.experiment.state == "ERROR":
+        from determined.experiment.run_again import run_again_command
+
+        commands.append(f"{run_again_command(summary.experiment)}    # run it again")
     return commands

@@ -21,6 +21,7 @@ from determined.experiment.interrupts import Interrupts, Wish
 from determined.experiment.lease import held
 from determined.experiment.logs import LogKeeper, OnLine
 from determined.experiment.progress import Observer
+from determined.experiment.run_again import run_again_command
 from determined.experiment.runner import Runner
 from determined.experiment.running import Intent, Running
 from determined.experiment.search import restored
@@ -155,15 +156,10 @@ def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
             f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
         )
     if experiment.state in ENDED and max_trials is None:
-        advice = f"{_RUN_AGAIN[experiment.state]} {experiment.id}"
+        advice = f"To run it again: {run_again_command(experiment)}"
+        if experiment.state == "COMPLETED":
+            advice = f"To train longer, or with more trials: det experiment continue {experiment.id} --config ..."
         raise InvalidExperimentException(f"it is {experiment.state}. {advice}")
-
-
-_RUN_AGAIN: dict[ExperimentState, str] = {
-    "CANCELED": "To run it again: det experiment fork",
-    "ERROR": "To retry: det experiment continue",
-    "COMPLETED": "To train longer, or with more trials, use --config with: det experiment continue",
-}
 
 
 def _announcement(wish: Wish, trials: int, number: signal.Signals) -> str:
