@@ -223,3 +223,13 @@ def test_defaults_are_no_differences_to_a_standalone_run(store: Store) -> None:
     assert {"max_restarts", "searcher.max_trials", "searcher.name", "entrypoint", "hyperparameters.lr"} <= rows
     assert len(rows) <= 8, rows
     assert len(det_json("e", "compare", f"{alone},{searched}")["config"]) > 20  # for machines nothing is left out
+
+
+@pytest.mark.parametrize("options", [(), ("--detach",), ("--share",), ("--max-trials", "3")])
+def test_a_standalone_run_cannot_be_activated(store: Store, options: tuple[str, ...]) -> None:
+    """It has no searcher, from which the number of its slots could be read: it is refused before that."""
+    alone = run_by_hand(store, {"loss": 0.25})
+    refused = det("e", "activate", str(alone), *options)
+    assert refused.exit_code == 1
+    reason = f"experiment {alone} is a standalone run of /home/me/train.py: start the program again"
+    assert refused.stderr == f"Cannot activate experiment {alone}: {reason}\n"

@@ -40,7 +40,7 @@ def run_here(
 ) -> int:
     """Returns the exit code: 0 when it completed, that of a signal when one ended it, else 1."""
     from determined.engines.local import LocalEngine
-    from determined.experiment.run import run_experiment
+    from determined.experiment.run import check_can_run, run_experiment
     from determined.store.open import checked_place
 
     last: View | None = None
@@ -63,8 +63,9 @@ def run_here(
             engine = cleanup.enter_context(LocalEngine(slots))
         if isinstance(engine, LocalEngine):
             with opened_store() as store:
-                config = store.experiments.get(experiment_id).config
-            reserve_slots(engine, config, experiment_id, sharing, say)
+                experiment = store.experiments.get(experiment_id)
+            check_can_run(experiment, max_trials)  # before waiting for slots; a standalone run does not say how many
+            reserve_slots(engine, experiment.config, experiment_id, sharing, say)
         ended = run_experiment(
             checked_place(),
             experiment_id,

@@ -79,7 +79,7 @@ def run_experiment(
         if in_queue and entry is None:
             raise InvalidExperimentException(f"experiment {experiment_id} was taken out of the queue")
         experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
-        _check_can_run(experiment, max_trials)
+        check_can_run(experiment, max_trials)
         files = ExperimentFiles.for_key(experiment.key)
         journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
         config = load_experiment(present_config(files, experiment, journal)).config
@@ -150,7 +150,8 @@ def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
     )
 
 
-def _check_can_run(experiment: Experiment, max_trials: int | None) -> None:
+def check_can_run(experiment: Experiment, max_trials: int | None) -> None:
+    """Raise `InvalidExperimentException` for a standalone run, and for an ended experiment that is not extended."""
     if experiment.by_hand:
         raise InvalidExperimentException(
             f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
