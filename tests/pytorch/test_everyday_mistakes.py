@@ -12,7 +12,7 @@ import torch
 
 from determined import pytorch
 from tests.helpers.records import opened
-from tests.helpers.trials import HPARAMS, LineTrial, fit, line, metrics
+from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit, line, metrics
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -127,3 +127,32 @@ def test_name_labels_notes_and_the_metric_are_recorded(data_home: Path) -> None:
 def test_labels_and_notes_are_checked(data_home: Path, given: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message), pytorch.init(**given):
         raise AssertionError("opened")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("val_los", r"^Searcher metric 'val_los' is not among the validation metrics \(loss, array, label\)\."),
+        ("label", r"^Searcher metric 'label' is not a number: 'cat'\."),
+    ],
+)
+def test_a_searcher_metric_that_is_not_reported(name: str, problem: str) -> None:
+    with pytorch.init(hparams=HPARAMS) as context:
+        trainer = pytorch.Trainer(WholeSet(context), context)
+        with pytest.raises(RuntimeError, match=problem):
+            trainer.fit(max_length=pytorch.Batch(2), validation_period=pytorch.Batch(2), searcher_metric=name)
+
+
+class Wider(LineTrial):
+    def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
+        super().__init__(context)
+        self.other = context.wrap_model(torch.nn.Linear(1, context.get_hparam("width")))
+
+
+def test_a_checkpoint_of_another_model_says_what_to_do(data_home: Path) -> None:
+    fit(Wider, max_length=pytorch.Batch(2), hparams={**HPARAMS, "width": 2})
+    (saved,) = checkpoints(data_home)
+    with pytest.raises(RuntimeError, match="size mismatch") as caught:
+        fit(Wider, max_length=pytorch.Batch(3), hparams={**HPARAMS, "width": 3}, latest_checkpoint=saved.name)
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"Checkpoint {saved.name} does not fit a model of the trial: use the code and the hyperpara")

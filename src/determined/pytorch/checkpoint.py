@@ -348,9 +348,15 @@ def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) 
 
 @contextmanager
 def _saying_not_taken(what: str, name: str) -> Iterator[None]:
-    """Blame the checkpoint for a state that is of another kind; states of other shapes have errors of torch's own."""
+    """Blame the checkpoint for a state of another kind, and add to torch's error about other shapes what to do."""
     try:
         yield
+    except RuntimeError as error:
+        error.add_note(
+            f"Checkpoint {name} does not fit {what} of the trial: use the code and the hyperparameters that it was "
+            "saved with, or train from the beginning (fit() without latest_checkpoint)."
+        )
+        raise
     except (TypeError, LookupError, AttributeError) as error:
         raise InvalidCheckpointException(
             f"checkpoint {name} holds a state that {what} of the trial does not take: {type(error).__name__}: {error}"

@@ -8,6 +8,8 @@ from determined.config.measures import finite_number
 from determined.pytorch.metrics import Metrics
 from determined.pytorch.state import TrialState
 
+_ADDED = ("batches", "epochs")  # to every report, by this library
+
 
 class CheckpointPolicy(NamedTuple):
     """`all`, `none`, or `best`: those whose metric is strictly better than every one before."""
@@ -39,10 +41,16 @@ class CheckpointPolicy(NamedTuple):
         except (TypeError, ValueError):
             if self.name != "best":
                 return None
-            raise RuntimeError(
-                f"checkpoint_policy='best' needs the searcher metric {self.metric!r} as a number among the validation "
-                f"metrics, and got {value!r}; there are: {', '.join(map(str, metrics)) or 'none'}"
-            ) from None
+            raise RuntimeError(self._without_value(metrics)) from None
+
+    def _without_value(self, metrics: Metrics) -> str:
+        """Return the message for a validation by which checkpoints cannot be compared."""
+        if self.metric in metrics:
+            problem = f"Searcher metric {self.metric!r} is not a number: {metrics[self.metric]!r}."
+        else:
+            reported = ", ".join(str(name) for name in metrics if name not in _ADDED) or "none"
+            problem = f"Searcher metric {self.metric!r} is not among the validation metrics ({reported})."
+        return f"{problem} checkpoint_policy='best' compares checkpoints by it; 'all' and 'none' do not need it."
 
 
 SAVE_ALL = CheckpointPolicy("all")
