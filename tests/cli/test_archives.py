@@ -103,6 +103,7 @@ def test_the_best_and_registered_checkpoints_alone(
     said = det("store", "import", "best.tar", "--storage", "elsewhere")
     assert said.exit_code == 0, said.output
     assert "No code in the archive: experiment 1 cannot be activated, continued or forked here." in said.stderr
+    assert f"Copied 2 checkpoints to {Path('elsewhere').absolute()}\n" in said.stdout
     assert sorted(path.name for path in Path("elsewhere").iterdir()) == sorted([best, registered])
     assert not (machine / "experiments").exists()
     with opened() as store:

@@ -69,6 +69,9 @@ def test_experiments_are_chosen_by_state_and_label(store: Store, four: list[int]
     det_ok("e", "archive", "--state", "completed", "--label", "old", "--yes")
     assert archived(store) == four[:2]
     assert "no experiment matches" in det("e", "archive", "--state", "error", "--yes").stderr
+    assert "no experiment matches" in det("e", "unarchive", "--state", "paused", "--yes").stderr  # none is archived
+    det_ok("e", "unarchive", "--label", "old", "--yes")
+    assert archived(store) == []
     both = det("e", "archive", "3", "--state", "error")
     assert (both.exit_code, "not both" in both.stderr) == (2, True)
 
@@ -112,6 +115,7 @@ def test_trials(store: Store) -> None:
         (["experiment", "list-trails"], "'det experiment list-trials'"),
         (["describe", "3"], "'det experiment describe' or 'det trial describe'"),
         (["e", "label", "ad"], "'det experiment label add'"),
+        (["exp", "list"], "'det experiment'"),
     ],
 )
 def test_did_you_mean(words: list[str], meant: str) -> None:

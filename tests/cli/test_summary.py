@@ -47,7 +47,9 @@ def test_nothing_came_of_it(store: Store) -> None:
     assert "  and 2 more" in lines
     assert not any(line.startswith("Best") for line in lines)
     assert summary_plain(summarize(store, experiment_id))["best_trial"] is None
-    assert lines[-1] == f"  det experiment continue {experiment_id}    # run it again"  # a random search
+    assert (
+        lines[-1] == f"  det experiment continue {experiment_id}    # run it again, with the same code"
+    )  # a random search
 
 
 def test_trials_that_did_nothing_are_no_quiet_success(store: Store) -> None:

@@ -47,6 +47,7 @@ def test_a_foreground_experiment_waits_for_one_of_another_store(searches: Queued
             refused = other.det("experiment", "create", config, str(PATIENT), "--no-wait", check=False)
             assert refused.returncode == 1
             assert f"held by experiment {first}" in refused.stderr
+            assert "Waiting for" not in refused.stderr
             with other.opened() as store:
                 assert [row.id for row in store.experiments.list()] == [second]
             assert not any(other.steps(second))

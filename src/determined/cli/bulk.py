@@ -26,6 +26,7 @@ class _Each(click.Command):
 
     kind: Literal["experiment", "trial"]
     has_filters: bool
+    of_archived: bool
 
     def invoke(self, ctx: click.Context) -> Any:
         name = f"{self.kind}_id"
@@ -40,7 +41,7 @@ class _Each(click.Command):
         own_yes = any(parameter.name == "yes" and not parameter.expose_value for parameter in self.params)
         yes = bool(ctx.meta.get(_YES)) if own_yes else bool(ctx.params.get("yes"))
         if chosen:
-            ids = _chosen(self, filters, yes=yes)
+            ids = _chosen(self, filters, archived=self.of_archived, yes=yes)
             if "yes" in ctx.params:
                 ctx.params["yes"] = True  # confirmed for all of them
         else:
@@ -77,13 +78,22 @@ class BulkCommand(Command, _Each):
     """A command for one experiment or trial that also accepts several: `3 4`, `3,4`, `3-9`.
 
     Its function has the argument `experiment_id` or `trial_id`, and is called for each of them. With `filters` the
-    experiments can be chosen by `--state` and `--label`, which asks for confirmation or needs `--yes`.
+    experiments can be chosen by `--state` and `--label`, which asks for confirmation or needs `--yes`; with `archived`
+    they choose among the archived experiments, else among the others.
     """
 
-    def __init__(self, *args: Any, kind: Literal["experiment", "trial"], filters: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        kind: Literal["experiment", "trial"],
+        filters: bool = False,
+        archived: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.kind = kind
         self.has_filters = filters
+        self.of_archived = archived
         argument = click.Argument(
             [f"{kind}_id"],
             metavar="[IDS]..." if filters else "IDS...",
@@ -113,10 +123,11 @@ def _remember_yes(context: click.Context, parameter: click.Parameter, value: boo
     context.meta[_YES] = value
 
 
-def _chosen(command: click.Command, filters: dict[str, Any], *, yes: bool) -> list[int]:
+def _chosen(command: click.Command, filters: dict[str, Any], *, archived: bool, yes: bool) -> list[int]:
     """Return the experiments in these states and with these labels, after a confirmation."""
     with opened_store() as store:
-        rows = store.experiments.list(limit=_EVERYTHING, only=filter_of(**filters))
+        found = store.experiments.list(limit=_EVERYTHING, archived=archived, only=filter_of(**filters))
+    rows = [row for row in found if row.archived == archived]
     if not rows:
         raise DeterminedError("no experiment matches")
     if not yes and not sys.stdin.isatty():

@@ -113,12 +113,13 @@ class LazyGroup(_Main):
         return super().resolve_command(ctx, args)
 
     def _meant(self, ctx: click.Context, word: str) -> str:
-        """Return which command may have been meant: one with a similar name, or with this name in another group."""
+        """Return which command may have been meant: by its first letters, a similar name, or in another group."""
         from difflib import get_close_matches
 
         path = " ".join(("det", *_names(ctx)))
         names = [name for name in (*self.commands_in, *self.aliases) if len(name) > 2]
-        found = [f"{path} {name}" for name in get_close_matches(word, names, n=2)]
+        begun = [name for name in names if len(word) > 2 and name.startswith(word)]
+        found = [f"{path} {name}" for name in begun or get_close_matches(word, names, n=2)]
         for name in self.commands_in if not found else ():
             group = self.get_command(ctx, name)
             if isinstance(group, LazyGroup) and word in (*group.commands_in, *group.aliases):

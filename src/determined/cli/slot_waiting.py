@@ -48,13 +48,14 @@ def reserve_slots(
 
     if sharing == "share":
         return
+
+    def say_waiting(missing: str) -> None:
+        if sharing == "wait":
+            say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment.")
+
     holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
     try:
-        reservation = engine.reserve(
-            needs_of(config, engine.slots).wants,
-            holder,
-            lambda missing: say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment."),
-        )
+        reservation = engine.reserve(needs_of(config, engine.slots).wants, holder, say_waiting)
     except OSError as error:
         say(f"WARNING: slots are not reserved, and other experiments may use them as well: {error}")
         return

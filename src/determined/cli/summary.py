@@ -132,5 +132,5 @@ def _commands(summary: Summary) -> list[str]:
     elif summary.experiment.state == "ERROR":
         from determined.experiment.run_again import run_again_command
 
-        commands.append(f"{run_again_command(summary.experiment)}    # run it again")
+        commands.append(f"{run_again_command(summary.experiment)}    # run it again, with the same code")
     return commands

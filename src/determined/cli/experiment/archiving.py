@@ -23,7 +23,9 @@ def archive(experiment_id: int, form: Form) -> None:
     _set(experiment_id, True, form)
 
 
-@click.command(cls=BulkCommand, kind="experiment", filters=True, action="unarchive {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand, kind="experiment", filters=True, archived=True, action="unarchive {experiment_id:experiment}"
+)
 @with_json
 def unarchive(experiment_id: int, form: Form) -> None:
     """Unarchive an experiment.

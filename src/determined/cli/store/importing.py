@@ -17,6 +17,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.render import Column, table
 from determined.cli.store.progress import progress
 from determined.cli.text import visible
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.experiment.moving.importing import ImportedExperiments
@@ -120,14 +121,14 @@ def _show(done: Imported, form: Form, copied: dict[str, Any]) -> None:
     click.echo(table(_COLUMNS, rows))
     new = sum(each.new for each in done.experiments)
     click.echo()
-    counted = f"{new:,} of {len(rows):,} {'experiment' if len(rows) == 1 else 'experiments'}"
-    click.echo(visible(f"Imported {counted} ({sum(done.rows.values()):,} rows) into {done.place}"))
+    imported = f"{new:,} of {counted(len(rows), 'experiment')}"
+    click.echo(visible(f"Imported {imported} ({sum(done.rows.values()):,} rows) into {done.place}"))
 
 
 def _tell(archive: ImportedExperiments) -> None:
     if archive.checkpoints or archive.outputs:
-        outputs = f" and {archive.outputs:,} outputs" if archive.outputs else ""
-        click.echo(visible(f"Copied {archive.checkpoints:,} checkpoints{outputs} to {archive.storage}"))
+        outputs = f" and {counted(archive.outputs, 'output')}" if archive.outputs else ""
+        click.echo(visible(f"Copied {counted(archive.checkpoints, 'checkpoint')}{outputs} to {archive.storage}"))
     if archive.without_code:
         ids = ", ".join(map(str, archive.without_code))
         click.echo(f"No code in the archive: experiment {ids} cannot be activated, continued or forked here.", err=True)
