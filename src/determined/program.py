@@ -61,18 +61,18 @@ def is_interactive() -> bool:
     """
     if _is_worker_process():
         return False
-    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or _ipython() is not None
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or ipython_shell() is not None
 
 
 def is_notebook() -> bool:
     """Return whether this process is the kernel of a notebook, which shows more than text."""
-    shell = _ipython()
+    shell = ipython_shell()
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
 def end_ipython() -> None:
     """Let IPython end after the code that it runs now: it survives a SystemExit."""
-    shell = _ipython()
+    shell = ipython_shell()
     if shell is not None:
         shell.ask_exit()
 
@@ -84,7 +84,7 @@ def _main_file(main: ModuleType | None) -> tuple[Path | None, str | None]:
         name = getattr(getattr(main, "__spec__", None), "name", None)
         # `python directory` and `python archive.zip` have a name as well, `__main__`.
         return file, name if isinstance(name, str) and name != "__main__" else None
-    if _ipython() is not None:
+    if ipython_shell() is not None:
         return None, None  # its arguments name IPython itself
     # A profiler or tracer of the standard library runs the script that it found in sys.argv.
     return _user_file(sys.argv[0] if sys.argv else None), None
@@ -114,14 +114,14 @@ def _is_shared_worker(file: Path, module: str | None) -> bool:
 # Notebooks
 
 
-def _ipython() -> Any:
-    """The shell of IPython that this process runs, if any."""
+def ipython_shell() -> Any:
+    """Return the IPython shell that this process runs, or None."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
 
 
 def _is_kernel() -> bool:
-    shell = _ipython()
+    shell = ipython_shell()
     if shell is not None:
         return getattr(shell, "kernel", None) is not None
     # A spawned worker of a kernel has the kernel's arguments and no shell.

@@ -179,6 +179,41 @@ def test_streams_are_given_back_in_any_order(data_home: Path) -> None:
     assert [text for _, text in logged(data_home, 2)] == ["both"]
 
 
+CELLS = """
+import asyncio
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance(history_length=0)
+for cell in (
+    "print('earlier cell')",
+    "import asyncio; from determined import core; run = core.init(); run.__enter__(); print('cell of init')",
+    "run.train.report_validation_metrics(1, {'loss': 1.0}); print('later cell')",
+    "await asyncio.sleep(0); print('awaiting cell')",
+    "import sys; print('last cell', file=sys.stderr)",
+    "run.__exit__(None, None, None); print('after the run')",
+):
+    if "await" in cell:  # as Jupyter runs it: `write` is not replaced
+        asyncio.run(shell.run_cell_async(cell, transformed_cell=cell))
+    else:
+        shell.run_cell(cell)
+"""
+
+
+def test_cells_after_that_of_init_are_stored_once(data_home: Path, tmp_path: Path) -> None:
+    """IPython replaces `write` of both streams during a cell, and then puts back what it found before it."""
+    file = tmp_path / "cells.py"
+    file.write_text(CELLS)
+    env = {**os.environ, "IPYTHONDIR": str(tmp_path)}
+    done = warm.run([sys.executable, str(file)], capture_output=True, text=True, env=env)
+    assert done.stdout.splitlines()[-1] == "after the run", done.stderr
+    assert logged(data_home) == [
+        ("stdout", "cell of init"),
+        ("stdout", "later cell"),
+        ("stdout", "awaiting cell"),
+        ("stderr", "last cell"),
+    ]
+
+
 def test_what_only_looks_around_leaves_nothing(data_home: Path) -> None:
     with core.init():
         print("a line")  # noqa: T201

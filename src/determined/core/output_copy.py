@@ -10,6 +10,7 @@ import queue
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from determined.core.output_limit import OutputLimit
 from determined.errors import DeterminedError
 from determined.output_lines import LONGEST, level_of, pieces
+from determined.program import ipython_shell
 
 logger = logging.getLogger("determined.core")
 
@@ -70,7 +72,9 @@ class OutputCopy:
         self._waiting: deque[PrintedLine] = deque()
         self._listening = False
         self._failed = False
-        self._restore: list[Callable[[], None]] = []
+        self._restore: dict[str, Callable[[], None]] = {}
+        self._writes: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()  # put in place of a stream's
+        self._newest: dict[str, Callable[..., Any]] = {}  # of them, the one that copies
         self._thread = threading.Thread(target=self._run, name="determined-output", daemon=True)
 
     def start(self) -> None:
@@ -78,6 +82,14 @@ class OutputCopy:
         self._listening = True
         self._thread.start()
         atexit.register(self.stop)
+        self._attach()
+        shell = ipython_shell()
+        if shell is not None:
+            shell.events.register("pre_run_cell", self._attach)
+            self._restore["cells"] = lambda: shell.events.unregister("pre_run_cell", self._attach)
+
+    def _attach(self, _cell: Any = None) -> None:
+        """Listen to both streams. IPython puts back, after each cell, the `write` that a stream had before it."""
         heard: list[Any] = []
         for name in _STREAMS:
             stream = getattr(sys, name)
@@ -96,7 +108,7 @@ class OutputCopy:
         if not self._listening or os.getpid() != self._pid:
             return
         self._listening = False
-        for restore in self._restore:
+        for restore in self._restore.values():
             restore()
         for name in _STREAMS:
             self._hand_over(name)
@@ -110,12 +122,16 @@ class OutputCopy:
 
     def _listen(self, name: str, stream: Any) -> None:
         original = stream.write
+        if original in self._writes:
+            self._newest[name] = original
+            return
         replaced = vars(stream).get("write") if hasattr(stream, "__dict__") else None  # that of a run around this one
         unfinished = self._unfinished[name]
 
         def write(text: Any, /) -> Any:
             done = original(text)
-            if self._listening and isinstance(text, str) and os.getpid() == self._pid:
+            is_newest = self._newest.get(name) is write  # it may call an older one of ours, through IPython's
+            if is_newest and self._listening and isinstance(text, str) and os.getpid() == self._pid:
                 unfinished.append(text)
                 if "\n" in text or "\r" in text or len(unfinished) > _MOST_UNFINISHED:
                     self._wait_for_thread()
@@ -135,7 +151,9 @@ class OutputCopy:
         except AttributeError:
             logger.warning("Cannot capture %s; it will not be in the trial log.", name)
             return
-        self._restore.append(restore)
+        self._writes.add(write)
+        self._newest[name] = write
+        self._restore[name] = restore
 
     def _hand_over(self, name: str) -> None:
         """Pass on what was printed. Other threads may print meanwhile: each piece is taken once."""
