@@ -95,7 +95,6 @@ def test_cancelling_saves_and_ends(make_search: MakeSearch) -> None:
     for command in ("pause", "cancel", "kill", "activate"):
         refused = search.det("experiment", command, str(experiment), check=False)
         assert refused.returncode == 1
-        assert "has ended" in refused.stderr
         assert "CANCELED" in refused.stderr
     refused = search.det("experiment", "activate", str(experiment), check=False)
     assert f"To run it again: det experiment fork {experiment}" in refused.stderr
@@ -164,7 +163,7 @@ def test_two_interrupts_lose_no_more_than_a_kill(make_search: MakeSearch) -> Non
 def test_requests_while_nobody_runs_it(make_search: MakeSearch) -> None:
     search = make_search("steady", config({"name": "random", "max_trials": 2}, SLOW))
     untouched = search.create()
-    assert "paused already" in search.det("experiment", "pause", str(untouched)).stdout
+    assert "already paused" in search.det("experiment", "pause", str(untouched)).stdout
     assert "it is now canceled" in search.det("experiment", "cancel", str(untouched)).stdout
     assert state_of(search, untouched) == "CANCELED"
     orphaned = search.create()
