@@ -109,7 +109,7 @@ def test_what_the_sdk_does_not_find_is_caught_by_the_old_name(tmp_path: Path) ->
             lambda: way_in.get_model("net"),
             lambda: way_in.get_model(7),
         ):
-            with pytest.raises(determined_common.api.errors.NotFoundException, match="has no"):
+            with pytest.raises(determined_common.api.errors.NotFoundException, match="not found"):
                 ask()
 
 

@@ -38,6 +38,7 @@ def test_a_program_knows_its_terminal(is_warm: bool) -> None:
         "import time\n"
         "while True: time.sleep(0.05)\n"  # not signal.pause(), which misses a signal that comes just before it
     )
+    before = os.environ.get("COLUMNS")
     with Terminal(python("-c", program), columns=140, is_warm=is_warm) as terminal:
         terminal.read_until(b"True 140")
         terminal.resize(80)
@@ -49,4 +50,4 @@ def test_a_program_knows_its_terminal(is_warm: bool) -> None:
             terminal.write(CTRL_C)
         assert b"KeyboardInterrupt" in terminal.read_to_the_end()
         assert terminal.wait() in (-signal.SIGINT, 128 + signal.SIGINT)
-    assert "COLUMNS" not in os.environ
+    assert os.environ.get("COLUMNS") == before

@@ -68,7 +68,7 @@ def measure(*, checkpoints: int, megabytes: int) -> dict[str, list[float]]:
                 stored_at[0] = time.perf_counter()
                 stored.set()
 
-    logging.getLogger("determined.core").setLevel(logging.INFO)
+    logging.getLogger("determined.core").setLevel(logging.DEBUG)
     logging.getLogger("determined.core").addHandler(Announced())
 
     names = ("still", "durable", "batch", "batches after", "torch.save", "torch.save, synced")

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import determined as det
 from determined import pytorch
 from determined.config.load import load_yaml
-from determined.paths import data_dir, store_place
+from determined.paths import checkpoints_dir, store_place
 from determined.store.place import shown
 
 
@@ -81,7 +81,7 @@ def tell(summary: Summary, context: pytorch.PyTorchTrialContext, args: argparse.
     ]
     print(
         f"\nValidation accuracy: {summary.accuracy:.1%}"
-        f"\nCheckpoint:          {data_dir() / summary.checkpoint}"
+        f"\nCheckpoint:          {checkpoints_dir() / summary.checkpoint}"
         f"\nMetrics:             {shown(store_place())}"
         f"\nTensorBoard files:   {tensorboard}"
         "\n\nWhat to type next, to see the curves, to train on, to train on two processes:",

@@ -23,33 +23,48 @@ def test_a_gpu_is_held_by_one_experiment_and_the_other_gets_the_next(
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     one_slot = find_slots(1, {})
-    first, second = (Reservation(one_slot, 1, {}) for _ in range(2))
-    got, other = first.gather(ONE), second.gather(TWO)
+    first, second = (Reservation(one_slot, {}) for _ in range(2))
+    got, other = first.gather(1, ONE), second.gather(1, TWO)
     assert got is not None
     assert other is not None
     assert [gpu.name for gpu in got.gpus + other.gpus] == ["0", "1"]
-    third = Reservation(one_slot, 1, {"CUDA_VISIBLE_DEVICES": "GPU-aaa"})  # the same GPU under another name
-    assert third.gather(Holder(3, "a.sqlite", 33)) is None
-    assert third.missing() == "1 of 1 slot, held by experiment 1 (process 11, store a.sqlite)"
+    third = Reservation(one_slot, {"CUDA_VISIBLE_DEVICES": "GPU-aaa"})  # the same GPU under another name
+    assert third.gather(1, Holder(3, "a.sqlite", 33)) is None
+    assert third.missing(1) == "1 of 1 slot, held by experiment 1 (process 11, store a.sqlite)"
     first.close()
-    assert third.gather(Holder(3, "a.sqlite", 33)) is not None
+    assert third.gather(1, Holder(3, "a.sqlite", 33)) is not None
 
 
 def test_who_waits_first_gets_the_slots_first() -> None:
     machine = Slots(2, (), 1, 2)
-    holder, large, small = (Reservation(machine, count, {}) for count in (1, 2, 1))
-    assert holder.gather(ONE) is not None
-    assert large.gather(TWO) is None  # it holds the other slot, and waits for the first
-    assert small.gather(Holder(3, "c", 3)) is None
+    holder, large, small = (Reservation(machine, {}) for _ in range(3))
+    assert holder.gather(1, ONE) is not None
+    assert large.gather(2, TWO) is None  # it holds the other slot, and waits for the first
+    assert small.gather(1, Holder(3, "c", 3)) is None
     holder.close()
-    assert small.gather(Holder(3, "c", 3)) is None, "it overtakes the one that waits"
-    assert large.gather(TWO) is not None
+    assert small.gather(1, Holder(3, "c", 3)) is None, "it overtakes the one that waits"
+    assert large.gather(2, TWO) is not None
     large.close()
-    assert small.gather(Holder(3, "c", 3)) is not None
+    assert small.gather(1, Holder(3, "c", 3)) is not None
+
+
+def test_more_slots_keep_the_numbers_of_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho '0, GPU-aaa'\necho '1, GPU-bbb'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    first, second = (Reservation(find_slots(2, {}), {}) for _ in range(2))
+    assert first.gather(1, ONE) is not None
+    one = second.gather(1, TWO)
+    first.close()
+    both = second.gather(2, TWO)
+    assert one is not None
+    assert both is not None
+    assert ([gpu.name for gpu in one.gpus], [gpu.name for gpu in both.gpus]) == (["1"], ["1", "0"])
 
 
 def test_more_slots_than_cpus_need_all_cpus() -> None:
-    assert Reservation(Slots(8, (), 1, 2), 8, {}).gather(ONE) is not None
+    assert Reservation(Slots(8, (), 1, 2), {}).gather(8, ONE) is not None
 
 
 def test_a_damaged_file_holds_nothing(tmp_path: Path) -> None:
@@ -78,7 +93,7 @@ def test_no_slot_is_held_twice(steps: list[tuple[int, str, int]]) -> None:
             elif owners.get(name) == process:
                 processes[process].release([name])
                 del owners[name]
-        assert [locks.held for locks in processes] == [
+        assert [set(locks.held) for locks in processes] == [
             {name for name, owner in owners.items() if owner == number} for number in range(3)
         ]
     finally:

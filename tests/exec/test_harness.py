@@ -29,7 +29,7 @@ def test_a_bad_configuration_is_named(tmp_path: Path) -> None:
     (tmp_path / "const.yaml").write_text("a: 1\na: 2\n")
     done = run("model_def:MyTrial", "--config", "const.yaml", cwd=tmp_path)
     assert done.returncode == 1
-    assert "const.yaml, line 2" in done.stderr
+    assert "const.yaml:2" in done.stderr
 
 
 def test_a_class_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -37,6 +37,6 @@ def test_a_class_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "model_def.py").write_text("class Other: pass\n")
     done = run("model_def:MyTrial", "--config", "const.yaml", cwd=tmp_path)
     assert done.returncode == 1
-    assert "InvalidExperimentException: 'model_def:MyTrial'" in done.stderr.splitlines()[-1]
+    assert "InvalidExperimentException: model_def.py has no class 'MyTrial'" in done.stderr.splitlines()[-1]
     bare = run("MyTrial", "--config", "const.yaml", cwd=tmp_path)
     assert "module:Class" in bare.stderr.splitlines()[-1]

@@ -64,7 +64,8 @@ def lose(directory: Path, how: str, where: str, lost: int) -> Way:
         if not late and (left := orphans(life.mark)):
             way.violations.append(f"processes are left: {left}")
     errors = life.errors_of(1 - lost).strip().splitlines()
-    way.said = errors[-1] if errors else ""
+    # After the error comes how to continue.
+    way.said = next((line for line in reversed(errors) if "Error: " in line), errors[-1] if errors else "")
     if not way.code or way.code < 0:
         way.violations.append(f"the other rank ended with {way.code}: {way.said}")
     elif f"rank {lost}" not in way.said:

@@ -76,9 +76,9 @@ def announce_phases_of_the_library() -> None:
             here("write")
             file.write_bytes(whole)
 
-    def sync_late(root: Path) -> None:
+    def sync_late(root: Path, *arguments: Any) -> None:
         here("written")
-        sync_tree(root)
+        sync_tree(root, *arguments)
 
     def report_late(self: StoreSupervisor, checkpoint: Any) -> None:
         here("published")

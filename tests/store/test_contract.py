@@ -296,7 +296,7 @@ class TestLogsAndRequests:
         assert begin(store, previous=first).last_request == number
 
     def test_a_request_to_nobody_is_refused(self, store: Store) -> None:
-        with pytest.raises(StoreError, match="no trial 7"):
+        with pytest.raises(StoreError, match="Trial 7 not found"):
             store.add_request(7, "kill")
 
 

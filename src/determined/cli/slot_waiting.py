@@ -54,10 +54,11 @@ def reserve_slots(
             say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment.")
 
     holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
+    wanted = needs_of(config, engine.slots).wants
     try:
-        reservation = engine.reserve(needs_of(config, engine.slots).wants, holder, say_waiting)
+        reservation = engine.reserve(wanted, holder, say_waiting)
     except OSError as error:
         say(f"WARNING: slots are not reserved, and other experiments may use them as well: {error}")
         return
     if sharing == "fail" and not engine.has_slots:
-        raise EngineError(f"missing {reservation.missing()}; without --no-wait the experiment waits for them")
+        raise EngineError(f"missing {reservation.missing(wanted)}; without --no-wait the experiment waits for them")

@@ -59,6 +59,7 @@ class LocalEngine:
         self._usable = set(self._free)
         self._reservation: Reservation | None = None
         self._gathering: _Gathering | None = None  # until all slots of the reservation are ours
+        self._gathered: _Gathering | None = None
         self._jobs: dict[str, _Running] = {}
         self._happened: list[Event] = []
         self._memory_kills = 0  # those that are some job's already
@@ -99,7 +100,10 @@ class LocalEngine:
         return len(self._usable_now())
 
     def want(self, slots: int) -> None:
-        """Nobody has to be asked."""
+        """Reserve more slots than before if more could be used now, as when a limit of the experiment was raised."""
+        if self._gathered is not None and min(slots, self.slots) > self._gathered.slots:
+            self._gathering = _Gathering(min(slots, self.slots), self._gathered.holder, self._gathered.on_wait)
+            self._gathered = None
 
     def taken_back(self) -> list[str]:
         return []
@@ -114,9 +118,9 @@ class LocalEngine:
         `on_wait` is called with a description of what is missing, when waiting begins and when that changes.
         """
         if self._reservation is None:
-            self._reservation = Reservation(self._slots, slots, os.environ)
+            self._reservation = Reservation(self._slots, os.environ)
+            self.use_only(())
         self._gathering = _Gathering(slots, holder, on_wait)
-        self.use_only(())
         self._gather_slots()
         return self._reservation
 
@@ -247,13 +251,13 @@ class LocalEngine:
     def _gather_slots(self) -> None:
         assert self._gathering is not None
         assert self._reservation is not None
-        slots = self._reservation.gather(self._gathering.holder)
+        slots = self._reservation.gather(self._gathering.slots, self._gathering.holder)
         if slots is not None:
             self._slots = slots
             self.use_only(range(self._gathering.slots))
-            self._gathering = None
+            self._gathered, self._gathering = self._gathering, None
             return
-        missing = self._reservation.missing()
+        missing = self._reservation.missing(self._gathering.slots)
         if missing != self._gathering.described:
             self._gathering.described = missing
             self._gathering.on_wait(missing)

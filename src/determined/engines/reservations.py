@@ -43,8 +43,9 @@ class SlotLocks:
         self._turn: int | None = None
 
     @property
-    def held(self) -> set[str]:
-        return set(self._held)
+    def held(self) -> list[str]:
+        """The slots that are ours, in the order in which they were taken."""
+        return list(self._held)
 
     def take(self, name: str, holder: Holder) -> bool:
         """Lock a slot for an experiment, unless another process has it; return whether it is ours now."""
@@ -122,41 +123,46 @@ def slot_names(slots: Slots) -> list[str | None]:
 class Reservation:
     """The slots that one experiment needs; they are gathered as other processes release them."""
 
-    def __init__(self, slots: Slots, wanted: int, env: Mapping[str, str]) -> None:
+    def __init__(self, slots: Slots, env: Mapping[str, str]) -> None:
         self._locks, self._slots = slot_locks(), slots
         if slots.gpus:
             self._gpus = {_gpu_name(gpu.name, gpu.uuid): gpu for gpu in find_gpus(env)}
             self._candidates = list(self._gpus)
-            self._count = min(wanted, slots.count)
         else:  # one CPU is as good as another
             self._gpus = {}
             self._candidates = [f"cpu-{number}" for number in range(slots.cpus)]
-            self._count = min(wanted, slots.count, slots.cpus)
 
-    def gather(self, holder: Holder) -> Slots | None:
-        """Take what is free; return the slots once all are ours, and None as long as some are missing."""
+    def gather(self, slots: int, holder: Holder) -> Slots | None:
+        """Take what is free; return the slots once that many are ours, and None as long as some are missing.
+
+        Those that are ours already keep their numbers: jobs may run on them.
+        """
+        count = self._needed(slots)
         if not self._locks.begin_turn():
             return None
         for name in self._candidates:
-            if name in self._locks.held or len(self._locks.held) < self._count:
+            if name in self._locks.held or len(self._locks.held) < count:
                 self._locks.take(name, holder)
-        if len(self._locks.held) < self._count:
+        if len(self._locks.held) < count:
             return None
         self._locks.end_turn()
-        return self._slots.on(tuple(gpu for name, gpu in self._gpus.items() if name in self._locks.held))
+        return self._slots.on(tuple(self._gpus[name] for name in self._locks.held if name in self._gpus))
 
-    def missing(self) -> str:
+    def missing(self, slots: int) -> str:
         """Describe what is waited for, and which experiments have it."""
-        held = self._locks.held
+        held, needed = self._locks.held, self._needed(slots)
         others = dict.fromkeys(
             str(holder) for name in self._candidates if name not in held if (holder := self._locks.holder(name))
         )
         by = f", held by {_list(list(others))}" if others else ""
-        count = self._count - len(held)
-        return f"{count} of {self._count} slot{'s' if self._count > 1 else ''}{by}"
+        return f"{needed - len(held)} of {needed} slot{'s' if needed > 1 else ''}{by}"
 
     def close(self) -> None:
         self._locks.close()
+
+    def _needed(self, slots: int) -> int:
+        """Return how many of the candidates these slots take: several slots may share a CPU, but not a GPU."""
+        return min(slots, self._slots.count, len(self._candidates))
 
 
 def _gpu_name(name: str, uuid: str) -> str:

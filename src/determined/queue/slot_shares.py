@@ -36,7 +36,7 @@ class SlotShares:
         self.unavailable = frozenset(unavailable)
         used = {number for numbers in shares.values() for number in numbers}
         used.update(number for demand in demands for number in demand.has)
-        self._locks.release(self._locks.held - {self._names[number] for number in used})
+        self._locks.release(set(self._locks.held) - {self._names[number] for number in used})
         return shares
 
     def holders(self) -> list[str]:
