@@ -222,7 +222,7 @@ def test_describe(search: int, store: Store) -> None:
 def test_describe_says_why_something_ended_and_how_to_go_on(store: Store, search: int) -> None:
     abandoned = new_experiment(store, "nobody runs it")
     closing = det_ok("e", "describe", f"{search},{abandoned}").split("\n\n")[-1]
-    assert closing.splitlines()[0].endswith(f"go on with: det experiment activate {abandoned}")
+    assert closing.splitlines()[0].endswith(f"resume with: det experiment activate {abandoned}")
     assert "ERROR after 2 restarts: exit code 1: no such file" in closing
     for process, gone in (
         (Process(socket.gethostname(), os.getpid(), "another start of the machine"), True),
@@ -379,7 +379,7 @@ def test_a_table_fits_the_terminal_and_keeps_its_ids(store: Store, search: int) 
     lines = det_on_terminal("e", "ls", columns=150).decode().replace("\r\n", "\n").splitlines()
     assert all(len(line) + sum(c in "日本" for c in line) <= 150 for line in lines[:4])
     assert "…" in lines[2]
-    assert "go on with: det experiment activate" in lines[4]
+    assert "resume with: det experiment activate" in lines[4]
     narrow = det_on_terminal("e", "lc", str(search), columns=40).decode()
     assert all(row["uuid"] in narrow for row in det_json("e", "lc", str(search)))
 

@@ -68,8 +68,8 @@ def test_experiments_are_chosen_by_state_and_label(store: Store, four: list[int]
     assert archived(store) == []
     det_ok("e", "archive", "--state", "completed", "--label", "old", "--yes")
     assert archived(store) == four[:2]
-    assert "no experiment matches" in det("e", "archive", "--state", "error", "--yes").stderr
-    assert "no experiment matches" in det("e", "unarchive", "--state", "paused", "--yes").stderr  # none is archived
+    assert "matches; archived ones are chosen by id" in det("e", "archive", "--state", "error", "--yes").stderr
+    assert "no archived experiment matches" in det("e", "unarchive", "--state", "paused", "--yes").stderr
     det_ok("e", "unarchive", "--label", "old", "--yes")
     assert archived(store) == []
     both = det("e", "archive", "3", "--state", "error")

@@ -148,7 +148,7 @@ def test_a_search_that_compared_its_trials_is_extended_with_other_settings(
 
 FIXED = [
     ({"searcher": {"name": "grid"}}, "searcher.name: it cannot be changed any more"),
-    ({"searcher": {"metric": "other"}}, "searcher.metric: it cannot"),
+    ({"searcher": {"metric": "other"}}, "compared, by it; det experiment fork --config changes it"),
     ({"searcher": {"max_trials": 1}}, "expected more than the present 2"),
     ({"searcher": {"max_length": {"batches": 3}}}, "searcher.max_length: expected at least the present 4, got 3"),
     ({"hyperparameters": {"wd": 2}}, "hyperparameters.wd: it cannot be changed any more: the hyperparameters of"),

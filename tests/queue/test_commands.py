@@ -42,7 +42,7 @@ def test_the_list(waiting: QueuedSearch) -> None:
     text = det_ok("queue")
     assert head_of(text) == COLUMNS
     *table, hint = text.splitlines()
-    assert hint == "Nobody serves the queue; go on with: det queue resume"
+    assert hint == "No process serves the queue; resume with: det queue resume"
     first, second = rows_of("\n".join(table))
     assert (first["Position"], first["Experiment ID"], first["Name"], first["State"]) == (
         "1",
@@ -52,8 +52,8 @@ def test_the_list(waiting: QueuedSearch) -> None:
     )
     assert (second["Position"], second["Slots"], second["Progress"]) == ("2", "0", "0.0%")
     done = det("queue", "--json")
-    assert "go on with: det queue resume" in done.stderr
-    assert "waits in the queue, and nobody serves it" in det_ok("experiment", "describe", "1")
+    assert "resume with: det queue resume" in done.stderr
+    assert "waits in the queue, and no process serves it" in det_ok("experiment", "describe", "1")
 
 
 def test_other_queues_of_the_same_store_are_named(waiting: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:

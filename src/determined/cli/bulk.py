@@ -129,7 +129,9 @@ def _chosen(command: click.Command, filters: dict[str, Any], *, archived: bool, 
         found = store.experiments.list(limit=_EVERYTHING, archived=archived, only=filter_of(**filters))
     rows = [row for row in found if row.archived == archived]
     if not rows:
-        raise DeterminedError("no experiment matches")
+        raise DeterminedError(
+            "no archived experiment matches" if archived else "no experiment matches; archived ones are chosen by id"
+        )
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("--state and --label need --yes when there is no terminal to ask on")
     shown = some([f"{row.id} ({row.name}, {row.state})" for row in reversed(rows)])

@@ -43,4 +43,4 @@ def is_at_work(store: Store, row: Experiment) -> bool:
 
 
 def how_to_go_on(experiment_id: int) -> str:
-    return f"no process is running experiment {experiment_id}; go on with: det experiment activate {experiment_id}"
+    return f"no process is running experiment {experiment_id}; resume with: det experiment activate {experiment_id}"

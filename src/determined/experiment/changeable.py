@@ -21,7 +21,7 @@ _FIXED = {
     "labels": "det experiment label changes them, at any time",
     "reproducibility": "the trials that exist were made with it",
     "checkpoint_storage": "the checkpoints that exist lie in the present one",
-    "searcher": "the trials that exist were made, and compared, by it",
+    "searcher": "the trials that exist were made, and compared, by it; det experiment fork --config changes it",
 }
 
 
@@ -75,7 +75,8 @@ def _why_not(path: str, before: Config, after: Config) -> str | None:
 
 def _why_not_hyperparameter(path: str, method: str, after: Config) -> str | None:
     if method != "single":
-        return "it cannot be changed any more: the hyperparameters of the trials that exist were drawn from the space"
+        reason = "the hyperparameters of the trials that exist were drawn from the space"
+        return f"it cannot be changed any more: {reason}; det experiment fork --config changes it"
     names = tuple(path.split(".")[1:])
     for known, leaf in leaves(after.get("hyperparameters") or {}):
         if names[: len(known)] == known and not isinstance(leaf, Const):

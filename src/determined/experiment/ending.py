@@ -77,7 +77,7 @@ def _pause_after_upgrade(run: Running, reason: str) -> None:
         return
     run.intent, run.paused_by_request = "pause", True
     run.pause_reason = f"determined-pytorch was replaced by another version while the experiment was running: {reason}"
-    logger.error("%s. It is paused; go on with: det experiment activate %d", run.pause_reason, run.experiment.id)
+    logger.error("%s. It is paused; resume with: det experiment activate %d", run.pause_reason, run.experiment.id)
     for trial in run.live():
         ask_to_end(run, trial, "pause")
 

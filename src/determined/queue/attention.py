@@ -36,8 +36,8 @@ def is_being_run(experiment: Experiment) -> bool:
 def how_to_go_on(store: Store, experiment_id: int) -> str:
     """For an experiment that nobody attends to."""
     if store.queue.find(experiment_id) is not None:
-        return f"experiment {experiment_id} waits in the queue, and nobody serves it; go on with: det queue resume"
-    return f"no process is running experiment {experiment_id}; go on with: det experiment activate {experiment_id}"
+        return f"experiment {experiment_id} waits in the queue, and no process serves it; resume with: det queue resume"
+    return f"no process is running experiment {experiment_id}; resume with: det experiment activate {experiment_id}"
 
 
 def last_words(experiment: Experiment, lines: int = 5) -> str:

@@ -97,4 +97,4 @@ def _tell(continued: Continued) -> None:
     if continued.changed:
         click.echo(visible(f"Changed: {some(continued.changed)}"), err=True)
     if continued.trials:
-        click.echo(f"Going on with trial {some(list(map(str, continued.trials)))}", err=True)
+        click.echo(f"Continuing trial {some(list(map(str, continued.trials)))}", err=True)

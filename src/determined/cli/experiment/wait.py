@@ -41,7 +41,7 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
         while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in ENDED:
             if row.state == "PAUSED":
                 why = f" ({row.reason})" if row.reason else ""
-                raise DeterminedError(f"it is paused{why}; go on with: det experiment activate {experiment_id}")
+                raise DeterminedError(f"it is paused{why}; resume with: det experiment activate {experiment_id}")
             # At the second look: between its creation and its runner's first step nobody holds it for a moment.
             hints = advice(store, [row])
             if abandoned and hints:

@@ -68,7 +68,7 @@ def list(form: Form) -> None:
     ]
     show(form, _COLUMNS, cells, lambda: rows)
     if rows and status is None:
-        click.echo("Nobody serves the queue; go on with: det queue resume", err=form != "table")
+        click.echo("No process serves the queue; resume with: det queue resume", err=form != "table")
     if rows and status is not None and status.leaving:
         click.echo(f"{IS_LEAVING[0].upper()}{IS_LEAVING[1:]}", err=form != "table")
     if others:
