@@ -152,6 +152,7 @@ def test_words_of_the_store_are_completed(store: Store, four: list[int]) -> None
     assert completed("det trial describe ") == [(str(trial), f"experiment {four[2]} RUNNING")]
     assert completed("det checkpoint describe check") == [(f"checkpoint-{trial}-4", f"trial {trial}, batch 4")]
     assert completed("det model describe d") == [("digits", "reads house numbers")]
+    assert completed("det e ls --name e1") == [("e1", "1 experiment")]
     assert [value for value, _ in completed("det e ls --state c")] == ["COMPLETED", "CANCELED"]
 
 

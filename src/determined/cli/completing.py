@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from determined.cli.text import visible
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.database import Database
@@ -51,6 +52,17 @@ def experiment_ids(database: Database, incomplete: str) -> list[CompletionItem]:
         [f"{last}%", _MOST],
     )
     return [_item(f"{before}{row.id}", f"{row.name} {row.state}") for row in rows]
+
+
+@_from_store
+def experiment_names(database: Database, incomplete: str) -> list[CompletionItem]:
+    """Offer the names of experiments, each once."""
+    found = database.execute(
+        "SELECT name, COUNT(*) FROM experiments WHERE archived = 0 AND substr(name, 1, ?) = ? "
+        "GROUP BY name ORDER BY name LIMIT ?",
+        [len(incomplete), incomplete, _MOST],
+    )
+    return [_item(name, counted(count, "experiment")) for name, count in found]
 
 
 @_from_store

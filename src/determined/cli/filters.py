@@ -43,6 +43,12 @@ def _complete_state(context: click.Context, parameter: click.Parameter, incomple
     return [name for name in _SHOWN if name.startswith(incomplete.upper())]
 
 
+def _complete_name(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    from determined.cli.completing import experiment_names
+
+    return experiment_names(context, parameter, incomplete)
+
+
 def with_state_and_label(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--state` and `--label`, as the arguments `states` and `labels`."""
     labels = click.option(
@@ -63,7 +69,12 @@ def with_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a list all filters, as the argument `only`."""
 
     @with_state_and_label
-    @click.option("--name", metavar="PATTERN", help="Experiments with this name; * and ? are wildcards.")
+    @click.option(
+        "--name",
+        metavar="PATTERN",
+        shell_complete=_complete_name,
+        help="Experiments with this name; * and ? are wildcards.",
+    )
     @click.option("--owner", metavar="PATTERN", help="Experiments of this user; * and ? are wildcards.")
     @click.option("--since", metavar="TIME", help="Experiments started since then: 3h, 2d, or a date.")
     @wraps(command)
