@@ -127,7 +127,7 @@ def test_a_clean_up_leaves_what_the_policy_keeps(files: Files, caplog: pytest.Lo
     assert files.there() == {"a3", "a4", "b1", "b3"}
     assert set(done.removed) == {"a1", "a2", "b2"}
     assert done.damaged == ()
-    assert all(f"removed checkpoint {name}" in caplog.text for name in done.removed)
+    assert all(f"Deleted checkpoint {name}" in caplog.text for name in done.removed)
     # Told again to whoever did not hear it the first time.
     assert clean_up(files.storage, history, Policy(0, 1, 1)).removed == done.removed
     assert files.there() == {"a3", "a4", "b1", "b3"}

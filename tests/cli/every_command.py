@@ -114,7 +114,7 @@ COMMANDS: dict[str, Case] = {
         "{checkpoint} -o {directory}",
         exit_code=1,
         words="holds none of the state files",
-        elsewhere="tests/pytorch/test_plain_weights.py",
+        elsewhere="../pytorch/test_plain_weights.py",
     ),
     "checkpoint rm": Case("{spare} --glob *.bin --yes", store="writes"),
     "model create": Case("another --description text", store="writes", tables=(MODELS,)),

@@ -89,7 +89,7 @@ def test_a_version_is_deleted_as_the_refusal_says(searched: Searched) -> None:
     for _ in range(2):
         det_ok("m", "register-version", "my digits", uuid)
     for number in ("1", "2"):
-        words = det("c", "delete", uuid, "--yes").stderr.partition("first, with det ")[2]
+        words = det("c", "delete", uuid, "--yes").stderr.partition("first: det ")[2]
         assert CliRunner().invoke(main, shlex.split(words), input="n\n").exit_code == 1
         assert det_ok(*shlex.split(words), "--yes") == f"Deleted version {number} of the model my digits\n"
         refused = det(*shlex.split(words), "--yes")

@@ -130,7 +130,7 @@ def test_a_program_that_knows_nothing_of_us_gets_the_signal(directory: Path, sto
         (["none-such"], "none-such: there is no such program"),
         (["./none"], "./none: there is no such program"),
         (["./factor.txt"], "./factor.txt: it may not be executed"),
-        (["train.py"], "did you mean: det run python train.py"),
+        (["train.py"], "Did you mean: det run python train.py"),
         (["python", "none.py"], "none.py: there is no such file"),
         (["python3", "-m", "none.such"], "none.such: there is no such module"),
         (["--slots-per-trial", "999", "true"], "resources.slots_per_trial"),

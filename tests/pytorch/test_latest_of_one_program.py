@@ -36,7 +36,8 @@ with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
 KERNEL = """
 import os, sys, types
 fake = types.ModuleType("IPython")
-shell = types.SimpleNamespace(kernel=object())
+events = types.SimpleNamespace(register=lambda name, call: None, unregister=lambda name, call: None)
+shell = types.SimpleNamespace(kernel=object(), events=events)
 fake.get_ipython = lambda: shell
 sys.modules["IPython"] = fake
 main = types.ModuleType("__main__")
