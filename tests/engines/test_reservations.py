@@ -15,13 +15,16 @@ from determined.engines.slots import Slots, find_slots
 ONE, TWO = Holder(1, "a.sqlite", 11), Holder(2, "b.sqlite", 22)
 
 
-def test_a_gpu_is_held_by_one_experiment_and_the_other_gets_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho '0, GPU-aaa'\necho '1, GPU-bbb'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_a_gpu_is_held_by_one_experiment_and_the_other_gets_the_next() -> None:
     one_slot = find_slots(1, {})
     first, second = (Reservation(one_slot, {}) for _ in range(2))
     got, other = first.gather(1, ONE), second.gather(1, TWO)
@@ -48,11 +51,8 @@ def test_who_waits_first_gets_the_slots_first() -> None:
     assert small.gather(1, Holder(3, "c", 3)) is not None
 
 
-def test_more_slots_keep_the_numbers_of_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho '0, GPU-aaa'\necho '1, GPU-bbb'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+@pytest.mark.usefixtures("two_gpus")
+def test_more_slots_keep_the_numbers_of_those_before() -> None:
     first, second = (Reservation(find_slots(2, {}), {}) for _ in range(2))
     assert first.gather(1, ONE) is not None
     one = second.gather(1, TWO)
