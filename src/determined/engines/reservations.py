@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from determined import paths
 from determined.engines.slots import Slots, find_gpus
-from determined.plural import counted
 
 _TURN = "turn"
 _MOST_BYTES = 1 << 12
@@ -156,7 +155,7 @@ class Reservation:
             str(holder) for name in self._candidates if name not in held if (holder := self._locks.holder(name))
         )
         by = f", held by {_list(list(others))}" if others else ""
-        return f"{needed - len(held)} of {counted(needed, 'slot')}{by}"
+        return f"{needed - len(held)} of {needed} slot{'s' if needed > 1 else ''}{by}"
 
     def close(self) -> None:
         self._locks.close()
