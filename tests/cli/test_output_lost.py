@@ -16,6 +16,7 @@ from tests.cli.forking import Forking
 from tests.cli.running import DET
 from tests.cli.searched import Searched
 from tests.helpers.records import opened
+from tests.helpers.terminal import CTRL_C, Terminal, python
 
 REASONS = {"full": "No space left on device", "closed": "it is closed"}
 # What prints nothing on standard output has nothing to lose.
@@ -50,6 +51,25 @@ def test_a_process_of_its_own(words: str, output: str, searched: Searched) -> No
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("standard output cannot be written: ")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_signal_while_a_terminal_is_written(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that is larger than the buffer of the terminal is being written when the signal comes."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    program = (
+        "import signal, sys\n"
+        "from determined.cli import streams\n"
+        "signal.signal(signal.SIGINT, lambda *arguments: None)\n"
+        "streams.prepare()\n"
+        f"sys.{stream}.write('begin\\n' + 50_000 * 'some text\\n' + 'end\\n')\n"
+    )
+    with Terminal(python("-c", program)) as terminal:
+        terminal.read_until(b"begin")
+        terminal.write(CTRL_C)
+        terminal.read_to_the_end()
+        assert terminal.wait() == 0
+    assert terminal.seen.replace(b"^C", b"").replace(b"\r", b"") == b"begin\n" + 50_000 * b"some text\n" + b"end\n"
 
 
 def test_both_streams_closed(searched: Searched) -> None:

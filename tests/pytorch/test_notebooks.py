@@ -60,11 +60,13 @@ def tell(pipe):
 
 def wait_for_interrupt(pipe):
     # Hold up a batch until the signal has come; the library's own handler gets it.
-    (came, note), handler = os.pipe(), signal.getsignal(signal.SIGINT)  # a handler must not wait for a lock
-    signal.signal(signal.SIGINT, lambda *arguments: (os.write(note, b"."), handler(*arguments)))
+    came, note = os.pipe()
+    os.set_blocking(note, False)
+    # Written by the C handler: one in Python would not run if the signal came just before `read` blocks.
+    before = signal.set_wakeup_fd(note)
     tell(pipe)
     os.read(came, 1)
-    signal.signal(signal.SIGINT, handler)
+    signal.set_wakeup_fd(before)
 """
 OPEN = "context = pytorch.init()\ntrial = Trial(context)\ntrainer = pytorch.Trainer(trial, context)"
 FIT = "trainer.fit(max_length=pytorch.Epoch(2), checkpoint_policy='none')"

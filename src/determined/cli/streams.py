@@ -42,14 +42,21 @@ def prepare() -> None:
     _open_missing_descriptors()
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - open until the process ends
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False, errors="backslashreplace")  # noqa: SIM115
-    stdout: TextIO | None = sys.stdout
-    is_original = stdout is not None and stdout is sys.__stdout__
-    if stdout is None or (is_original and not stdout.isatty()):
-        encoding = None if stdout is None else stdout.encoding
-        output = io.BufferedWriter(_Output(1, "wb", closefd=False))
-        sys.stdout = io.TextIOWrapper(output, encoding, errors="backslashreplace")
+    if sys.stderr is None or sys.stderr is sys.__stderr__:
+        sys.stderr = _buffered(io.FileIO(2, "wb", closefd=False), sys.stderr, flush_lines=True)
+    if sys.stdout is None or sys.stdout is sys.__stdout__:
+        sys.stdout = _buffered(_Output(1, "wb", closefd=False), sys.stdout, flush_lines=os.isatty(1))
+
+
+def _buffered(output: io.FileIO, original: TextIO | None, *, flush_lines: bool) -> TextIO:
+    """Return a text stream with a buffer, in the encoding of the original stream.
+
+    With PYTHONUNBUFFERED the streams of Python have none, and lose the rest of a text when a signal interrupts the
+    writing: a Ctrl-C would then cost the live view some lines, and the next one would erase too many.
+    """
+    encoding = None if original is None else original.encoding
+    buffer = io.BufferedWriter(output)
+    return io.TextIOWrapper(buffer, encoding, errors="backslashreplace", line_buffering=flush_lines)
 
 
 class _MaskedText(io.TextIOWrapper):
