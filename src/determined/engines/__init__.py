@@ -1,1 +1,1 @@
-"""Start, watch and end the processes of a trial."""
+"""Engines: start, watch and stop the processes of trials on the slots of a machine."""

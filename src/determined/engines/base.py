@@ -1,4 +1,4 @@
-"""What every engine offers: jobs are started, watched and ended; what happens to them comes back as events."""
+"""The interface of an engine (`Engine`), the jobs it runs and the events it returns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from determined.engines.command import Command
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python that runs jobs, and how their environment differs from that of the engine's process."""
+    """The Python interpreter that runs jobs, and how their environment differs from that of the engine's process."""
 
     python: str = sys.executable
     variables: dict[str, str] = field(default_factory=dict)
     unset: frozenset[str] = frozenset()
-    build: str = ""  # changes when packages of the same Python have changed, so that a warm process is outdated
+    build: str = ""  # changes with the installed packages: a warm process of an older build must be replaced
 
     def environment(self, outer: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of `outer` with the changes of this interpreter applied."""
@@ -28,7 +28,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Job:
-    """One start of a trial. The environment is added to that of the engine's own process."""
+    """One start of a trial's processes. `environment` is merged into the environment of the engine's process."""
 
     key: str
     command: Command
@@ -39,9 +39,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Exited:
-    """A job's main process has ended, and all that it left behind was ended too.
+    """Event: the main process of a job has ended, and all processes that it left behind were killed.
 
-    `code` is 128 + n for a signal n. `lost`: it ended because the engine failed, not by its own doing.
+    `code` is 128 + n for a signal n. `lost` means that the job ended because the engine's warm process failed, so that
+    the trial is not to blame.
     """
 
     key: str
@@ -54,7 +55,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Line:
-    """A line that a worker of the job wrote."""
+    """Event: a worker of the job wrote a line to standard output or standard error."""
 
     key: str
     rank: int
@@ -66,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Rang:
-    """A worker of the job wants the runner to look at the store."""
+    """Event: a worker of the job asks the runner to read the store."""
 
     key: str
 
@@ -75,62 +76,66 @@ Event = Exited | Line | Rang
 
 
 class Engine(Protocol):
-    """Slots, and the jobs on them. All methods are called by one thread."""
+    """The slots of a machine and the jobs that run on them. All methods are called from one thread."""
 
     @property
     def slots(self) -> int:
-        """How many there are."""
+        """The number of slots that this engine manages."""
 
     @property
     def ready(self) -> bool:
-        """Whether a job would begin at once; else `start` waits until it does."""
+        """Whether `start` would return at once; otherwise it blocks until the engine has warmed up."""
 
     def free_slots(self) -> int:
-        """How many of them no job has."""
+        """Return the number of slots on which no job runs and on which a job may be started."""
 
     @property
     def short(self) -> bool:
-        """Whether there are fewer slots for us than we said we could use: others have them."""
+        """Whether this engine was granted fewer slots than it could use, because others hold them."""
 
     @property
     def left_alone(self) -> bool:
-        """Whether the one who gave us slots is gone: jobs are to save and leave."""
+        """Whether the process that grants slots to this engine has exited: jobs must save a checkpoint and exit."""
 
     def want(self, slots: int) -> None:
-        """Say how many could be used now, those that are used among them."""
+        """Announce how many slots could be used now, including those in use."""
 
     def taken_back(self) -> list[str]:
-        """The keys of the jobs on slots that others shall have: they are to save and leave."""
+        """Return the keys of jobs on slots that were preempted: these jobs must save a checkpoint and exit."""
 
     def use(self, interpreter: Interpreter) -> None:
-        """Run all later jobs with this interpreter. EngineError while a job is running."""
+        """Run all later jobs with this interpreter. Raises EngineError while a job is running."""
 
     def start(self, job: Job) -> list[int]:
-        """Start a job and say on which slots; EngineError when there are too few, or when it cannot be started."""
+        """Start a job and return the numbers of its slots.
+
+        Raises EngineError if too few are free or the start fails.
+        """
 
     def ring(self, key: str) -> None:
-        """Make the job's workers look at the store."""
+        """Notify the workers of a job, so that they read the store now."""
 
     def kill(self, key: str) -> None:
-        """End the job now, with everything that it started; Exited follows. Unknown keys are ignored."""
+        """Kill a job and all processes that it started; an Exited event follows. Unknown keys are ignored."""
 
     def listens(self, key: str) -> bool:
-        """Whether a process of the job waits for being rung."""
+        """Return whether a process of the job waits for notifications from the runner."""
 
     def interrupt(self, key: str) -> None:
-        """Send the job what Ctrl-C on a terminal would."""
+        """Send SIGINT to a job's process group, as Ctrl-C on a terminal would."""
 
     def show_stacks(self, key: str) -> None:
-        """Let the job's workers write where they are: their Python stacks come as lines."""
+        """Ask the workers of a job to print their Python stacks; the stacks arrive as Line events."""
 
     def cpu_seconds(self, key: str) -> float:
-        """What the processes of a job have used so far; hardly more after a while means that it hangs."""
+        """Return the CPU time that the processes of a job have used; a job whose CPU time hardly grows is hanging."""
 
     def events(self, timeout: float) -> list[Event]:
-        """All that has happened; waits for the first event at most that long.
+        """Return all pending events; wait up to `timeout` seconds for the first one.
 
-        The lines of a job come before its Exited. Jobs that write faster than this is called have to wait.
+        The lines of a job come before its Exited event. Output is read only here, so a job that writes faster than this
+        is called blocks on its pipe (back-pressure).
         """
 
     def close(self) -> None:
-        """End what is left."""
+        """Kill all jobs and release the engine's resources."""

@@ -1,4 +1,4 @@
-"""What an entrypoint means: pure, nothing is looked up or run here."""
+"""Parse an entrypoint into a command. Pure: no file is read and no process is started here."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from determined.errors import InvalidConfigurationException
 
 @dataclass(frozen=True)
 class Harness:
-    """A trial class, `module:Class`."""
+    """A trial class, written as `module:Class`."""
 
     trial: str
 
 
 @dataclass(frozen=True)
 class Script:
-    """A Python file and its arguments, run by the interpreter that runs us."""
+    """A Python file and its arguments, run by the current interpreter."""
 
     argv: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Module:
-    """A Python module and its arguments, as by `python -m`."""
+    """A Python module and its arguments, run as by `python -m`."""
 
     argv: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Shell:
-    """Text for `sh -c`."""
+    """A command line that is passed to `sh -c`."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program and its arguments, without a shell."""
+    """A program and its arguments, started without a shell."""
 
     argv: tuple[str, ...]
 
@@ -55,7 +55,7 @@ _FOR_A_SHELL = set("|&;<>()$`\\*?[]{}#~!\n")
 
 
 def parse_entrypoint(entrypoint: str | Sequence[str]) -> Command:
-    """The command that an entrypoint of a configuration stands for."""
+    """Return the command that the entrypoint of a configuration describes."""
     if not isinstance(entrypoint, str):
         return _parse_list(list(entrypoint))
     text = entrypoint.strip()
@@ -73,14 +73,14 @@ def parse_entrypoint(entrypoint: str | Sequence[str]) -> Command:
     if not _FOR_A_SHELL & set(text):
         try:
             words = shlex.split(text)
-        except ValueError:  # an open quote: the shell shall say so
+        except ValueError:  # an unclosed quote: leave the error message to the shell
             return Shell(text)
         return _parse_python(words) or Shell(text)
     return Shell(text)
 
 
 def as_argv(command: Command) -> list[str]:
-    """The same as a program with arguments, for a process of its own."""
+    """Return the command as the argument list of a new process."""
     if isinstance(command, Harness):
         return [sys.executable, "-m", "determined.exec.harness", command.trial]
     if isinstance(command, Script):
@@ -101,11 +101,11 @@ def _parse_list(words: list[str]) -> Command:
 
 
 def _parse_python(words: list[str]) -> Script | Module | None:
-    """A call of Python as people write it; None for all others, which are not ours to understand."""
+    """Return the script or module of a `python ...` command, or None for any other command."""
     if not words or not (_PYTHON.fullmatch(words[0]) or words[0] == sys.executable):
         return None
     rest = words[1:]
-    while rest[:1] == ["-u"]:  # lines never wait in a buffer here
+    while rest[:1] == ["-u"]:  # the output of jobs is always unbuffered, so -u changes nothing
         rest = rest[1:]
     if rest[:1] == ["-m"] and len(rest) > 1 and not rest[1].startswith("-"):
         return Module(tuple(rest[1:]))

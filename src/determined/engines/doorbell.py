@@ -1,6 +1,7 @@
-"""How workers and the runner wake each other: datagrams on a socket in a directory that is the user's alone.
+"""Wake-up notifications between the runner and its workers, as datagrams on a Unix socket.
 
-A worker sends the key of its job from a socket of its own, beside ours. That address is remembered, and rung back.
+A worker sends the key of its job from its own socket, which lies in the same private directory. The runner remembers
+that address and sends its notifications there.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import shutil
 import socket
 import tempfile
 
-_LONGEST_PATH = 80  # the system allows about a hundred bytes, and the workers' names are longer than ours
+# Unix socket paths are limited to about 100 bytes, and the sockets of workers have longer names than this one
+_LONGEST_PATH = 80
 _MOST_BYTES = 4096
 
 
 class Doorbell:
-    """The runner's side."""
+    """The runner's end of the notification sockets."""
 
     def __init__(self) -> None:
-        self.directory = tempfile.mkdtemp(prefix="det-")  # mode 0700
+        self.directory = tempfile.mkdtemp(prefix="det-")  # mode 0700: other users can neither send nor receive
         if len(os.fsencode(self.directory)) > _LONGEST_PATH:
             os.rmdir(self.directory)
             self.directory = tempfile.mkdtemp(prefix="det-", dir="/tmp")
@@ -34,34 +36,34 @@ class Doorbell:
         return self._socket.fileno()
 
     def expect(self, key: str) -> None:
-        """From now on workers of this job may ring."""
+        """Accept notifications from workers of this job from now on."""
         self._workers[key] = set()
 
     def rung(self) -> list[str]:
-        """The keys of the jobs that have rung since the last call, each once."""
+        """Return the keys of the jobs that sent a notification since the last call, each once."""
         self._receive()
         keys, self._rung = list(self._rung), {}
         return keys
 
     def ring(self, key: str) -> None:
-        """Wake the workers of a job that have ever rung."""
+        """Notify all workers of a job that have sent at least one notification themselves."""
         self._receive()
         workers = self._workers.get(key, set())
         for address in list(workers):
             try:
                 self._socket.sendto(b"!", address)
             except BlockingIOError:
-                pass  # it has not answered earlier calls yet, so it will wake anyway
+                pass  # its buffer holds unread notifications, which wake it anyway
             except OSError:
-                workers.discard(address)  # that worker is gone
+                workers.discard(address)  # the worker has exited
 
     def has_one_of(self, pids: set[int]) -> bool:
-        """Whether one of these processes has a socket here: its number is in the name."""
+        """Return whether one of these processes has a socket in the directory; socket names contain the process id."""
         names = [name.split("-") for name in os.listdir(self.directory)]
         return any(len(parts) == 3 and parts[1].isdigit() and int(parts[1]) in pids for parts in names)
 
     def forget(self, key: str) -> None:
-        """The job has ended: nobody listens there any more."""
+        """Delete the sockets of a job that has ended and ignore its pending notifications."""
         self._receive()
         self._rung.pop(key, None)
         for address in self._workers.pop(key, set()):
@@ -69,6 +71,7 @@ class Doorbell:
                 os.unlink(address)
 
     def _receive(self) -> None:
+        """Read all pending datagrams without blocking. Keys of unknown jobs are ignored."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 data, address = self._socket.recvfrom(_MOST_BYTES)

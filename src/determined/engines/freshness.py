@@ -1,4 +1,4 @@
-"""Whether a copy of the warm process will do, or only a fresh interpreter."""
+"""Decide whether a job can run in a fork of the warm process or needs a new interpreter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from determined.engines import libraries
 from determined.engines.command import Module, Script
 from determined.engines.program import first_place
 
-# Read when the interpreter, its memory or a library starts: setting them later has no effect.
+# Prefixes of variables that are read once, when the interpreter, the allocator or a library starts. A fork of the warm
+# process cannot apply other values, so the job would silently run with those of the warm process.
 _READ_AT_START = (
     "LANG",
     "LC_",
@@ -32,9 +33,11 @@ _SET_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "OMP_NUM_THREADS")
 
 
 def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, str], warm: Mapping[str, str]) -> bool:
-    """Return whether variables that are read at the start differ, CUDA is not fresh, or own modules hide loaded ones.
+    """Return whether a job cannot run in a fork of the warm process.
 
-    `warm` are the variables that the warm process was started with, as `read_at_start` returns them.
+    A new interpreter is needed if variables that are read at startup differ, if CUDA was initialized in the warm
+    process, or if modules of the job would shadow modules that are already loaded. `warm` holds the startup variables
+    of the warm process, as `read_at_start` returns them.
     """
     if read_at_start(environment) != warm or libraries.cuda_is_lost():
         return True
@@ -42,19 +45,19 @@ def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, 
 
 
 def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that have an effect only on an interpreter that is started with them."""
+    """Return the variables that take effect only if they are set when the interpreter starts."""
     return {
         name: value for name, value in environment.items() if name.startswith(_READ_AT_START) and name not in _SET_LATER
     }
 
 
 def python_path(environment: Mapping[str, str]) -> list[str]:
-    """Where the environment says that modules are."""
+    """Return the absolute directories listed in PYTHONPATH."""
     return [os.path.abspath(place) for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
 
 
 def _hides_loaded(directory: str) -> bool:
-    """Whether `import` would find modules here, by names under which others are loaded already."""
+    """Return whether the directory contains a module that would shadow an already loaded module of the same name."""
     try:
         entries = list(os.scandir(directory))
     except OSError:
@@ -64,7 +67,7 @@ def _hides_loaded(directory: str) -> bool:
         module = sys.modules.get(name)
         if module is None or name == "__main__":
             continue
-        # A folder that is no package hides nothing.
+        # A directory without __init__.py does not shadow a regular module.
         if not ending and not os.path.exists(os.path.join(entry.path, "__init__.py")):
             continue
         origin = getattr(module, "__file__", None) or ""

@@ -1,8 +1,9 @@
-"""Jobs on those slots of this machine that somebody else grants, who can take them back.
+"""An engine that may only use slots granted to it by another process, which can also preempt them.
 
-Lines of JSON go over a socket. There come `{"grant": [0, 1], "number": 4}`, and we say `{"wants": 2, "uses": [0],
-"seen": 4}`: how many slots could be used, on which of them there are jobs, and which grant was the last to be read. A
-slot that is not granted any more and not in use is free for others once we have said so.
+Both sides exchange lines of JSON over a socket. The granting process (the queue daemon) sends `{"grant": [0, 1],
+"number": 4}`. This engine answers `{"wants": 2, "uses": [0], "seen": 4}`: how many slots it could use, which slots jobs
+are running on, and the number of the last grant that it has read. A slot that is no longer granted and no longer used
+may be given to others once this engine has reported that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MOST_BYTES = 1 << 16
 
 
 class GrantedEngine:
-    """A local engine that starts with no slots at all. Used by one thread."""
+    """A local engine that has no slots until some are granted. Used by one thread."""
 
     def __init__(self, slots: int, connection: socket.socket) -> None:
         self._connection = connection
@@ -105,6 +106,7 @@ class GrantedEngine:
         self._connection.close()
 
     def _read_grants(self) -> None:
+        """Apply all grants that have arrived; only the last one counts."""
         while not self.left_alone:
             try:
                 data = self._connection.recv(_MOST_BYTES)
@@ -122,7 +124,7 @@ class GrantedEngine:
                 self._local.use_only(self._granted)
 
     def _say(self) -> None:
-        """What is news to the other side."""
+        """Send the demand and the slots in use to the granting process if they have changed."""
         uses = sorted(number for slots in self._local.placement().values() for number in slots)
         message = {"wants": self._wanted, "uses": uses, "seen": self._seen}
         if not self._unsent and message != self._said:
@@ -132,12 +134,15 @@ class GrantedEngine:
         try:
             self._unsent = self._unsent[self._connection.send(self._unsent) :]
         except BlockingIOError:
-            pass  # the other side does not read; it is told the next time
+            pass  # the socket buffer is full: the rest is sent with the next call
         except OSError:
             self._lose_the_other_side()
 
     def _lose_the_other_side(self) -> None:
-        """Nothing new is started. Jobs stay on their slots until their runner ends them."""
+        """Record that the granting process has exited.
+
+        No job is started; running jobs keep their slots until they end.
+        """
         self._left_alone = True
         self._local.unwatch()
         self._local.use_only(())

@@ -1,4 +1,7 @@
-"""The environment of a job: that of the engine's process, what the job asks for, and what its slots are."""
+"""Build the environment variables of a job.
+
+They consist of the variables of the engine's process, those of the job, and those that describe its slots.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from collections.abc import Mapping
 from determined.engines.base import Interpreter, Job
 from determined.engines.slots import Slots
 
-# What a run around us has set for itself, and what may not be set anew for a job.
+# Variables of a run: the engine itself may run inside one (a trial that creates an experiment), and its jobs must not
+# mistake these for their own.
 _OF_ANOTHER_RUN = re.compile(
     r"DET_(TASK|TRIAL|EXPERIMENT|ALLOCATION|STEPS|LATEST|HPARAMS|SLOT_IDS|CONTAINER|RESOURCES|GPU|CHIEF|SEARCHER"
     r"|TIME_METRIC|DOORBELL|RUNNER|SESSION|MASTER|INTER_NODE)\w*"
@@ -21,7 +25,7 @@ _OF_ANOTHER_RUN = re.compile(
 
 
 def outside_of_runs(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that do not belong to a run."""
+    """Return the variables without those that belong to a run."""
     return {name: value for name, value in environment.items() if not _OF_ANOTHER_RUN.fullmatch(name)}
 
 
@@ -33,19 +37,19 @@ def job_environment(
     environment: Mapping[str, str],
     interpreter: Interpreter,
 ) -> dict[str, str]:
-    """Return all variables of a job that the interpreter runs on these slots."""
+    """Return all environment variables of a job that the interpreter runs on these slots."""
     given = {**interpreter.environment(outside_of_runs(environment)), **job.environment}
     gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
     return {
         **given,
         **slots.environment(ids, given),
         "PWD": os.path.abspath(job.directory),
-        # `python3` in a command is the interpreter that runs the job.
+        # `python3` in a command must be the interpreter that runs the job.
         "PATH": os.pathsep.join([os.path.dirname(interpreter.python), given.get("PATH", os.defpath)]),
         "DET_ALLOCATION_ID": job.key,
         "DET_DOORBELL": doorbell,
         "DET_AGENT_ID": socket.gethostname(),
-        # CPU slots are numbered within the job: programs start one worker for each of them.
+        # CPU slots are numbered from 0 in each job: programs start one worker per number.
         "DET_SLOT_IDS": json.dumps(ids if gpus else list(range(len(ids)))),
         "DET_GPU_UUIDS": json.dumps([gpu.uuid for gpu in gpus]),
         "DET_CONTAINER_ADDRS": json.dumps(["127.0.0.1"]),

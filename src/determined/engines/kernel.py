@@ -1,4 +1,4 @@
-"""What the Linux kernel does for a process that asks: elsewhere nothing happens."""
+"""Process controls of the Linux kernel (`prctl`). On other systems the functions have no effect."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def collect_orphans() -> None:
-    """Processes below this one that lose their parent become its children."""
+    """Make this process the subreaper: orphaned descendants become its children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def signal_when_parent_ends(number: int) -> None:
-    """From now on, or never again for 0: where the kernel does such a thing."""
+    """Let the kernel send this signal to the current process when its parent ends; 0 cancels that."""
     _prctl(_PR_SET_PDEATHSIG, number)
 
 

@@ -1,4 +1,4 @@
-"""Numpy and torch in a copy of the warm process: as if they had just been imported there."""
+"""Reset the state of numpy and torch in a fork of the warm process, as if they had just been imported."""
 
 from __future__ import annotations
 
@@ -7,40 +7,48 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-_MT19937_WORDS = 624  # the state of numpy's global random generator
+_MT19937_WORDS = 624  # the length of the state of numpy's global random generator
 
 
 def cuda_is_lost() -> bool:
-    """Whether an import has asked CUDA for something in the warm process, so that a copy cannot use it any more."""
+    """Return whether CUDA was initialized in the warm process: a fork of it cannot use CUDA."""
     import torch
 
     return bool(torch.cuda._is_in_bad_fork())
 
 
 def refresh(environment: Mapping[str, str]) -> None:
-    """Random numbers from the system, and as many threads as this job may have."""
+    """Seed the global random generators from the system and set the numbers of threads that this job may use."""
     import numpy
     import torch
 
     words = numpy.frombuffer(os.urandom(4 * _MT19937_WORDS), dtype=numpy.uint32)
-    # `seed()` would compute them with many more objects; no number of a normal distribution is kept for later.
+    # `numpy.random.seed()` would allocate many more objects. The last two values say that no second number of a normal
+    # distribution is cached.
     numpy.random.set_state(("MT19937", words, _MT19937_WORDS, 0, 0.0))
     torch.default_generator.seed()
     threads = _number(environment, "OMP_NUM_THREADS")
     if threads is not None:
         torch.set_num_threads(threads)
     for_numpy = _number(environment, "OPENBLAS_NUM_THREADS") or threads or os.cpu_count() or 1
-    if for_numpy > 1:  # the warm process holds it to one
+    if for_numpy > 1:  # the warm process limits OpenBLAS to one thread
         _set_openblas_threads(Path(numpy.__file__).parent, for_numpy)
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:
+    """Return a positive integer from a variable, or None.
+
+    Of a list (as OMP_NUM_THREADS allows) the first value counts.
+    """
     text = environment.get(name, "").partition(",")[0]
     return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
 def _set_openblas_threads(numpy: Path, threads: int) -> None:
-    """By the library in numpy's wheel; numpy itself has no word for it, and other builds stay at one thread."""
+    """Set the number of threads of the OpenBLAS library in numpy's wheel.
+
+    Numpy has no function for this, so the shared library is called directly. Other builds of numpy stay at one thread.
+    """
     for library in (numpy.parent / "numpy.libs").glob("libscipy_openblas*"):
         loaded = ctypes.CDLL(str(library))
         for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads"):

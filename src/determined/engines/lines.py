@@ -1,4 +1,4 @@
-"""From what a job writes into its pipes to lines with rank, level and time."""
+"""Split what a job writes to its pipes into lines with rank, log level and time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from determined.engines.base import Line
 from determined.output_lines import LONGEST, level_of, pieces
 
 _BLOCK = 64 * 1024
-_MOST_BLOCKS = 64  # more than a pipe holds
+_MOST_BLOCKS = 64  # 4 MiB, more than a pipe can hold
 _RANK = re.compile(r"\[rank=(\d+)\] ")
 
 
 class Stream:
-    """One pipe of a job. Nothing is read ahead of what was asked for, so a job that writes too fast has to wait."""
+    """One output pipe of a job.
+
+    Nothing is read in advance, so a job that writes faster than its lines are consumed blocks (back-pressure).
+    """
 
     def __init__(self, key: str, stream: str, file: int) -> None:
         os.set_blocking(file, False)
@@ -26,7 +29,7 @@ class Stream:
         self._splitter = Splitter(key, stream)
 
     def read(self) -> list[Line]:
-        """The lines in the next block; none when nothing is there now, or when the pipe has ended."""
+        """Return the lines completed by the next block; none if no data is available or the pipe was closed."""
         try:
             block = os.read(self.file, _BLOCK)
         except BlockingIOError:
@@ -37,9 +40,10 @@ class Stream:
         return self._splitter.feed(block, time.time())
 
     def read_all(self) -> list[Line]:
-        """All that is there, down to an unfinished line: whoever wrote it has ended."""
+        """Return all remaining lines, including an unfinished last one. Called after the job has ended."""
         lines: list[Line] = []
-        for _ in range(_MOST_BLOCKS):  # a stranger may hold the other end, and go on writing
+        # bounded, because a process outside the job may still hold the pipe and keep writing
+        for _ in range(_MOST_BLOCKS):
             if self.ended or not select.select([self.file], [], [], 0)[0]:
                 break
             lines += self.read()
@@ -50,16 +54,16 @@ class Stream:
 
 
 class Splitter:
-    """Pieces of text, cut anywhere, become lines."""
+    """Joins blocks of bytes, cut at any place, into lines."""
 
     def __init__(self, key: str, stream: str) -> None:
         self._key = key
         self._stream = stream
         self._pending = b""
-        self._after_return = False  # the last byte was \r: a \n that follows belongs to it
+        self._after_return = False  # the last byte was \r: a \n that follows belongs to the same line end
 
     def feed(self, block: bytes, written: float) -> list[Line]:
-        """The lines that this block completes."""
+        """Return the lines that this block completes."""
         if self._after_return and block.startswith(b"\n"):
             block = block[1:]
         self._after_return = block.endswith(b"\r") if block else False
@@ -70,7 +74,7 @@ class Splitter:
         return [self._line(piece, written) for line in lines for piece in pieces(line)]
 
     def flush(self, written: float) -> list[Line]:
-        """What is left, though its line has no end."""
+        """Return the unfinished last line, if any."""
         pending, self._pending = self._pending, b""
         return [self._line(piece, written) for piece in pieces(pending)] if pending else []
 
@@ -83,7 +87,10 @@ class Splitter:
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """Whole lines, and what is left of the last one. A carriage return ends a line too, but makes no empty one."""
+    """Return the complete lines of `data` and the unfinished rest.
+
+    A carriage return ends a line too (progress bars), but does not create empty lines.
+    """
     *lines, rest = data.split(b"\n")
     if b"\r" in data:
         lines = [part for line in lines for part in [p for p in line.split(b"\r") if p] or [b""]]

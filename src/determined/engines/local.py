@@ -1,4 +1,4 @@
-"""Jobs on the slots of this machine."""
+"""The engine that runs jobs on the slots of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from determined.engines.warm_process import WarmLost, WarmProcess
 from determined.errors import EngineError
 
 _KILLED = 128 + signal.SIGKILL
-_SECONDS_BETWEEN_ATTEMPTS = 0.25  # to take slots that other processes hold
+_SECONDS_BETWEEN_ATTEMPTS = 0.25  # polling interval: a file lock that another process releases sends no notification
 
 
 @dataclass
@@ -37,12 +37,13 @@ class _Running:
     streams: list[Stream]
     memory_kills: int
     killed: bool = False
-    cpu_seconds: float = 0.0  # of all its processes when they were killed: nobody collects them
+    # of all its processes when they were killed: their CPU time is not in the exit status of the main process
+    cpu_seconds: float = 0.0
 
 
 @dataclass
 class _Gathering:
-    """Slots that the engine waits for."""
+    """A reservation of slots that is not complete yet."""
 
     slots: int
     holder: Holder
@@ -51,18 +52,18 @@ class _Gathering:
 
 
 class LocalEngine:
-    """Starts each job as a copy of a warm process, and reads what it writes. Used by one thread."""
+    """Starts each job as a fork of the warm process and reads its output. Used by one thread."""
 
     def __init__(self, slots: int | None = None) -> None:
         self._slots = find_slots(slots, os.environ)
         self._free = list(range(self._slots.count))
         self._usable = set(self._free)
         self._reservation: Reservation | None = None
-        self._gathering: _Gathering | None = None  # until all slots of the reservation are ours
+        self._gathering: _Gathering | None = None  # set until all reserved slots are locked by this process
         self._gathered: _Gathering | None = None
         self._jobs: dict[str, _Running] = {}
         self._happened: list[Event] = []
-        self._memory_kills = 0  # those that are some job's already
+        self._memory_kills = 0  # kills by the kernel that were already attributed to a job
         self._doorbell = Doorbell()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._doorbell, selectors.EVENT_READ, self._doorbell)
@@ -86,11 +87,12 @@ class LocalEngine:
 
     @property
     def ready(self) -> bool:
-        return self._warm is None or self._warm.ready  # what is gone is started again by the next job
+        """Whether a job would start at once. A warm process that has exited is restarted by the next job."""
+        return self._warm is None or self._warm.ready
 
     @property
     def short(self) -> bool:
-        return False  # all slots of the machine are ours
+        return False  # all slots of the machine belong to this engine
 
     @property
     def left_alone(self) -> bool:
@@ -100,7 +102,7 @@ class LocalEngine:
         return len(self._usable_now())
 
     def want(self, slots: int) -> None:
-        """Reserve more slots than before if more could be used now, as when a limit of the experiment was raised."""
+        """Reserve more slots than before if more could be used now, for example after max_slots was raised."""
         if self._gathered is not None and min(slots, self.slots) > self._gathered.slots:
             self._gathering = _Gathering(min(slots, self.slots), self._gathered.holder, self._gathered.on_wait)
             self._gathered = None
@@ -109,13 +111,13 @@ class LocalEngine:
         return []
 
     def use_only(self, slots: Sequence[int]) -> None:
-        """New jobs get slots out of these; jobs on other slots stay where they are."""
+        """Start new jobs only on these slots. Jobs on other slots keep running."""
         self._usable = set(slots)
 
     def reserve(self, slots: int, holder: Holder, on_wait: Callable[[str], None]) -> Reservation:
-        """Hold this many slots against other experiments of the user; no job starts before all of them are ours.
+        """Lock this many slots against other experiments of the user; no job starts before all of them are locked.
 
-        `on_wait` is called with a description of what is missing, when waiting begins and when that changes.
+        `on_wait` is called with a description of the missing slots, first when waiting begins and then when it changes.
         """
         if self._reservation is None:
             self._reservation = Reservation(self._slots, os.environ)
@@ -126,15 +128,15 @@ class LocalEngine:
 
     @property
     def has_slots(self) -> bool:
-        """Whether it has all slots that it was told to reserve."""
+        """Whether all reserved slots are locked."""
         return self._gathering is None
 
     def placement(self) -> dict[str, list[int]]:
-        """The slots of each job."""
+        """Return the slots of each running job."""
         return {key: list(running.slots) for key, running in self._jobs.items()}
 
     def watch(self, file: int) -> None:
-        """From now on `events` also returns, perhaps with nothing, when this file can be read."""
+        """Let `events` also return, possibly without events, when this file becomes readable."""
         self._selector.register(file, selectors.EVENT_READ, None)
         self._watched = file
 
@@ -144,7 +146,7 @@ class LocalEngine:
             self._watched = None
 
     def use(self, interpreter: Interpreter) -> None:
-        """Run all later jobs with this interpreter: the warm process is replaced by one that it runs."""
+        """Run all later jobs with this interpreter: the warm process is replaced by one of that interpreter."""
         if interpreter == self._interpreter:
             return
         if self._jobs:
@@ -172,6 +174,7 @@ class LocalEngine:
         output, output_writing = os.pipe()
         errors, errors_writing = os.pipe()
         self._doorbell.expect(job.key)
+        # Read before the start: a kill by the kernel during the start already counts for this job.
         memory_kills = count_memory_kills()
         try:
             directory = os.path.abspath(job.directory)
@@ -201,6 +204,8 @@ class LocalEngine:
             return
         running = self._jobs[key]
         running.killed = True
+        # Measured before the kill: afterwards the descendants are not waited for by the job, and their CPU time is
+        # lost.
         running.cpu_seconds = processes.cpu_seconds(running.pid)
         try:
             self._warm.kill(key)
@@ -249,6 +254,7 @@ class LocalEngine:
             self._reservation.close()
 
     def _gather_slots(self) -> None:
+        """Try to lock the slots that are still missing, and describe them to `on_wait` if they have changed."""
         assert self._gathering is not None
         assert self._reservation is not None
         slots = self._reservation.gather(self._gathering.slots, self._gathering.holder)
@@ -263,9 +269,12 @@ class LocalEngine:
             self._gathering.on_wait(missing)
 
     def _look(self, patience: float) -> None:
-        """Take what there is: lines first, so that they come before the end of their job."""
+        """Collect the events that arrive within `patience` seconds.
+
+        Output is read first, so that lines precede Exited events.
+        """
         ready = [entry.data for entry, _ in self._selector.select(patience)]
-        self._interrupted = None in ready  # the file that is watched for somebody else
+        self._interrupted = None in ready  # None marks the file registered by `watch`
         for source in ready:
             if isinstance(source, Stream):
                 self._happened += source.read()
@@ -280,12 +289,15 @@ class LocalEngine:
             ready = []
 
     def _usable_now(self) -> list[int]:
+        """Return the free slots on which a job may be started."""
         return [number for number in self._free if number in self._usable]
 
     def _waiting(self) -> bool:
+        """Return whether events or messages are pending, so that `events` must not block."""
         return bool(self._happened) or (self._warm is not None and self._warm.waiting())
 
     def _end(self, message: dict[str, Any]) -> None:
+        """Handle an exit message of the warm process: release the job's slots and append its Exited event."""
         if "ready" in message:
             return
         key = message["exited"]
@@ -299,7 +311,7 @@ class LocalEngine:
         self._happened.append(Exited(key, code, name, out_of_memory, used))
 
     def _release(self, key: str) -> None:
-        """The job has ended: the rest of its lines, and its slots."""
+        """Read the remaining lines of a job that has ended, and free its slots."""
         running = self._jobs.pop(key)
         for stream in list(running.streams):
             self._happened += stream.read_all()
@@ -310,12 +322,16 @@ class LocalEngine:
         self._free = sorted([*self._free, *running.slots])
 
     def _drop(self, stream: Stream) -> None:
+        """Close a pipe whose writers have all closed it."""
         self._selector.unregister(stream.file)
         self._jobs[stream.key].streams.remove(stream)
         stream.close()
 
     def _killed_for_memory(self, running: _Running) -> bool:
-        """Whether the kernel has killed more processes than were accounted for; each is one job's."""
+        """Return whether the kernel has killed a process for lack of memory since this job started.
+
+        Each kill is attributed to one job only.
+        """
         known = max(running.memory_kills, self._memory_kills)
         if count_memory_kills() <= known:
             return False
@@ -323,13 +339,18 @@ class LocalEngine:
         return True
 
     def _warm_up(self) -> WarmProcess:
+        """Return the warm process; start one if there is none."""
         if self._warm is None:
             self._warm = WarmProcess(self._doorbell.directory, self._interpreter)
             self._selector.register(self._warm, selectors.EVENT_READ, self._warm)
         return self._warm
 
     def _lose_everything(self) -> None:
-        """The warm process is gone, and the kernel ended the jobs with it; what they had started is still there."""
+        """Handle the end of the warm process: kill the processes that jobs left behind and report every job as lost.
+
+        The kernel has killed the main processes of the jobs, but not their descendants. Those are found by their
+        session and by the DET_DOORBELL variable, which also finds daemons that left the session.
+        """
         assert self._warm is not None
         self._selector.unregister(self._warm)
         self._warm.close()
@@ -342,7 +363,7 @@ class LocalEngine:
 
 
 def _show_stacks(pid: int) -> None:
-    """Ask the topmost processes that can answer: a launcher passes the signal on to its workers."""
+    """Send SIGUSR1 to the topmost processes that handle it: a launcher forwards it to its workers."""
     if processes.catches(pid, signal.SIGUSR1):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
@@ -353,5 +374,5 @@ def _show_stacks(pid: int) -> None:
 
 def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
-        with contextlib.suppress(OSError):  # gone already, or not ours to kill
+        with contextlib.suppress(OSError):  # it has exited already, or belongs to another user
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Whether the kernel has ended processes for want of memory."""
+"""Count the processes that the kernel has killed for lack of memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ _COUNT = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
 def count_memory_kills() -> int:
-    """How often it has, as far as this process can know: in its own control group, else on the machine."""
+    """Return the number of out-of-memory kills in this process's control group, or else on the machine.
+
+    Returns 0 if the kernel does not tell.
+    """
     for path in (f"{_own_group()}/memory.events", "/proc/vmstat"):
         with contextlib.suppress(OSError):
             if found := _COUNT.search(_content(path)):
@@ -19,6 +22,7 @@ def count_memory_kills() -> int:
 
 
 def _own_group() -> str:
+    """Return the directory of this process's control group (version 2), or that of the root group."""
     with contextlib.suppress(OSError):
         for line in _content("/proc/self/cgroup").splitlines():
             if line.startswith(b"0::/"):

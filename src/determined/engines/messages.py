@@ -1,7 +1,7 @@
-"""Messages between the engine and its warm process: a small JSON object, bytes behind it, and open files.
+"""Messages between the engine and the warm process: a small JSON object, a body of bytes and open files.
 
-The receiver decodes the object and leaves the bytes as they are. The warm process passes them on to the copy that it
-makes of itself: each page of memory that it changes by decoding would have to be shared again with the next copy.
+The receiver decodes the JSON object only and passes the body on undecoded. In the warm process every page that decoding
+would change could no longer be shared with the next fork.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOST_FILES = 8
 
 
 class Received(NamedTuple):
-    """A message as it arrived."""
+    """A received message with its files and its undecoded body."""
 
     message: dict[str, Any]
     files: list[int]
@@ -24,7 +24,7 @@ class Received(NamedTuple):
 
 
 def send(connection: socket.socket, message: dict[str, Any], files: tuple[int, ...] = (), body: bytes = b"") -> None:
-    """Send a message whole; the files are open in the receiver as well from then on."""
+    """Send a complete message; the files are duplicated into the receiving process."""
     data = json.dumps(message).encode()
     header = _LENGTHS.pack(len(data), len(body))
     if files:
@@ -35,7 +35,7 @@ def send(connection: socket.socket, message: dict[str, Any], files: tuple[int, .
 
 
 def receive(connection: socket.socket) -> Received | None:
-    """Return the next message, or None when the other side has closed the connection."""
+    """Return the next message, or None if the other side has closed the connection."""
     try:
         header, files, _, _ = socket.recv_fds(connection, _LENGTHS.size, _MOST_FILES)
         header += _exactly(connection, _LENGTHS.size - len(header)) if header else b""
@@ -53,7 +53,7 @@ def receive(connection: socket.socket) -> Received | None:
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:
-    """Receive that many bytes, or fewer when the other side closes the connection before."""
+    """Receive `length` bytes, or fewer if the other side closes the connection first."""
     parts: list[bytes] = []
     while length and (part := connection.recv(min(length, 1 << 16))):
         parts.append(part)

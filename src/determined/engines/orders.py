@@ -1,4 +1,4 @@
-"""What the engine wants a copy of the warm process to do, on its way there."""
+"""The description of a job as the engine sends it to a fork of the warm process."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _KINDS: dict[str, type[Script | Module | Program]] = {"script": Script, "module"
 
 @dataclass(frozen=True)
 class Order:
-    """What to run, with which variables, in which directory."""
+    """The command of a job, its environment and its working directory."""
 
     command: Script | Module | Program
     environment: dict[str, str]
     directory: str
 
     def encode(self) -> bytes:
-        """Return the order as bytes, from which `decode` makes the same order."""
+        """Return the order as JSON bytes for `decode`."""
         kind = type(self.command).__name__.lower()
         plain = {"kind": kind, "argv": self.command.argv, "environment": self.environment, "directory": self.directory}
         return json.dumps(plain).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Order:
-        """Return the order that `encode` made these bytes of."""
+        """Return the order that `encode` turned into these bytes."""
         plain = json.loads(data)
         command = _KINDS[plain["kind"]](tuple(plain["argv"]))
         return cls(command, plain["environment"], plain["directory"])

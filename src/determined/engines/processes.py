@@ -1,4 +1,4 @@
-"""The processes below a process: who they are, what they used, and which of them react to a signal."""
+"""Inspect process trees: descendants, CPU time, sessions and signal handlers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 def children(pid: int) -> list[int]:
-    """The processes that the process has started, or inherited, and that are not yet collected."""
+    """Return the ids of the processes that the process has started or adopted and not yet waited for."""
     if not _LINUX:
         return _children_elsewhere(pid)
     found: list[int] = []
-    with contextlib.suppress(OSError):  # it has just ended
+    with contextlib.suppress(OSError):  # the process has just exited
         for thread in os.listdir(f"/proc/{pid}/task"):
             place = f"/proc/{pid}/task/{thread}/children"
             with contextlib.suppress(OSError), open(place, "rb", buffering=0) as file:
@@ -25,24 +25,24 @@ def children(pid: int) -> list[int]:
 
 
 def tree(pid: int) -> Iterator[int]:
-    """The process and everything below it, parents first."""
+    """Yield the process and all its descendants, parents first."""
     yield pid
     for child in children(pid):
         yield from tree(child)
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of the whole tree, with that of its members that have ended and were collected."""
+    """Return the CPU seconds of a process tree, including those of members that have exited and were waited for."""
     return sum(map(_used, tree(pid)))
 
 
 def in_sessions(leaders: set[int]) -> list[int]:
-    """The processes of these sessions, whoever their parents are."""
+    """Return the processes that belong to these sessions, regardless of their parents."""
     return [pid for pid in _everybody() if _session(pid) in leaders]
 
 
 def started_with(variable: str, value: str) -> list[int]:
-    """The processes of this user that were started with the variable in their environment."""
+    """Return the processes of this user that were started with this variable in their environment."""
     wanted, found = os.fsencode(f"{variable}={value}"), []
     for pid in _everybody():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
@@ -52,7 +52,7 @@ def started_with(variable: str, value: str) -> list[int]:
 
 
 def catches(pid: int, signal: int) -> bool:
-    """Whether the process has a handler for the signal, so that it would not just die of it."""
+    """Return whether the process handles the signal, so that the signal would not terminate it."""
     if not _LINUX:
         return False
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
@@ -70,6 +70,7 @@ def _used(pid: int) -> float:
 
 
 def _everybody() -> list[int]:
+    """Return the ids of all processes of the machine; none outside Linux."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()] if _LINUX else []
 
 
@@ -79,7 +80,10 @@ def _session(pid: int) -> int | None:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields from the state on; the name before it may hold anything."""
+    """Return the fields of /proc/PID/stat from the process state on.
+
+    The field before them is the name of the program, which may contain spaces and parentheses.
+    """
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
     return []

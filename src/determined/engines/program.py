@@ -1,4 +1,4 @@
-"""Run a Python program in this process as its main program, as the interpreter would, down to the exit code."""
+"""Run a Python program as the main program of this process, as `python` would, including its exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from determined.engines.command import Module, Script, as_argv
 
 
 class _Refused(Exception):
-    """There is nothing to run; the interpreter would say so and leave."""
+    """The program cannot be loaded: the message and exit code are those of the Python interpreter."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class _Refused(Exception):
 
 
 def run(command: Script | Module) -> int:
-    """Run the program, then all that an interpreter does before it ends; the exit code."""
+    """Run the program and then the shutdown steps of the interpreter; return the exit code."""
     try:
         code, main = _load(command)
         exec(code, main.__dict__)
@@ -39,18 +39,21 @@ def run(command: Script | Module) -> int:
         trace = _without_ours(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    # Private functions, because the caller ends with os._exit(): without them non-daemon threads would be cut off and
+    # exit functions (atexit) would not run.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, AttributeError):  # a program may close or replace them
+        except (OSError, ValueError, AttributeError):  # the program may have closed or replaced them
+            # The exit code of Python when its output cannot be flushed.
             status = status or 120
     return status
 
 
 def _load(command: Script | Module) -> tuple[CodeType, types.ModuleType]:
-    """The code of the program, and the `__main__` that it runs in."""
+    """Return the code of the program and the `__main__` module in which to run it."""
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
@@ -68,6 +71,7 @@ def _load(command: Script | Module) -> tuple[CodeType, types.ModuleType]:
 
 
 def _load_script(main: types.ModuleType, path: str) -> CodeType:
+    """Return the code of a script; raise _Refused if the file cannot be read."""
     full = os.path.abspath(path)
     main.__file__ = full
     main.__dict__["__cached__"] = None
@@ -81,6 +85,7 @@ def _load_script(main: types.ModuleType, path: str) -> CodeType:
 
 
 def _load_module(main: types.ModuleType, name: str) -> CodeType:
+    """Return the code of a module, or of the `__main__` of a package; raise _Refused if there is none."""
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -99,6 +104,7 @@ def _load_module(main: types.ModuleType, name: str) -> CodeType:
 
 
 def _exit_code(stop: SystemExit) -> int:
+    """Return the exit code of a SystemExit; print its message if it has one."""
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
@@ -108,13 +114,14 @@ def _exit_code(stop: SystemExit) -> int:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the leading frames of this file."""
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
 
 
 def first_place(command: Script | Module) -> str:
-    """Where Python looks for modules first: beside the script, or here."""
+    """Return the directory that Python searches first for modules: that of the script, or the working directory."""
     if isinstance(command, Script):
         return os.path.dirname(os.path.realpath(command.argv[0]))
     return os.getcwd()

@@ -1,7 +1,7 @@
-"""Slots of this machine that the user's experiments hold, whatever store they are recorded in.
+"""Locks on the slots of this machine, shared by all experiments of the user, regardless of their store.
 
-Each slot is a file in a directory of the user and the machine. Who has locked it holds the slot: the system releases
-the lock when the process ends, however it ends.
+Each slot is a file in a directory per user and machine. The process that has locked the file holds the slot. The system
+releases the lock when that process ends, so no crash can leave a slot locked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _MOST_BYTES = 1 << 12
 
 
 class Holder(NamedTuple):
-    """The experiment that holds a slot; `store` is shown as its place without a password."""
+    """The experiment that holds a slot. `store` is its location without a password."""
 
-    experiment_id: int | None  # None while it is being created
+    experiment_id: int | None  # None while the experiment is being created
     store: str
     pid: int
 
@@ -35,7 +35,7 @@ class Holder(NamedTuple):
 
 
 class SlotLocks:
-    """The slots that this process holds for its experiments. Used by one thread."""
+    """The slot locks held by this process. Used by one thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -44,11 +44,11 @@ class SlotLocks:
 
     @property
     def held(self) -> list[str]:
-        """The slots that are ours, in the order in which they were taken."""
+        """The names of the locked slots, in the order in which they were locked."""
         return list(self._held)
 
     def take(self, name: str, holder: Holder) -> bool:
-        """Lock a slot for an experiment, unless another process has it; return whether it is ours now."""
+        """Lock a slot for an experiment unless another process holds it; return whether this process holds it now."""
         file, before = self._held.get(name, (None, None))
         if file is None:
             file = self._locked(name)
@@ -66,18 +66,18 @@ class SlotLocks:
             os.close(file)
 
     def holder(self, name: str) -> Holder | None:
-        """Return which experiment has locked a slot last; None if that is not known."""
+        """Return the experiment that last locked a slot, or None if unknown."""
         try:
             with open(self._directory / name, "rb") as file:
                 return Holder(*json.loads(file.read(_MOST_BYTES)))
-        except (OSError, ValueError, TypeError):  # it is being written, or was damaged
+        except (OSError, ValueError, TypeError):  # the file is being written, or was damaged
             return None
 
     def begin_turn(self) -> bool:
-        """Become the only process that takes free slots, unless another one is; return whether we are.
+        """Try to become the only process that may lock free slots; return whether this process is.
 
-        A process that waits for slots keeps its turn until it has all of them. So two processes never hold a part of
-        what both need, and a queue that is never empty does not keep others waiting for ever.
+        A process that waits for slots keeps its turn until it has all of them. Otherwise two processes could each hold
+        a part of what both need and wait forever, and a queue that is never empty could starve the others.
         """
         if self._turn is None:
             self._turn = self._locked(_TURN)
@@ -93,6 +93,8 @@ class SlotLocks:
         self.release(list(self._held))
 
     def _locked(self, name: str) -> int | None:
+        """Open and lock a file of the directory; return its descriptor, or None if another process holds the lock."""
+        # O_CLOEXEC: a child that inherited the descriptor would keep the lock after this process has ended.
         file = os.open(self._directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,7 +108,7 @@ class SlotLocks:
 
 
 def slot_locks() -> SlotLocks:
-    """Return the locks of this user on this machine; several machines may share a home directory."""
+    """Return the slot locks of this user on this machine. The directory is per host: a home directory may be shared."""
     machine = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
     directory = paths.state_dir() / "slots" / machine
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -114,28 +116,28 @@ def slot_locks() -> SlotLocks:
 
 
 def slot_names(slots: Slots) -> list[str | None]:
-    """Return the name of each slot on this machine; a CPU slot beyond the number of CPUs has none."""
+    """Return the lock name of each slot. A CPU slot beyond the number of CPUs has none."""
     if slots.gpus:
         return [_gpu_name(gpu.name, gpu.uuid) for gpu in slots.gpus]
     return [f"cpu-{number}" if number < slots.cpus else None for number in range(slots.count)]
 
 
 class Reservation:
-    """The slots that one experiment needs; they are gathered as other processes release them."""
+    """The slots that one experiment needs, locked one by one as other processes release them."""
 
     def __init__(self, slots: Slots, env: Mapping[str, str]) -> None:
         self._locks, self._slots = slot_locks(), slots
         if slots.gpus:
             self._gpus = {_gpu_name(gpu.name, gpu.uuid): gpu for gpu in find_gpus(env)}
             self._candidates = list(self._gpus)
-        else:  # one CPU is as good as another
+        else:  # CPUs are interchangeable
             self._gpus = {}
             self._candidates = [f"cpu-{number}" for number in range(slots.cpus)]
 
     def gather(self, slots: int, holder: Holder) -> Slots | None:
-        """Take what is free; return the slots once that many are ours, and None as long as some are missing.
+        """Lock free slots; return the slots once the requested number is locked, or None while some are missing.
 
-        Those that are ours already keep their numbers: jobs may run on them.
+        Slots that are already locked keep their numbers, because jobs may be running on them.
         """
         count = self._needed(slots)
         if not self._locks.begin_turn():
@@ -149,7 +151,7 @@ class Reservation:
         return self._slots.on(tuple(self._gpus[name] for name in self._locks.held if name in self._gpus))
 
     def missing(self, slots: int) -> str:
-        """Describe what is waited for, and which experiments have it."""
+        """Return a description of the missing slots and of the experiments that hold them."""
         held, needed = self._locks.held, self._needed(slots)
         others = dict.fromkeys(
             str(holder) for name in self._candidates if name not in held if (holder := self._locks.holder(name))
@@ -161,12 +163,12 @@ class Reservation:
         self._locks.close()
 
     def _needed(self, slots: int) -> int:
-        """Return how many of the candidates these slots take: several slots may share a CPU, but not a GPU."""
+        """Return how many locks these slots need: several slots may share a CPU, but not a GPU."""
         return min(slots, self._slots.count, len(self._candidates))
 
 
 def _gpu_name(name: str, uuid: str) -> str:
-    # A UUID comes from the driver or the environment: as part of a path it must not lead elsewhere.
+    # Hashed, because the UUID comes from the driver or the environment and must not become a path as it is.
     return "gpu-" + hashlib.sha256((uuid or name).encode()).hexdigest()[:16]
 
 

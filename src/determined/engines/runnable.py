@@ -1,4 +1,4 @@
-"""What is started for a command on a machine."""
+"""Translate a command into the script, module or program that is started for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from determined.engines.command import Command, Harness, Module, Program, Script
 
 
 def runnable(command: Command, slots: int) -> Script | Module | Program:
-    """Return what to start for a command: a trial class becomes the module that trains it on all of its slots."""
+    """Return what to start for a command. A trial class becomes the module that trains it on all of its slots."""
     if isinstance(command, Harness):
         if slots > 1:
             return Module(("determined.launch.torch_distributed", "--trial", command.trial))

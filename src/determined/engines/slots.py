@@ -1,4 +1,4 @@
-"""What a job can be given: the GPUs of this machine, or else shares of its CPUs. Torch is not needed to count them."""
+"""Find the slots of this machine: its GPUs, or else shares of its CPUs. Does not need torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS_FOR_THE_TOOL = 20
 
 @dataclass(frozen=True)
 class Gpu:
-    """`name` is what CUDA_VISIBLE_DEVICES calls it."""
+    """A GPU; `name` is its name in CUDA_VISIBLE_DEVICES."""
 
     name: str
     uuid: str = ""
@@ -25,26 +25,26 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of a machine; slot n is the GPU n of these, or a share of the CPUs of that many threads."""
+    """The slots of a machine: slot n is the n-th of these GPUs, or a share of the CPUs with `threads` threads."""
 
     count: int
     gpus: tuple[Gpu, ...]
     threads: int
-    cpus: int = 1  # that this process may use
+    cpus: int = 1  # the number of CPUs that this process may use
 
     def on(self, gpus: tuple[Gpu, ...]) -> Slots:
-        """Return the same number of slots on these GPUs."""
+        """Return a copy with the same number of slots, on these GPUs."""
         return replace(self, gpus=gpus)
 
     def environment(self, ids: list[int], environment: Mapping[str, str]) -> dict[str, str]:
-        """What to tell a job that was given these slots."""
+        """Return the variables that restrict a job to these slots."""
         if not self.gpus:
             return {} if "OMP_NUM_THREADS" in environment else {"OMP_NUM_THREADS": str(self.threads)}
         return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus[number].name for number in ids)}
 
 
 def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
-    """As many as there are, or as many as the caller or DET_SLOTS wants."""
+    """Return the slots to use: all of this machine, or the number that the caller or DET_SLOTS gives."""
     if wanted is None:
         wanted = _from_environment(env)
     if wanted is not None and wanted < 1:
@@ -61,7 +61,7 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
 
 
 def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """The GPUs that a program started here would see."""
+    """Return the GPUs that a program started here would see."""
     present = _by_tool() if shutil.which("nvidia-smi") else _by_driver(Path("/proc/driver/nvidia/gpus"))
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -71,7 +71,7 @@ def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:
     chosen: list[Gpu] = []
     for name in names:
         if not name or name.startswith("-") or not present:
-            break  # CUDA stops reading here as well
+            break  # CUDA also ignores everything from the first invalid entry on
         chosen.append(Gpu(name, uuids.get(name, "" if name.isdecimal() else name)))
     return tuple(chosen)
 
@@ -86,16 +86,18 @@ def _from_environment(env: Mapping[str, str]) -> int | None:
 
 
 def _by_tool() -> tuple[Gpu, ...]:
+    """Return the GPUs that nvidia-smi lists."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_FOR_THE_TOOL, check=True)
     except (OSError, subprocess.SubprocessError):
-        return ()  # the tool is there, a working driver is not
+        return ()  # nvidia-smi is installed without a working driver
     rows = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
     return tuple(Gpu(index.strip(), uuid.strip()) for index, uuid in rows)
 
 
 def _by_driver(directory: Path) -> tuple[Gpu, ...]:
+    """Return the GPUs listed in the driver's directory below /proc."""
     try:
         entries = sorted(entry for entry in directory.iterdir())
         texts = [(entry / "information").read_text() for entry in entries]

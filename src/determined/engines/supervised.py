@@ -1,9 +1,9 @@
-"""Run one command so that nothing it started outlives it, or the process that asked for it.
+"""Run one command such that none of its processes outlives it or the process that started it.
 
-The asking process starts `supervised()` as a child. That child collects orphaned processes below it, so daemons that
-left the session of the command are found as well. It kills everything when the command ends, when it gets SIGTERM, and
-when its parent ends (also by SIGKILL). The command, its variables and its directory arrive as JSON on standard input:
-they may hold secrets, which a command line would show to every user of the machine.
+`supervised()` starts a supervising child process, which is the subreaper of the command, so that daemons which left the
+command's session are found as well. It kills all of them when the command ends, when it receives SIGTERM, and when its
+parent ends (also by SIGKILL). The command, its environment and its directory arrive as JSON on standard input: they may
+contain secrets, which a command line would show to every user of the machine.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import NoReturn
 from determined.engines.kernel import collect_orphans, signal_when_parent_ends
 from determined.engines.processes import tree
 
-_SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for a device
+_SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for a device in the kernel
 
-# The current directory must not lend its modules to the supervising process.
+# Without the empty entry of sys.path: modules in the current directory must not shadow those that the supervising
+# process imports.
 _PROGRAM = """\
 import sys
 sys.path[:] = [place for place in sys.path if place]
@@ -36,7 +37,10 @@ main({parent}, {files!r})
 def supervised(
     argv: Sequence[str], environment: Mapping[str, str], directory: Path, *, output: int, keep_open: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start a command whose output goes to the file descriptor `output`; its exit code is that of the process."""
+    """Start a command with its output on the file descriptor `output`.
+
+    The returned process has the command's exit code.
+    """
     program = _PROGRAM.format(parent=os.getpid(), files=tuple(keep_open))
     process = subprocess.Popen(
         [sys.executable, "-c", program],
@@ -44,7 +48,7 @@ def supervised(
         stdout=output,
         stderr=output,
         pass_fds=tuple(keep_open),
-        start_new_session=True,  # Ctrl-C in the terminal is for the asking process, which ends this one
+        start_new_session=True,  # Ctrl-C in the terminal reaches only the starting process, which then ends this one
     )
     order = {"argv": list(argv), "environment": dict(environment), "directory": str(directory)}
     assert process.stdin is not None
@@ -54,7 +58,7 @@ def supervised(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a supervised command and wait until everything it started has ended."""
+    """Terminate a supervised command and wait until all its processes have ended."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -65,10 +69,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def main(parent: int, files: tuple[int, ...]) -> NoReturn:
-    """Run the command that standard input describes; exit with its code, or 128 + n for a signal n."""
+    """Run the command described on standard input; exit with its code, or 128 + n for a signal n."""
     collect_orphans()
     signal.signal(signal.SIGTERM, _end_early)
     signal_when_parent_ends(signal.SIGTERM)
+    # The parent may have ended before the kernel was asked to send a signal for that.
     if os.getppid() != parent:
         _end_early()
     order = json.load(sys.stdin)
@@ -89,18 +94,20 @@ def main(parent: int, files: tuple[int, ...]) -> NoReturn:
 
 
 def _end_early(*_: object) -> NoReturn:
+    """Signal handler: kill all processes of the command and exit."""
     _kill_descendants()
     os._exit(128 + signal.SIGTERM)
 
 
 def _kill_descendants() -> None:
+    """Kill all descendants, including those that are started or orphaned meanwhile, for a limited time."""
     own, deadline = os.getpid(), time.monotonic() + _SECONDS_TO_DIE
     while time.monotonic() < deadline:
         left = [pid for pid in tree(own) if pid != own]
         if not left:
             return
         for pid in left:
-            with contextlib.suppress(OSError):  # it has ended already
+            with contextlib.suppress(OSError):  # it has exited already
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -1,11 +1,12 @@
-"""The warm process: it has imported what a training needs, and makes a copy of itself for every job.
+"""The warm process: it has imported what training needs and forks itself for every job.
 
-It has one thread and no CUDA context, so its copies are as good as fresh processes (`warm_job.py`). Every job is its
-parent's session, and collects its own orphans while it lives; so whatever comes to this process beside the jobs was
-left behind by one that has ended, and is ended too. When the engine's process is gone, however it went, all jobs are.
+It has one thread and no CUDA context, so its forks can behave like new processes (`warm_job.py`). Every job leads its
+own session and is the subreaper of its descendants while it lives. So any child of the warm process that is not a job
+was left behind by a job that has ended, and is killed. When the engine's process ends for any reason, all jobs are
+killed.
 
-From the engine: {"start": key} with an encoded order (`orders.py`) and the ends of two pipes, {"kill": key}. To it:
-{"ready": true}, {"started": key, "pid": n}, {"failed": key, "reason": text}, and
+Messages from the engine: {"start": key} with an encoded order (`orders.py`) and the write ends of two pipes, and
+{"kill": key}. Messages to the engine: {"ready": true}, {"started": key, "pid": n}, {"failed": key, "reason": text}, and
 {"exited": key, "status": n, "cpu": seconds}.
 """
 
@@ -35,10 +36,11 @@ from determined.engines.kernel import collect_orphans, signal_when_parent_ends
 from determined.engines.processes import children, tree
 from determined.engines.warm_job import Warmth, live
 
-# What a training imports before its first batch, or soon after: found by looking at what a copy had to import.
+# Modules that a training imports before or soon after its first batch, determined by observing what forks still had to
+# import.
 _IMPORTED = (
     "torch",
-    "torch._dynamo",  # optimizers ask it not to look at them
+    "torch._dynamo",  # imported by optimizers, to exclude themselves from compilation
     "torch.utils.serialization.config",
     "determined.pytorch",
     "determined.exec.harness",
@@ -47,13 +49,13 @@ _IMPORTED = (
     "determined.store.sqlite",
     "pathspec",
 )
-_FOR_A_SERVER = ("psycopg",)  # where the store is one
-_SECONDS_TO_DIE = 2.0  # a process that was killed, and does not go, waits for a device
+_FOR_A_SERVER = ("psycopg",)  # only needed for a PostgreSQL store
+_SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for a device in the kernel
 
 
 def main(connection: int, parent: int, directory: str) -> NoReturn:
-    """Serve the engine whose process and socket these are until it is gone; then remove its directory as well."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a person's Ctrl-C is the runner's to interpret
+    """Serve the engine with this process id and socket until it ends; then delete the engine's directory."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the runner reacts to Ctrl-C
     collect_orphans()
     with _leaving_with(parent, directory):
         warmth = _warm_up()
@@ -64,10 +66,10 @@ def main(connection: int, parent: int, directory: str) -> NoReturn:
 
 @contextlib.contextmanager
 def _leaving_with(parent: int, directory: str) -> Iterator[None]:
-    """While nobody listens to the engine, the kernel tells of its end."""
+    """Exit when the engine's process ends, while imports keep this process from watching its socket."""
 
     def look(*_: object) -> None:
-        if os.getppid() != parent:  # else it is only the thread that started us
+        if os.getppid() != parent:  # otherwise only the thread that started this process has ended
             _leave(directory)
 
     signal.signal(signal.SIGTERM, look)
@@ -75,37 +77,43 @@ def _leaving_with(parent: int, directory: str) -> Iterator[None]:
     look()
     yield
     signal_when_parent_ends(0)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # sent to everybody, it is the runner's to interpret as well
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a SIGTERM sent to all processes is handled by the runner alone
 
 
 def _leave(directory: str) -> NoReturn:
+    """Delete the engine's directory and exit without exit functions."""
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)
 
 
 def _warm_up() -> Warmth:
+    """Import the modules of a training and prepare the memory of this process for forking."""
     environment = dict(os.environ)
     added = environment.get("PYTHONPATH", "").split(os.pathsep)
     path = [place for place in sys.path if place not in {*added, *map(os.path.abspath, filter(None, added))}]
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's library would start threads when it is loaded
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # who asks for GPUs on import shall not wake CUDA
+    # numpy's OpenBLAS would start threads when it is loaded; a process with threads cannot be forked safely
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    # a module that counts GPUs on import must not initialize CUDA: forks could not use it any more
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     server = _FOR_A_SERVER if "://" in environment.get("DET_STORE", "") else ()
     for name in (*_IMPORTED, *filter(importlib.util.find_spec, server)):
         importlib.import_module(name)
-    importlib.import_module("determined.tensorboard.events").prepare()  # else every trial makes its own tables
-    atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)  # looks for a package, every time
+    # otherwise every trial builds these tables again
+    importlib.import_module("determined.tensorboard.events").prepare()
+    # at every exit it would search for an optional package
+    atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)
     _forget_finalizers()
     gc.collect()
-    gc.freeze()  # a collection would write to every object, and so copy all pages
+    gc.freeze()  # a collection would write to every object, and so unshare all pages from the forks
     use_huge_pages()
     return Warmth(os.getpid(), read_at_start(environment), path)
 
 
 def _forget_finalizers() -> None:
-    """Let no copy run at its exit what libraries registered here: their objects go with its memory.
+    """Deregister the finalizers of libraries, so that no fork runs them at its exit.
 
-    Even to find out that none of these many finalizers is to be run, a copy would write to every page that holds one.
-    The first finalizer that a job makes itself registers the function for its own exit again.
+    Even to find out that none of them has to run, a fork would write to every page that holds one. The first finalizer
+    that a job creates registers the exit function again for that job.
     """
     for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
         finalizer.atexit = False
@@ -114,27 +122,31 @@ def _forget_finalizers() -> None:
 
 
 class Warm:
-    """The jobs, and the loop that serves them."""
+    """The event loop of the warm process and the jobs it has started."""
 
     def __init__(self, engine: socket.socket, parent: int, warmth: Warmth) -> None:
         self._engine = engine
         self._warmth = warmth
         self._jobs: dict[int, str] = {}
-        self._ended: list[dict[str, Any]] = []  # reported as soon as nothing of theirs is left
+        self._ended: list[dict[str, Any]] = []  # exit messages, held back until no process of the job is left
         self._patience = 0.0
         self._wake, self._waking = socket.socketpair()
         self._wake.setblocking(False)
         self._waking.setblocking(False)
+        # A handler must exist for the wakeup descriptor to be written. It wakes `poll`, which would otherwise not
+        # return when a child exits.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
         self._parent = _watch(parent)
 
     def serve(self) -> None:
+        """Handle messages and exiting children until the engine's process ends; then kill all jobs."""
         self._tell({"ready": True})
         poll = select.poll()
         for file in (self._engine, self._wake):
             poll.register(file, select.POLLIN)
-        if self._parent is not None:  # others may have inherited its end of the socket
+        # the socket alone is not enough: other processes may have inherited the engine's end
+        if self._parent is not None:
             poll.register(self._parent, select.POLLIN)
         while True:
             ready = {file for file, _ in poll.poll(self._milliseconds())}
@@ -147,7 +159,7 @@ class Warm:
         self._end_everything()
 
     def _obey(self) -> bool:
-        """Do what the engine says; False when it is gone."""
+        """Carry out the next message of the engine; return False if the engine has closed the connection."""
         received = messages.receive(self._engine)
         if received is None:
             return False
@@ -161,6 +173,7 @@ class Warm:
         return True
 
     def _start(self, key: str, order: bytes, files: list[int]) -> None:
+        """Fork a job, and report its process id or the reason of the failure."""
         try:
             pid = os.fork()
         except OSError as error:
@@ -179,7 +192,7 @@ class Warm:
         self._tell(answer)
 
     def _forget(self) -> None:
-        """A copy has nothing to do with the engine, or with other jobs."""
+        """Close, in a fork, all files that belong to the warm process."""
         signal.set_wakeup_fd(-1)
         for end in (self._engine, self._wake, self._waking):
             end.close()
@@ -187,13 +200,13 @@ class Warm:
             os.close(self._parent)
 
     def _collect(self) -> None:
-        """Collect who has ended; what a job has left behind is killed before its end is told."""
+        """Wait for children that have exited, kill what their jobs left behind, then report the exits."""
         for pid, status, used in _ended_children():
             if pid in self._jobs:
                 cpu = used.ru_utime + used.ru_stime
                 self._ended.append({"exited": self._jobs.pop(pid), "status": status, "cpu": cpu})
                 self._patience = time.monotonic() + _SECONDS_TO_DIE
-                if sys.platform != "linux":  # where orphans do not come to us
+                if sys.platform != "linux":  # there is no subreaper: orphans are found by their process group only
                     with contextlib.suppress(OSError):
                         os.killpg(pid, signal.SIGKILL)
         if not self._ended:
@@ -207,14 +220,16 @@ class Warm:
             self._ended.clear()
 
     def _milliseconds(self) -> float | None:
-        """How long to sleep; with leftovers about, until the patience with them ends."""
+        """Return the timeout for `poll`: until the deadline for killed processes, or None if there are none."""
         return max(0.0, self._patience - time.monotonic()) * 1000 if self._ended else None
 
     def _tell(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(ConnectionError):  # noticed by the loop
+        """Send a message to the engine."""
+        with contextlib.suppress(ConnectionError):  # the loop notices the closed connection
             messages.send(self._engine, message)
 
     def _end_everything(self) -> None:
+        """Kill all jobs and their descendants, for a limited time."""
         deadline = time.monotonic() + _SECONDS_TO_DIE
         while (left := children(os.getpid())) and time.monotonic() < deadline:
             for pid in left:
@@ -224,7 +239,7 @@ class Warm:
 
 
 def _ended_children() -> Iterator[tuple[int, int, resource.struct_rusage]]:
-    """Collect the children that have ended: number, status, and what they used."""
+    """Yield process id, status and resource usage of each child that has exited."""
     while True:
         try:
             pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -236,7 +251,7 @@ def _ended_children() -> Iterator[tuple[int, int, resource.struct_rusage]]:
 
 
 def _watch(parent: int) -> int | None:
-    """A file that becomes readable when the process ends, where the system has such files."""
+    """Return a file that becomes readable when the process ends, or None if the system has no such files."""
     try:
         return os.pidfd_open(parent)
     except (AttributeError, OSError):
@@ -244,7 +259,10 @@ def _watch(parent: int) -> int | None:
 
 
 def _kill_tree(pid: int) -> None:
-    """Top down: who loses its parent comes to us, and is found again."""
+    """Kill a process and its descendants, parents first.
+
+    Orphans become children of this process and are found again.
+    """
     for member in list(tree(pid)):
-        with contextlib.suppress(OSError):  # gone already, or not ours to kill
+        with contextlib.suppress(OSError):  # it has exited already, or belongs to another user
             os.kill(member, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""The life of a job's main process: a copy of the warm process that behaves like a fresh interpreter.
+"""Turn a fork of the warm process into a job's main process that behaves like a new interpreter.
 
-What a fresh interpreter would do otherwise is done here: a session, signals, environment, paths, random numbers, a
-`__main__` of its own; and at the end threads, exit functions and buffers. Where that cannot be done after the fact, as
-with variables that are read when Python or torch starts, the process becomes a fresh interpreter.
+A new session, signals, environment, paths, random numbers and a new `__main__` are set up at the start; threads, exit
+functions and buffers are handled at the end. Where that is impossible after the fact, as with variables that are read
+when Python or torch starts, the process executes a new interpreter.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from determined.engines.freshness import needs_fresh_interpreter, python_path
 from determined.engines.kernel import collect_orphans, signal_when_parent_ends
 from determined.engines.orders import Order
 
-_FIRST_TO_GO = b"500"  # when memory is short, a job shall be ended, and not the runner
+_FIRST_TO_GO = b"500"  # out-of-memory score: when memory is short, the kernel must kill a job rather than the runner
 
 
 @dataclass(frozen=True)
 class Warmth:
-    """What a copy must know about the process that it comes from."""
+    """Facts about the warm process that a fork needs."""
 
     pid: int
-    read_at_start: dict[str, str]  # the variables that only a fresh interpreter could be given differently
-    path: list[str]  # where modules are found, without what the environment adds
+    read_at_start: dict[str, str]  # startup variables of the warm process; other values need a new interpreter
+    path: list[str]  # sys.path without the entries of PYTHONPATH
 
 
 def live(encoded: bytes, output: tuple[int, int], warmth: Warmth) -> NoReturn:
-    """Run the job of an encoded order to its end; its standard output and error go to these files."""
+    """Run the job of an encoded order and exit; `output` are its standard output and standard error."""
     code = 1
     try:
         _separate(output, warmth)
@@ -60,9 +60,10 @@ def live(encoded: bytes, output: tuple[int, int], warmth: Warmth) -> NoReturn:
 
 
 def _separate(output: tuple[int, int], warmth: Warmth) -> None:
+    """Make this fork independent: a new session, default signal handlers, and the job's own output."""
     os.setsid()
     signal_when_parent_ends(signal.SIGKILL)
-    if os.getppid() != warmth.pid:  # it died before it could be told
+    if os.getppid() != warmth.pid:  # it ended before the kernel was asked to send a signal for that
         os._exit(1)
     collect_orphans()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
@@ -75,10 +76,12 @@ def _separate(output: tuple[int, int], warmth: Warmth) -> None:
 
 
 def _become(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
-    """Turn into another program."""
+    """Replace this process by another program."""
+    # Python ignores these two signals, and an executed program would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a program that shows no stacks shall not die of being asked
+    # a program without a handler must not be terminated by a request for stacks
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         os.execvpe(argv[0], argv, {"PYTHONUNBUFFERED": "1", **environment})
     except OSError as error:
@@ -87,7 +90,7 @@ def _become(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def _refresh(environment: dict[str, str], warmth: Warmth) -> None:
-    """Forget what belongs to the warm process, as if this one had just started."""
+    """Reset the state inherited from the warm process, as if this interpreter had just started."""
     _replace_environment(environment)
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -98,15 +101,16 @@ def _refresh(environment: dict[str, str], warmth: Warmth) -> None:
     sys.path[:] = [*python_path(environment), *warmth.path]
     tempfile.tempdir = None
     multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
+    # A separate key: otherwise all jobs would share that of the warm process.
     multiprocessing.current_process().authkey = os.urandom(32)
     warnings.onceregistry.clear()  # type: ignore[attr-defined]
     with warnings.catch_warnings():
-        pass  # what was shown once may be shown again
+        pass  # entering the context invalidates the registries of modules: warnings are shown again
     libraries.refresh(environment)
 
 
 def _replace_environment(environment: dict[str, str]) -> None:
-    """Give this process these variables; those that it has already stay untouched, because every change has a cost."""
+    """Set the environment of this process; unchanged variables are not written, because every write has a cost."""
     present = dict(os.environ)
     for name in present:
         if name not in environment:
@@ -117,7 +121,7 @@ def _replace_environment(environment: dict[str, str]) -> None:
 
 
 def _text_stream(file: int, name: str, errors: str) -> io.TextIOWrapper:
-    """A stream whose lines do not wait: somebody may be watching, and the process may die."""
+    """Return a line-buffered text stream: lines must arrive immediately, and survive if the process is killed."""
     raw = io.FileIO(file, "w", closefd=False)
     raw.name = name
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=True)

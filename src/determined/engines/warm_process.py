@@ -1,4 +1,4 @@
-"""The engine's side of the warm process."""
+"""The engine's connection to the warm process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from determined.errors import EngineError
 _SECONDS_TO_END = 5.0
 _MOST_WORDS = 2000
 
-# The directory in which a program happens to run must not lend its modules to the warm process.
+# Without the empty entry of sys.path: modules in the current directory must not shadow those that the warm process
+# imports.
 _PROGRAM = """\
 import sys
 sys.path[:] = [place for place in sys.path if place]
@@ -30,18 +31,18 @@ main({connection}, {parent}, {directory!r})
 
 
 class WarmLost(EngineError):
-    """The warm process has ended; the jobs ended with it."""
+    """The warm process has ended, and its jobs with it."""
 
 
 class WarmProcess:
-    """Begins to import at once; the first job waits until that is done."""
+    """The running warm process of an engine. It imports in the background; the first job waits for that."""
 
     def __init__(self, directory: str, interpreter: Interpreter) -> None:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._used = False
         self._received: deque[dict[str, Any]] = deque()
-        self.ready = False  # it has imported everything: a job begins at once
+        self.ready = False  # whether all imports are done, so that a job starts at once
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
         program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
         with theirs:
@@ -52,7 +53,7 @@ class WarmProcess:
                 stderr=self._said,
                 env=interpreter.environment(outside_of_runs(os.environ)),
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a Ctrl-C in the terminal is not for it
+                start_new_session=True,  # Ctrl-C in the terminal must not reach it
             )
 
     @property
@@ -70,7 +71,7 @@ class WarmProcess:
         directory: str,
         output: tuple[int, int],
     ) -> int:
-        """Start a job whose output goes there, and return its main process."""
+        """Start a job whose output goes to these two files, and return the id of its main process."""
         self._used = True
         self._send({"start": key}, output, Order(command, environment, directory).encode())
         while True:
@@ -87,25 +88,28 @@ class WarmProcess:
         self._send({"kill": key})
 
     def waiting(self) -> bool:
-        """Whether a message was received already while an answer was waited for."""
+        """Return whether a message was received while `start` waited for its answer."""
         return bool(self._received)
 
     def next_message(self) -> dict[str, Any]:
-        """The next thing that it tells; WarmLost when it is gone."""
+        """Return the next message of the warm process; raise WarmLost if it has ended."""
         return self._received.popleft() if self._received else self._receive()
 
     def replace(self) -> None:
-        """End it at once, for another one to take its place: there are no jobs, and its directory is still needed.
+        """Kill the warm process so that another one can replace it. No job may be running.
 
-        After `close` it would remove the directory of the engine itself.
+        `close` alone would let it exit normally and delete the engine's directory, which is still needed.
         """
         self._process.kill()
         self.close()
 
     def close(self) -> None:
-        """Let it end all jobs and itself."""
+        """Close the connection, so that the warm process kills all jobs and exits.
+
+        It is killed if that takes too long.
+        """
         self._connection.close()
-        if not self._used:  # it may still be importing, and has nothing to end
+        if not self._used:  # it may still be importing, and has no jobs to kill
             self._process.kill()
         try:
             self._process.wait(_SECONDS_TO_END)
@@ -128,6 +132,7 @@ class WarmProcess:
         return received.message
 
     def _lost(self) -> WarmLost:
+        """Return the exception that describes how the warm process ended, with its last output."""
         try:
             code = self._process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
