@@ -1,12 +1,15 @@
-"""determined.pytorch: train PyTorch models by saying what happens with one batch."""
+"""The PyTorch training API: `PyTorchTrial`, its context, `Trainer`, data loaders, callbacks and reducers.
+
+This module only re-exports the public names (`__all__`) and the private names that existing programs import.
+"""
 
 import gc
 import sys
 
-import torch  # noqa: F401  (before the pause: the program may import it as well)
+import torch  # noqa: F401  (outside the pause below: only our own imports are to run without garbage collection)
 
-# Everything that these imports create stays. A collection of all generations would be due about here, and would walk
-# through the objects of torch for nothing: 80 ms, more than these imports take themselves.
+# Objects created by these imports live as long as the process. Without the pause, the interpreter would run a full
+# collection here, which traverses all objects of torch: 80 ms, more than these imports take themselves.
 _collects = gc.isenabled()
 gc.disable()
 try:
@@ -42,7 +45,8 @@ finally:
     if _collects:
         gc.enable()
 
-# Names that programs written against the internals of earlier releases use, and the modules they import them from.
+# Programs written against earlier releases import private names from private modules, so each of those module names
+# is an alias of this package, which holds all of them.
 for _name in ("_pytorch_trial", "_pytorch_context", "_data", "_callback", "_lr_scheduler", "_reducer"):
     sys.modules[f"{__name__}.{_name}"] = sys.modules[__name__]
 _PyTorchReducerContext = ReducerContext
@@ -52,6 +56,7 @@ _TrainBoundaryType = BoundaryType
 _TrialState = TrialState
 _simple_reduce_metrics = simple_reduce
 
+# Assigned here because the controller's module imports the trial's.
 PyTorchTrial.trial_controller_class = _PyTorchTrialController
 
 __all__ = [

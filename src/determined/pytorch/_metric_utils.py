@@ -1,4 +1,4 @@
-"""The metric helpers of earlier releases under their old names."""
+"""Private metric helpers of earlier releases, kept under their old names for programs that import them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def _convert_metrics_to_numpy(metrics: Metrics) -> Metrics:
-    """Replace tensors in a dict of metrics by arrays, in place, and return the dict."""
+    """Replace tensors in a dict of metrics by numpy arrays, in place, and return the dict."""
     for name, value in metrics.items():
         metrics[name] = as_numpy(value)
     return metrics
@@ -27,9 +27,9 @@ def _convert_metrics_to_numpy(metrics: Metrics) -> Metrics:
 def _process_combined_metrics_and_batches(
     combined_metrics_and_batches: Sequence[tuple[Mapping[str, Any], int]],
 ) -> tuple[dict[str, list[Any]], list[int]]:
-    """Return, for pairs of metrics and a number of batches by rank, the values by name and the numbers.
+    """Return the metric values by name, one per rank, and the number of batches of each rank.
 
-    Ranks without a batch are left out.
+    The argument is one pair (metrics, number of batches) per rank. Ranks without a batch are left out.
     """
     present = [(metrics, batches) for metrics, batches in combined_metrics_and_batches if batches]
     names = present[0][0] if present else {}
@@ -37,9 +37,9 @@ def _process_combined_metrics_and_batches(
 
 
 def _average_training_metrics(metrics: list[Metrics], distributed: DistributedContext) -> list[Metrics]:
-    """Return, on the chief, the metrics of each batch averaged over ranks; on other ranks the given ones.
+    """Average the metrics of each batch over ranks and return them on the chief; other ranks get their own back.
 
-    Every rank must call it, with the same number of batches.
+    Every rank must call this function, with the same number of batches.
     """
     per_rank = distributed.gather(metrics)
     if per_rank is None:
@@ -52,4 +52,5 @@ def _average_training_metrics(metrics: list[Metrics], distributed: DistributedCo
 
 
 def _prepare_metrics_reducers(reducer: Any, keys: Any) -> dict[str, Reducer]:
+    """Return the reducer for each metric name; `reducer` is one for all metrics or a dict by name."""
     return reducers_by_name(reducer, list(keys))

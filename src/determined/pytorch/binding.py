@@ -1,4 +1,7 @@
-"""How the loop finds and calls the user's methods: looked at once, so that every batch is a plain call."""
+"""Adapt the user's methods to the argument order of the loop.
+
+Signatures are inspected once before training, so that each batch costs a plain function call.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def overridden(trial: Any, method: str, base: type) -> bool:
-    """Does the trial bring a callable of its own under that name?"""
+    """Return whether the trial defines a callable `method` that differs from the one of `base`."""
     function = getattr(trial, method, None)
     if not callable(function):
         return False
@@ -20,15 +23,15 @@ def overridden(trial: Any, method: str, base: type) -> bool:
 def bind(
     method: Callable[..., Any], arguments: Sequence[str], optional: str | None = None, *, any_names: bool = False
 ) -> Callable[..., Any]:
-    """A function that takes `arguments` in this order, whatever the order in which `method` has them.
+    """Return a function that takes `arguments` positionally in this order and calls `method` with them.
 
-    Arguments are found by name; the first one (the batch) and positional-only ones also by position. `optional` is
-    left out when the method has no room for it. With `any_names`, a method that has none of the names and as many
-    parameters gets all of them by position.
+    Arguments are matched by name; the first one (the batch) and positional-only ones also by position. `optional` is
+    dropped if the method has no parameter for it. With `any_names`, a method that uses none of the names and has
+    the same number of parameters receives all arguments by position. Raises TypeError if the signature does not fit.
     """
     try:
         parameters = list(inspect.signature(method).parameters.values())
-    except ValueError:  # no signature to be had: a compiled function
+    except ValueError:  # compiled functions have no signature to inspect
         return method
     positional = [p.name for p in parameters if p.kind in _POSITIONAL]
     only_positional = {p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY}
@@ -65,6 +68,7 @@ def bind(
 
 
 def _leaving_out(function: Callable[..., Any], index: int) -> Callable[..., Any]:
+    """Return a wrapper of `function` that ignores the argument at position `index`."""
     if index == 1:
         return lambda first, _, *rest: function(first, *rest)
     return lambda *values: function(*values[:index], *values[index + 1 :])

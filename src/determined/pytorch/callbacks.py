@@ -1,4 +1,4 @@
-"""PyTorchCallback: code of the user's at moments of the loop; and the list that calls them all."""
+"""`PyTorchCallback`, the base class of users' callbacks, and `Callbacks`, which calls all callbacks of a trial."""
 
 from __future__ import annotations
 
@@ -14,85 +14,92 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class PyTorchCallback:
-    """Override the hooks you want; each does nothing by default.
+    """Base class of callbacks: override the hooks you need; by default each does nothing.
 
-    Hooks run inside the training process, on every rank unless noted, in the order of the dict that
-    `PyTorchTrial.build_callbacks` returns (`on_trial_shutdown` in reverse). A hook that raises ends the run. Hooks
-    that only the chief runs must not call collectives.
+    Hooks run in the training process, on every rank unless noted otherwise, in the order of the dict returned by
+    `PyTorchTrial.build_callbacks` (`on_trial_shutdown` in reverse order). A hook that raises ends the run. Hooks that
+    run only on the chief must not call collectives: the other ranks do not take part.
     """
 
     def on_trial_startup(self, first_batch_idx: int, checkpoint_uuid: str | None) -> None:
-        """Before the loaders are built: batches trained already, and the checkpoint about to be loaded."""
+        """Called before the data loaders are built.
+
+        `first_batch_idx` is the number of batches already trained, `checkpoint_uuid` the checkpoint to be loaded (or
+        None).
+        """
 
     def on_training_start(self) -> None:
-        """After the checkpoint was restored, before the first batch."""
+        """Called after the checkpoint was restored and before the first batch."""
 
     def on_training_epoch_start(self, epoch_idx: int) -> None:
-        """Before the first batch of each epoch."""
+        """Called before the first batch of each epoch; `epoch_idx` counts from 0."""
 
     def on_training_epoch_end(self, epoch_idx: int) -> None:
-        """After the last batch of each epoch."""
+        """Called after the last batch of each epoch; `epoch_idx` counts from 0."""
 
     def on_training_workload_end(self, avg_metrics: dict[str, Any], batch_metrics: list[dict[str, Any]]) -> None:
-        """After training metrics were reported: their averages, and the list of each batch's metrics."""
+        """Called after training metrics were reported.
+
+        `avg_metrics` holds the averages since the previous report, `batch_metrics` one dict of metrics per batch.
+        """
 
     def on_validation_start(self) -> None:
-        """Before a validation; the models are in eval mode."""
+        """Called before each validation; the models are in evaluation mode."""
 
     def on_validation_epoch_start(self) -> None:
-        """Before the first validation batch (only with `evaluate_batch`)."""
+        """Called before the first validation batch; only if the trial defines `evaluate_batch`."""
 
     def on_validation_epoch_end(self, outputs: list[Any]) -> None:
-        """After the last validation batch: this rank's list of what `evaluate_batch` returned."""
+        """Called after the last validation batch; `outputs` lists what `evaluate_batch` returned on this rank."""
 
     def on_validation_end(self, metrics: dict[str, Any]) -> None:
-        """After a validation: the reduced metrics, the same on all ranks."""
+        """Called after each validation with the reduced metrics, which are the same on all ranks."""
 
     def on_checkpoint_load_start(self, checkpoint: dict[str, Any]) -> None:
-        """Right after a checkpoint was read; the dict may be edited."""
+        """Called after a checkpoint was read and before its state is loaded; the dict may be modified."""
 
     def on_checkpoint_save_start(self, checkpoint: dict[str, Any]) -> None:
-        """Before a checkpoint is written (chief only); the dict may be edited and extended."""
+        """Called on the chief before a checkpoint is written; the dict may be modified and extended."""
 
     def on_checkpoint_end(self, checkpoint_dir: str) -> None:
         """Deprecated: use `on_checkpoint_write_end`."""
 
     def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
-        """After the files of a checkpoint were written (chief only); files may be added to the directory."""
+        """Called on the chief after the files of a checkpoint were written; files may be added to the directory."""
 
     def on_checkpoint_upload_end(self, uuid: str) -> None:
-        """After a checkpoint was stored."""
+        """Called after a checkpoint was stored; `uuid` is its id."""
 
     def on_trial_shutdown(self) -> None:
-        """At the end of `fit`, whatever the reason; it does not mean that the trial is finished."""
+        """Called at the end of every `fit`, for any reason, so the trial is not necessarily finished."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what to remember in a checkpoint; called on the chief, once before training and at every save."""
+        """Return the state to store in a checkpoint; called on the chief, once before training and at every save."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
 
 
 class ClipGradsL2Norm(PyTorchCallback):
-    """Clips the norm of all gradients together before each optimizer step (first generation)."""
+    """Clip the norm of all gradients together before each optimizer step, in trials of the first generation (0.12)."""
 
     def __init__(self, clip_value: float) -> None:
         self._clip_value = clip_value
 
     def on_before_optimizer_step(self, parameters: list[torch.nn.Parameter]) -> None:
-        """Scale the gradients down to the norm."""
+        """Scale the gradients so that their total norm is at most `clip_value`."""
         torch.nn.utils.clip_grad_norm_(parameters, self._clip_value)
 
 
 class ClipGradsL2Value(PyTorchCallback):
-    """Clips each gradient to [-clip_value, clip_value] before each optimizer step (first generation)."""
+    """Clip each gradient to [-clip_value, clip_value] before each optimizer step, in trials of the first generation."""
 
     def __init__(self, clip_value: float) -> None:
         self._clip_value = clip_value
 
     def on_before_optimizer_step(self, parameters: list[torch.nn.Parameter]) -> None:
-        """Cut each gradient off at the value."""
+        """Clip each gradient value."""
         torch.nn.utils.clip_grad_value_(parameters, self._clip_value)
 
 
@@ -106,7 +113,10 @@ _DEPRECATED = {
 
 
 class Callbacks:
-    """All callbacks of a trial. Which of them override which hook is found out once, not at every call."""
+    """All callbacks of a trial, by name.
+
+    Which callbacks override which hook is looked up once and cached, because some hooks run often.
+    """
 
     def __init__(self, by_name: dict[str, Any]) -> None:
         if not isinstance(by_name, dict):
@@ -128,14 +138,16 @@ class Callbacks:
                 warnings.warn(f"the callback hook {hook} is deprecated, use {replacement}", FutureWarning, stacklevel=2)
 
     def overrides(self, hook: str) -> bool:
+        """Return whether any callback overrides `hook`."""
         return bool(self._of(hook))
 
     def call(self, hook: str, *args: Any, **kwargs: Any) -> None:
-        """Call `hook` of every callback that has one of its own, in order."""
+        """Call `hook` of every callback that overrides it, in order."""
         for function in self._of(hook):
             function(*args, **kwargs)
 
     def epoch_start(self, epoch_idx: int) -> None:
+        """Call `on_training_epoch_start`; callbacks may define it without the argument `epoch_idx` (deprecated)."""
         for function in self._of("on_training_epoch_start"):
             if _takes_nothing(function):
                 function()
@@ -143,7 +155,7 @@ class Callbacks:
                 function(epoch_idx)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of every callback that has any, by name."""
+        """Return the states of all callbacks that have a `state_dict` method, by name."""
         return {
             name: callback.state_dict()
             for name, callback in self.by_name.items()
@@ -151,6 +163,7 @@ class Callbacks:
         }
 
     def load_state_dict(self, stored: dict[str, Any]) -> None:
+        """Restore the stored state of each callback, and warn if one with its own `load_state_dict` has none."""
         for name, callback in self.by_name.items():
             if name in stored:
                 if callable(getattr(callback, "load_state_dict", None)):  # a callback need not derive from the base
@@ -175,7 +188,7 @@ class Callbacks:
 
 
 def own_hook(callback: Any, hook: str) -> Callable[..., Any] | None:
-    """The callback's own function for `hook`: None where it has none, or only the base class's empty one."""
+    """Return the callback's own function for `hook`, or None if it only inherits the empty one of the base class."""
     function = getattr(callback, hook, None)
     if not callable(function):
         return None

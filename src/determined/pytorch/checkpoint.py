@@ -1,4 +1,4 @@
-"""Save everything a restart needs, and put it back."""
+"""Save and restore the complete state of a training run: `Checkpointer`, and functions that read checkpoint files."""
 
 from __future__ import annotations
 
@@ -42,16 +42,22 @@ T = TypeVar("T")
 
 STATE_FILE = "trial_state.json"
 
-# To write so few bytes takes hardly longer than to fork; and a kill then costs no more than the batches since.
+# Checkpoints up to this size are written in the training process: writing 1 MiB takes hardly longer than a fork, and
+# the checkpoint is complete before the next batch, so a kill loses no more than the batches trained after it.
 SMALL = 2**20
 
-# Called on the training thread before the next batch, when weights and counters are still those that were saved.
+# These hooks run on the training thread before the next batch, while weights and counters are still those that were
+# saved. A checkpoint is therefore not written in the background if a callback overrides one of them.
 _HOOKS_WITH_DIRECTORY = ("on_checkpoint_end", "on_checkpoint_write_end")
 _HOOKS_WHEN_WRITTEN = (*_HOOKS_WITH_DIRECTORY, "on_checkpoint_upload_end")
 
 
 class Checkpointer:
-    """Saves and restores a trial through the run's checkpoint storage."""
+    """Saves and restores a trial through the checkpoint storage of the run.
+
+    All ranks call its methods; only the chief writes files. Large checkpoints are written in the background by a forked
+    child, which sees the state as it was at the fork while training continues.
+    """
 
     def __init__(
         self,
@@ -74,13 +80,13 @@ class Checkpointer:
         self._storing: Storing | None = None
         self._stored: list[tuple[int, str]] = []
         self.has_stored = False  # whether any checkpoint was completed
-        self.latest: str | None = None  # the id of the last one that was saved here
+        self.latest: str | None = None  # id of the last checkpoint that this object saved
 
     def check(self) -> None:
-        """Refuse a trial whose state cannot be saved, before it trains. All ranks call it.
+        """Raise if the state of the trial cannot be saved, before it trains. All ranks must call it.
 
-        The chief alone looks, as it alone saves these states. Data loaders are not asked: many draw random numbers
-        when they are.
+        Only the chief checks, because only the chief saves these states. The states of data loaders are not read: many
+        loaders draw random numbers in `state_dict()`, which would change the order of the data.
         """
         ranks = self._context.distributed
 
@@ -91,10 +97,10 @@ class Checkpointer:
         in_step(ranks.allgather, ranks.rank, check, doing="checking what checkpoints will hold")
 
     def save(self, state: TrialState, window: Window, *, wait: bool) -> None:
-        """Take everything as it is now into a new checkpoint; all ranks call it.
+        """Save the current state as a new checkpoint. All ranks must call it.
 
-        The chief writes it beside the training, unless it is small, it is to be waited for, or a callback wants to see
-        it written.
+        The chief writes the files in the background, unless the checkpoint is small, `wait` is set on any rank, or a
+        callback has a hook that must see the written files.
         """
         distributed = self._context.distributed
         ranks = distributed.gather((self._rank_parts(state, window), wait or self._hooks_wait()))
@@ -102,7 +108,7 @@ class Checkpointer:
         def chief() -> str | None:
             if ranks is None:
                 return None
-            self._settle()  # one at a time
+            self._settle()  # only one checkpoint may be in progress at a time
             position = self._data.position(state.batches_trained)
             saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
             return self._save(saved, [parts for parts, _ in ranks], wait=any(waits for _, waits in ranks))
@@ -114,26 +120,29 @@ class Checkpointer:
 
     @property
     def failed(self) -> bool:
-        """On the chief: whether the checkpoint that was being written will not be stored; `finish` raises why."""
+        """Whether the checkpoint in progress has failed (on the chief); `finish` raises the reason."""
         return self._storing is not None and self._storing.failure is not None
 
     def newly_stored(self) -> list[tuple[int, str]]:
-        """On the chief: batch and id of the checkpoints that were completed since this was last asked."""
+        """Return (batch, id) of the checkpoints completed since the previous call (on the chief)."""
         if self._storing is not None and self._storing.done and not self.failed:
             self._settle()
         stored, self._stored = self._stored, []
         return stored
 
     def finish(self) -> None:
-        """Until everything is stored. All ranks call it, and a failure is raised on each."""
+        """Wait until all checkpoints are stored. All ranks must call it; a failure is raised on every rank."""
         self._together(self._settle)
 
     def close(self) -> None:
-        """The same on this rank alone, when training ends with an error."""
+        """Wait for the checkpoint in progress on this rank alone, when training ends with an error.
+
+        Unlike `finish` it is not a collective: after an error the other ranks may not reach it.
+        """
         self._settle()
 
     def give_up(self) -> None:
-        """Stop writing the checkpoint that is being written, if there is one, and remove its files."""
+        """Abort the checkpoint in progress, if any, and delete its files."""
         if self._storing is not None:
             self._storing.give_up()
             self._storing = None
@@ -143,6 +152,7 @@ class Checkpointer:
         return in_step(distributed.allgather, distributed.rank, action, doing="saving a checkpoint")
 
     def _settle(self) -> None:
+        """Wait for the checkpoint in progress, if any, and note that it is stored; raise if it failed."""
         if self._storing is None:
             return
         try:
@@ -158,7 +168,7 @@ class Checkpointer:
         return any(map(self._callbacks.overrides, _HOOKS_WHEN_WRITTEN))
 
     def _rank_parts(self, state: TrialState, window: Window) -> dict[str, Any]:
-        """What differs from rank to rank, one line each; what there is none of is left out."""
+        """Return the state that differs between ranks, one entry per kind; entries that are None are left out."""
         parts = {
             "rank_rng_states": rng.get_state(self._context.device),
             "rank_gradients": self._context._optimization.gradients_waiting(),
@@ -208,9 +218,10 @@ class Checkpointer:
         return uuid
 
     def _write(self, directory: Path, state: EncodedState, counters: dict[str, Any]) -> dict[str, str]:
-        """Write all files, and return the hash of the large one.
+        """Write all files of a checkpoint and return the SHA-256 of the large one by file name.
 
-        In a forked child, as a rule: nothing of this process is to be changed or waited for here.
+        This usually runs in a forked child, so it must not change objects of the training process or take locks that
+        another thread could have held at the fork.
         """
         self._copy_code(directory / CODE)
         digest = checkpoint_format.write(state.tree, directory / "state_dict.pth")
@@ -221,18 +232,23 @@ class Checkpointer:
         return {"state_dict.pth": digest}
 
     def _copy_code(self, target: Path) -> None:
-        """Put the run's code into a checkpoint. A standalone run took it when it started, others do so now, once."""
+        """Put the code of the run into a checkpoint directory.
+
+        A standalone run copied its code when it started. Other runs copy it here, at their first checkpoint.
+        """
         taken = self._core.run_dir / CODE
         if not taken.exists():
+            # In this order: the marker of a flush must not vouch for a new copy, and the rename at the end means that
+            # a copy under the final name is complete, even if an earlier attempt was interrupted.
             files.forget_flush(taken)
             taking = self._core.run_dir / ".code"
-            shutil.rmtree(taking, ignore_errors=True)  # of one that was interrupted
+            shutil.rmtree(taking, ignore_errors=True)  # left by an interrupted attempt
             taking.mkdir()
             if self._code_dir is not None:
                 roots = self._core.checkpoint.local_roots()
                 not_code = [self._core.run_dir, *roots, *paths.store_files(), paths.data_dir()]
                 copy_code(self._code_dir, taking, not_code)
-            # Checkpoints share these files: nobody should write to them.
+            # Checkpoints share these files through hard links, so a write to one would change all of them.
             files.make_read_only(taking, private=paths.are_private(self._core.checkpoint.local_roots()))
             taking.rename(taken)
         # A callback that gets the directory may change its files, which must not change those of other checkpoints.
@@ -241,7 +257,11 @@ class Checkpointer:
             files.flush_once(taken)
 
     def restore(self, directory: Path, name: str, state: TrialState, window: Window) -> None:
-        """Put back weights, optimizers, schedulers, callbacks and generators from an opened checkpoint."""
+        """Restore weights, optimizers, schedulers, callbacks and random generators from an opened checkpoint.
+
+        `state` holds the counters already restored; with 0 batches trained this is a warm start from another trial,
+        which takes neither gradients, metrics nor the position in the data. `name` is used in messages.
+        """
         context = self._context
         checkpoint = self._states.decode(checkpoint_format.read(directory, name), directory, name)
         self._callbacks.call("on_checkpoint_load_start", checkpoint)
@@ -308,9 +328,12 @@ class Checkpointer:
             ) from error
 
     def _restore_gradients(self, checkpoint: dict[str, Any], state: TrialState) -> None:
-        """Those of an aggregation window that had begun; other ranks than then share what there was."""
+        """Restore the gradients accumulated in an unfinished aggregation window.
+
+        If the number of ranks changed, every rank gets the mean over the saved ranks.
+        """
         for optimizer in self._context.optimizers:
-            clear_gradients(optimizer)  # of what was trained before in this process
+            clear_gradients(optimizer)  # an earlier fit in this process may have left some
         ranks: list[Any] = checkpoint.get("rank_gradients") or []
         if not ranks or not state.batches_trained:  # none were waiting, or a warm start
             return
@@ -321,7 +344,10 @@ class Checkpointer:
 
 @functools.cache
 def _load_what_writing_needs() -> None:
-    """Modules that are loaded at their first use: a forked child must find them ready."""
+    """Import modules that writing a checkpoint loads at first use.
+
+    A forked child must not import: if another thread held the import lock at the fork, the child would wait for ever.
+    """
     import pathspec  # noqa: F401
 
     torch.save({"tensor": torch.zeros(1)}, io.BytesIO())
@@ -348,7 +374,10 @@ def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) 
 
 @contextmanager
 def _saying_not_taken(what: str, name: str) -> Iterator[None]:
-    """Blame the checkpoint for a state of another kind, and add to torch's error about other shapes what to do."""
+    """Name the checkpoint in errors about a state that does not fit the trial.
+
+    A RuntimeError of torch about shapes gets a note on what to do; wrong types become InvalidCheckpointException.
+    """
     try:
         yield
     except RuntimeError as error:
@@ -368,7 +397,11 @@ def _write_json(file: Path, value: Any) -> None:
 
 
 def check_files(directory: Path, name: str, *, read_them: bool = True) -> None:
-    """Notice damage before anything is loaded. Only checkpoints of earlier releases have no manifest."""
+    """Raise if files of a checkpoint are missing or damaged, before anything is loaded.
+
+    Checkpoints of earlier releases have no manifest and are not checked. With `read_them` false the contents were
+    verified already, and only a missing manifest is reported.
+    """
     if not manifest.exists(directory) and not (directory / STATE_FILE).exists():
         return
     if read_them or not manifest.exists(directory):
@@ -377,7 +410,10 @@ def check_files(directory: Path, name: str, *, read_them: bool = True) -> None:
 
 @contextmanager
 def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
-    """The directory of a checkpoint given by its id, or by a path that the user wrote out."""
+    """Yield the directory of a checkpoint, given by its id or by an explicit path. All ranks must call it.
+
+    A checkpoint given by id may be downloaded for the duration of the block.
+    """
     if not isinstance(name, (str, os.PathLike)):
         raise TypeError(f"latest_checkpoint is the id of a checkpoint or a path, got {name!r}")
     if not checkpoint_format.is_path(name):
@@ -396,7 +432,7 @@ def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
 
 
 def read_state(directory: Path, name: str) -> dict[str, Any] | None:
-    """The counters stored in a checkpoint of any release; None where a release stored none."""
+    """Return the counters stored in a checkpoint of any release, or None if the release stored none."""
     if (directory / STATE_FILE).is_file():
         try:
             stored = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
@@ -412,6 +448,7 @@ def read_state(directory: Path, name: str) -> dict[str, Any] | None:
 
 
 def _with_checked_counters(stored: dict[str, Any], file: str, name: str) -> dict[str, Any]:
+    """Return `stored` if its counters are non-negative integers, else raise InvalidCheckpointException."""
     for counter in ("batches_trained", "steps_completed", "latest_batch", "last_ckpt", "last_val", "step_id"):
         value = stored.get(counter, 0)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:

@@ -1,4 +1,4 @@
-"""The state file of a checkpoint: how it is written, and read without unpickling code."""
+"""Read and write the state file of a checkpoint without unpickling code."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from determined.pytorch.state_file import StateFile
 
+# Where the current and earlier releases put the state file; the first one that exists is read.
 STATE_FILES = (
     "state_dict.pth",
     "determined/state_dict.pth",
@@ -23,7 +24,11 @@ STATE_FILES = (
 
 
 def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]:
-    """The state in a checkpoint directory, of any release; `name` is how the user calls the checkpoint."""
+    """Return the state stored in a checkpoint directory of any release.
+
+    `name` is the checkpoint's name in messages. Further keywords go to `torch.load`, whose `weights_only` is on unless
+    they override it. Raises InvalidCheckpointException for a file that is missing, damaged or could run code.
+    """
     file = next((directory / one for one in STATE_FILES if (directory / one).is_file()), None)
     if file is None:
         raise InvalidCheckpointException(f"checkpoint {name} holds none of the state files {', '.join(STATE_FILES)}")
@@ -36,7 +41,7 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
             f"checkpoint {name} holds data that could run code when loaded, so it was not loaded: {_first_line(error)} "
             '(if you trust its author: load_trial_from_checkpoint_path(..., torch_load_kwargs={"weights_only": False}))'
         ) from error
-    except Exception as error:  # a damaged pickle raises whatever its wrong instructions lead to
+    except Exception as error:  # a damaged pickle can raise any exception
         raise InvalidCheckpointException(
             f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
         ) from error
@@ -48,25 +53,26 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
 
 
 def write(state: dict[str, Any], file: Path) -> str:
-    """Write an encoded state into a file, durably, and return its SHA-256."""
+    """Write an encoded state to a file, flush it to disk, and return its SHA-256."""
     with StateFile(file) as opened:
         try:
             torch.save(state, opened)  # type: ignore[arg-type]
         except RuntimeError as error:
             if isinstance(error.__context__, OSError):
-                raise error.__context__ from None  # a full disk, and torch's complaint about what it led to
+                raise error.__context__ from None  # for example a full disk; torch's error only follows from it
             raise
     return opened.digest
 
 
 def _first_line(error: BaseException) -> str:
+    """Return the line of a message that names the rejected type, or else its first line."""
     text = str(error).strip()
     wanted = [line.strip() for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line]
     return wanted[0] if wanted else (text.splitlines() or [type(error).__name__])[0]
 
 
 def _types_of_old_releases() -> list[Any]:
-    """What 0.12 to 0.38 put into state files beside tensors: numpy's random state, an array of numbers."""
+    """Return the non-tensor types that releases 0.12 to 0.38 stored: numpy's random state, as an array of numbers."""
     from numpy._core import multiarray
 
     reconstruct, scalar = multiarray._reconstruct, multiarray.scalar
@@ -82,18 +88,18 @@ def _types_of_old_releases() -> list[Any]:
 
 
 class _NoCode(pickle.Unpickler):
-    """Reads pickles of numbers, strings and containers, and nothing that names a class or function."""
+    """An unpickler for numbers, strings and containers that rejects any reference to a class or function."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it refers to {module}.{name}")
 
 
 def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
-    """A state file of old releases: a pickled dict of numbers."""
+    """Return the dict of numbers in a pickled state file of an old release."""
     try:
         with open(file, "rb") as opened:
             state = _NoCode(opened).load()
-    except Exception as error:  # a damaged pickle raises whatever its wrong instructions lead to
+    except Exception as error:  # a damaged pickle can raise any exception
         raise InvalidCheckpointException(
             f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
         ) from error
@@ -103,15 +109,15 @@ def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
 
 
 def is_path(name: str | os.PathLike[str]) -> bool:
-    """A user's explicit path, in contrast to a checkpoint's id."""
+    """Return whether `name` is an explicit path, and not the id of a checkpoint."""
     return isinstance(name, os.PathLike) or os.sep in name
 
 
 def directory_at(path: str | os.PathLike[str]) -> Path:
-    """The directory of a checkpoint that the user wrote out as a path."""
+    """Return the checkpoint directory at a path given by the user; raise CheckpointNotFound if it does not exist."""
     try:
         found, reason = Path(path).is_dir(), "there is no such directory"
-    except (ValueError, OSError) as error:  # a NUL in it, or it is too long
+    except (ValueError, OSError) as error:  # the path contains a NUL or is too long
         found, reason = False, getattr(error, "strerror", None) or str(error)
     if not found:
         raise CheckpointNotFound(f"no checkpoint at {os.fspath(path)!r:.200}: {reason}")

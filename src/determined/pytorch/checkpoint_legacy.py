@@ -1,4 +1,4 @@
-"""Checkpoints of earlier releases, turned into the current form by pure functions."""
+"""Convert checkpoints of earlier releases to the current format, by pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _OLD_KEYS = {
 
 
 def modernise(checkpoint: dict[str, Any], models: int, optimizers: int, schedulers: int) -> dict[str, Any]:
-    """Single-object keys (up to 0.12.10) become lists of one."""
+    """Return a checkpoint with the keys of releases up to 0.12.10, which held one object each, as lists of one.
+
+    The counts are those of the trial's objects: RuntimeError is raised if the trial has more than one.
+    """
     counts = dict(zip(_OLD_KEYS, (models, optimizers, schedulers), strict=True))
     modern = dict(checkpoint)
     for old, new in _OLD_KEYS.items():
@@ -32,7 +35,7 @@ def modernise(checkpoint: dict[str, Any], models: int, optimizers: int, schedule
 
 
 def state_of(stored: dict[str, Any]) -> dict[str, Any]:
-    """The counters of any release under their current names."""
+    """Return the counters of a checkpoint of any release under their current names."""
     modern = dict(stored)
     if "batches_trained" not in modern:
         modern["batches_trained"] = modern.get("steps_completed", modern.get("latest_batch", 0)) or 0
@@ -40,7 +43,7 @@ def state_of(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_prefix(state_dict: dict[str, Any], prefix: str = "module.") -> dict[str, Any]:
-    """Weights saved from inside a data-parallel wrapper, under the model's own names."""
+    """Return weights saved from a data-parallel wrapper under the names of the unwrapped model."""
     if not state_dict or not all(key.startswith(prefix) for key in state_dict):
         return state_dict
     bare = OrderedDict((key.removeprefix(prefix), value) for key, value in state_dict.items())
@@ -54,7 +57,7 @@ def without_prefix(state_dict: dict[str, Any], prefix: str = "module.") -> dict[
 
 
 def load_weights(model: torch.nn.Module, state_dict: dict[str, Any]) -> None:
-    """Into the bare model; names with and without the prefix of a data-parallel wrapper both fit."""
+    """Load weights into an unwrapped model; the names may have the prefix of a data-parallel wrapper."""
     if state_dict.keys() != model.state_dict().keys():
         state_dict = without_prefix(state_dict)
     model.load_state_dict(state_dict)

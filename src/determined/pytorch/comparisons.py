@@ -1,4 +1,7 @@
-"""After how many batches a searcher compares this trial with others: it is validated there, so that all are as far."""
+"""Compute after which batches the searcher compares a trial with others.
+
+The trial is validated at these batches, so that all trials are compared after the same amount of training.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ from determined.pytorch.context import PyTorchTrialContext
 def in_batches(
     trial: TrialInfo, context: PyTorchTrialContext, epoch_length: int, epoch_offset: int = 0
 ) -> tuple[int, ...]:
-    """Empty where nothing is compared, or by a time that only the trial itself knows."""
+    """Return the numbers of batches at which the trial is compared, in ascending order.
+
+    The result is empty if the searcher compares no trials, or measures time by a metric that only the trial knows.
+    """
     if trial._time_metric == "batches":
         counts = [math.ceil(rung) for rung in trial._rungs]
     elif trial._time_metric == "epochs":

@@ -1,4 +1,4 @@
-"""The batches of a training run, pass after pass from a position on, dealt out round-robin over the ranks."""
+"""Shard the batches of a training run over ranks: round-robin, pass after pass, starting at a given position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.pytorch.walking import Walk
 
 
 def pass_shape(batch_sampler: Any) -> PassShape | None:
-    """What a pass of it is made of; None where it does not know its length."""
+    """Return the number of records and the batch size of one pass, or None if the sampler has no length."""
     try:
         if type(batch_sampler) is BatchSampler:
             records = len(batch_sampler.sampler)  # type: ignore[arg-type]
@@ -25,17 +25,17 @@ def pass_shape(batch_sampler: Any) -> PassShape | None:
 
 
 def batch_size(batch_sampler: Any) -> int:
-    """How many records a batch takes from a pass; batches of the user's own making count as one."""
+    """Return how many records one batch takes from a pass; a batch of a user-defined batch sampler counts as one."""
     return batch_sampler.batch_size if type(batch_sampler) is BatchSampler else 1
 
 
 class DealtBatches(Sampler[Any]):
-    """One rank's index lists from a position on, without end.
+    """A sampler of one rank's index lists, starting at a position and continuing without end.
 
-    Among those of all ranks they have the numbers first, first + ranks, ...
+    Batches of all ranks are numbered together; this rank has the numbers first, first + ranks, first + 2 * ranks, ...
 
-    By arithmetic where the order is known in closed form, else by walking through the user's sampler: then there is
-    a state to keep, see `Walk`.
+    Index lists are computed directly if the order is known in closed form. Otherwise the user's sampler is iterated
+    and `walk` holds the state to save, see `Walk`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DealtBatches(Sampler[Any]):
             self.walk = Walk(batch_sampler, position, ranks, rank, read_ahead)
 
     def __iter__(self) -> Iterator[Any]:
-        # A generator, which does nothing until the first batch is wanted: torch makes iterators that it never uses.
+        # A generator, so that nothing runs before the first batch is requested: torch creates iterators it never uses.
         if self.walk is not None:
             yield from self.walk
             return
@@ -77,5 +77,5 @@ class DealtBatches(Sampler[Any]):
         yield from map(batch, itertools.count(self._rank + dealt * self.ranks - left, self.ranks))
 
     def __len__(self) -> int:
-        """This rank's share of a pass, whatever the position."""
+        """Return the number of this rank's batches in one pass, independent of the position."""
         return len(range(self._rank, len(self._batch_sampler), self.ranks))  # type: ignore[arg-type]

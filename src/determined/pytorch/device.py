@@ -1,4 +1,4 @@
-"""Which device a rank trains on, and how a batch gets there."""
+"""Choose the device of a rank, and move batches to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ _TENSOR_KINDS = "fciub"
 
 
 def choose_device(rank_count: int, local_rank: int) -> torch.device:
-    """This rank's accelerator, honouring the variables that hide devices; the CPU where there is none."""
+    """Return the accelerator of this rank, or the CPU if none is visible.
+
+    Variables that hide devices (such as CUDA_VISIBLE_DEVICES) are respected. A process without other ranks uses device
+    0, several ranks use the device of their local rank.
+    """
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is None:
         return torch.device("cpu")
@@ -30,7 +34,7 @@ def choose_device(rank_count: int, local_rank: int) -> torch.device:
 
 
 def mover(device: torch.device, warned_types: set[type]) -> Callable[[Any], Any]:
-    """A function that moves a batch to `device`, quick where the batch is there already."""
+    """Return a function that moves a batch to `device`, with a short path for batches that are already there."""
 
     def move(data: Any) -> Any:
         return _move(data, device, warned_types)
@@ -41,19 +45,20 @@ def mover(device: torch.device, warned_types: set[type]) -> Callable[[Any], Any]
             for item in data:
                 if type(item) is not torch.Tensor:
                     return _move(data, device, warned_types)
-            return data if kind is tuple else data[:]  # a list of its own: the program may change it
+            return data if kind is tuple else data[:]  # a new list: the program may change it, not the loader's
         return _move(data, device, warned_types)
 
-    # Without an accelerator there is nowhere else where a tensor could be.
+    # Without an accelerator all tensors are in host memory, so a batch of plain tensors needs no check of devices.
     return move if torch.accelerator.is_available() else move_to_host
 
 
 def to_device(data: Any, device: torch.device, warned_types: set[type] | bool | None = None) -> Any:
     """Move every tensor and array in `data` to `device`, keeping the structure around them.
 
-    Dicts, lists, tuples and named tuples are rebuilt with their type; arrays become tensors; anything with a
-    method `to` is asked to move itself. What cannot be moved is left as it is, with one warning per type: pass
-    one set as `warned_types` to share that over calls. (0.12 passed a bool: whether to warn at all.)
+    Dicts, lists, tuples and named tuples are rebuilt with their type; numpy arrays become tensors; for any other object
+    with a method `to`, `data.to(device)` is returned. Values that cannot be moved are returned unchanged, with one
+    warning per type: pass the same set as `warned_types` to share that over several calls. (Release 0.12 passed a bool:
+    whether to warn at all.)
     """
     if isinstance(data, torch.Tensor):
         return _move_tensor(data, device)
@@ -87,7 +92,7 @@ def _move_tensor(data: torch.Tensor, device: torch.device) -> torch.Tensor:
     if data.is_cpu:
         if device.type == "cpu":
             return data
-        # Only a pinned source can be copied while the host goes on.
+        # A copy can overlap with work of the host only if its source is pinned.
         return data.to(device, non_blocking=device.type == "cuda" and data.is_pinned())
     return data.to(device)
 
@@ -123,7 +128,7 @@ def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
 def _move_mapping(data: Any, device: torch.device, warned: set[type]) -> Any:
     moved = {key: _move(item, device, warned) for key, item in data.items()}
     if isinstance(data, dict) or hasattr(data, "__copy__"):
-        # A shallow copy keeps what a constructor would need to be told (a default factory, attributes).
+        # A shallow copy keeps attributes that the constructor would need as arguments, such as a default factory.
         same_type = copy.copy(data)
         for key, item in moved.items():
             same_type[key] = item
@@ -139,7 +144,7 @@ def _describe(data: Any) -> str:
 
 
 def array_to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A tensor of the array's numbers; memory is shared where torch can share it."""
+    """Return a tensor with the numbers of the array; memory is shared if torch supports its layout and type."""
     if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.complex128)
     elif not array.dtype.isnative:
@@ -150,7 +155,10 @@ def array_to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def data_length(data: Any) -> int:
-    """The number of records in a batch: the length of the first tensor or array in it."""
+    """Return the number of records in a batch: the length of the first tensor or array in it.
+
+    Raises TypeError if the batch contains no tensor or array, and ValueError for an empty container.
+    """
     leaf = None
     for leaf in _leaves(data):
         if isinstance(leaf, torch.nn.utils.rnn.PackedSequence):
@@ -166,7 +174,7 @@ def data_length(data: Any) -> int:
 
 
 def _leaves(data: Any) -> Iterator[Any]:
-    """What is in nested containers, in order."""
+    """Yield the values in nested containers, in order."""
     if isinstance(data, collections.abc.Mapping):
         data = list(data.values())
     if isinstance(data, (list, tuple)) and not isinstance(data, torch.nn.utils.rnn.PackedSequence):

@@ -1,4 +1,4 @@
-"""What is different between the run that saved a checkpoint and the one that goes on from it."""
+"""Log the settings that differ between the run that saved a checkpoint and the run that resumes from it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ _NAMES = {"hparams": "other hyperparameters", "experiment_config": "another conf
 
 
 def tell(directory: Path, name: str, now: dict[str, Any]) -> None:
-    """Log each setting that is not what it was; `now` is what a checkpoint of this run would hold."""
+    """Log a warning that lists each changed hyperparameter and setting.
+
+    `now` is the `load_data.json` that a checkpoint of this run would hold. Secrets are masked.
+    """
     try:
         then = json.loads((directory / "load_data.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return  # releases before 0.17 stored none
+        return  # releases before 0.17 did not store this file
     for key, described in _NAMES.items():
         if not isinstance(then, dict) or not isinstance(then.get(key), dict) or not isinstance(now.get(key), dict):
             continue
@@ -41,7 +44,7 @@ def tell(directory: Path, name: str, now: dict[str, Any]) -> None:
 
 
 def differences(then: Any, now: Any, path: str = "") -> Iterator[str]:
-    """One line for each setting that differs, as `optimizer.lr: 0.1 -> 0.2`."""
+    """Yield one line per setting that differs, such as `optimizer.lr: 0.1 -> 0.2`."""
     if isinstance(then, dict) and isinstance(now, dict):
         for key in sorted({*then, *now}, key=str):
             below = f"{path}.{key}" if path else str(key)
@@ -55,7 +58,7 @@ def _as_json(value: Any) -> str:
 
 
 def _comparable(value: Any) -> str:
-    """As text, without addresses: the repr of an object may hold one, which is another in each process."""
+    """Return a value as JSON text without memory addresses, which differ between processes in the repr of objects."""
     return _ADDRESS.sub("at ...", _as_json(value))
 
 

@@ -1,4 +1,4 @@
-"""What an early end of training means in an interactive session, which must not end with it."""
+"""Raise the right exception when training ends early in an interactive session, which must survive it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from determined.pytorch.stopping import Why
 
 
 def spare_session(why: Why, batches: int) -> None:
-    """In an interactive session, raise KeyboardInterrupt where a script ends with an exit code.
+    """Raise KeyboardInterrupt in an interactive session after Ctrl-C or at the time limit.
 
-    The variables of the session are the user's work. Signals that ask the process itself to end still end it; IPython
-    needs to be told, because it survives a SystemExit.
+    A script ends with an exit code instead, and this function does nothing. The variables of the session are the user's
+    work, so it must continue. Other signals ask the process to end, and it does; IPython ignores SystemExit, so its
+    exit is requested explicitly.
     """
     if not is_interactive():
         return

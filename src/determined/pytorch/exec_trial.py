@@ -1,4 +1,4 @@
-"""Run a trial class by its experiment configuration: the entrypoint `module:TrialClass` of all generations."""
+"""Train a `PyTorchTrial` class as an experiment configuration specifies: the entrypoint `module:TrialClass`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from determined.pytorch.units import Batch, TrainUnit
 
 logger = logging.getLogger("determined.pytorch")
 
-_BATCHES_PER_STEP = 100
+_BATCHES_PER_STEP = 100  # the default of releases that counted in steps
 
 
 def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
-    """Train as the configuration says: length, periods, policy, aggregation, seeds."""
+    """Train `trial_class` with the length, periods, checkpoint policy, aggregation and seeds of `config`.
+
+    Inside an experiment the hyperparameters, seed and checkpoint of the trial are used. Otherwise hyperparameters are
+    sampled from the configuration with seed 0.
+    """
     info = get_cluster_info()
     optimizations = config.get("optimizations") or {}
     with init(
@@ -55,13 +59,16 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
 
 
 def _program_of(trial_class: type[PyTorchTrial]) -> Program | None:
-    """Return the module of the class as the program: the main module is the harness, which belongs to no program."""
+    """Return the module of the class as the program of the run, or None if it has no file.
+
+    `__main__` would be the harness, whose code and name do not belong to the run.
+    """
     file = getattr(sys.modules.get(trial_class.__module__), "__file__", None)
     return Program("module", Path(file).resolve(), trial_class.__module__) if file else None
 
 
 def test_one_batch(trial_class: type[PyTorchTrial], config: dict[str, Any] | None = None) -> PyTorchTrial:
-    """Train and validate one batch and save a checkpoint, to see that a trial class works."""
+    """Train and validate one batch and save a checkpoint, to check that a trial class works; return the trial."""
     config = config or {}
     with init(hparams=_hyperparameters(config), exp_conf=config, enable_tensorboard_logging=False) as context:
         trial = trial_class(context)
@@ -74,7 +81,7 @@ def _hyperparameters(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
-    """The searcher's length in any generation's words; steps of 0.12 are 100 batches."""
+    """Return the training length from the searcher block of any release; 0.12 counted steps of 100 batches."""
     searcher = config.get("searcher") or {}
     if searcher.get("max_length") is not None:
         return _unit(searcher["max_length"], context)
@@ -90,6 +97,7 @@ def _length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
 
 
 def _period(config: dict[str, Any], name: str, context: PyTorchTrialContext) -> TrainUnit | None:
+    """Return the period set under `name`, or None if it is unset or below 1."""
     period = config.get(name)
     if isinstance(period, int):  # up to 0.12: in steps
         period = {"batches": period * (config.get("batches_per_step") or _BATCHES_PER_STEP)}

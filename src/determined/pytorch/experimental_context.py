@@ -1,4 +1,4 @@
-"""context.experimental: switches that most trials never touch."""
+"""`context.experimental`: switches that most trials do not need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class PyTorchExperimentalContext:
-    """Switches of a trial, to be set in its `__init__`."""
+    """Optional switches of a trial; call the methods in the trial's `__init__`."""
 
     def __init__(self, parent: PyTorchTrialContext) -> None:
         self._parent = parent
@@ -28,49 +28,50 @@ class PyTorchExperimentalContext:
         self._pickled_state = False
 
     def use_amp(self, dtype: torch.dtype | None = None) -> None:
-        """Automatic mixed precision: autocast, loss scaling and everything around it. Call it before `wrap_model`.
+        """Enable automatic mixed precision: autocast of wrapped models and loss scaling. Call it before `wrap_model`.
 
-        float16 with a gradient scaler on CUDA, bfloat16 elsewhere; `dtype` chooses another.
+        `dtype` defaults to float16 with a gradient scaler on CUDA, and to bfloat16 on other devices.
         """
         self._parent._precision.use_amp(bool(self._parent.models), dtype)
 
     def disable_dataset_reproducibility_checks(self) -> None:
         """Allow any iterable from `build_training_data_loader` and `build_validation_data_loader`.
 
-        The loop then does not shard for you: use `context.distributed` and `context.get_trial_seed()`. After a
-        restart it brings the loader to where it was, unless you skip `context.get_initial_batch()` batches yourself.
+        Such loaders are not sharded: do it with `context.distributed` and `context.get_trial_seed()`. After a restart
+        the training loader is advanced to its previous position, unless the program calls `context.get_initial_batch()`
+        and skips these batches itself.
         """
         logger.info("data loaders are used as they are: sharding and seeding are the program's own")
         self._any_loader = True
 
     def disable_auto_to_device(self) -> None:
-        """Hand batches to `train_batch` and `evaluate_batch` unmoved."""
+        """Pass batches to `train_batch` and `evaluate_batch` without moving them to the device."""
         self._auto_to_device = False
 
     def use_global_shuffle(self) -> None:
-        """Shuffle by torch's global generator, as releases up to 0.38 did, to compare with their runs.
+        """Shuffle with torch's global generator, as releases up to 0.38 did, for comparisons with their runs.
 
-        Such an order does not survive a restart.
+        The order of the data then changes at a restart.
         """
         self._global_shuffle = True
 
     def count_batches_for_optimizer_steps(self) -> None:
-        """Let STEP_EVERY_OPTIMIZER_STEP with a frequency count batches, as releases up to 0.38 did."""
+        """Count batches instead of optimizer steps for STEP_EVERY_OPTIMIZER_STEP, as releases up to 0.38 did."""
         self._parent._optimization.count_batches_for_optimizer_steps = True
 
     def keep_metric_shapes(self) -> None:
-        """Reduce validation metrics that are vectors along the batches only, instead of to one number."""
+        """Reduce vector-valued validation metrics over batches only, instead of to one number."""
         self._keep_metric_shapes = True
 
     def weight_metrics_by_records(self) -> None:
-        """Average validation metrics over records instead of over batches, so that a short last batch counts less."""
+        """Average validation metrics over records instead of batches, so that a short last batch counts less."""
         self._weight_by_records = True
 
     def allow_pickled_state(self) -> None:
-        """Save what cannot be encoded safely as pickles, in a file of its own in each checkpoint.
+        """Save state that cannot be encoded safely as pickles, in a separate file of each checkpoint.
 
-        Reading a pickle can run code that its author put there. So the file is read only when a trial that makes this
-        call is trained from the checkpoint, never to load weights. Make the call only if you trust every checkpoint
+        Reading a pickle can run code that its author put there. The file is therefore read only when a trial that makes
+        this call resumes from the checkpoint, never to load weights. Make the call only if you trust every checkpoint
         that you resume from.
         """
         self._pickled_state = True
@@ -82,13 +83,13 @@ class PyTorchExperimentalContext:
         for_training: bool = True,
         for_validation: bool = True,
     ) -> Any:
-        """The name of `context.wrap_reducer` before 0.15.2."""
+        """Call `context.wrap_reducer`; this was its name before 0.15.2."""
         return self._parent.wrap_reducer(reducer, name, for_training, for_validation)
 
     def reset_reducers(self) -> None:
-        """The name of `context.reset_reducers` before 0.15.2."""
+        """Call `context.reset_reducers`; this was its name before 0.15.2."""
         self._parent.reset_reducers()
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
-        """The name of `context.reduce_metrics` before 0.15.2."""
+        """Call `context.reduce_metrics`; this was its name before 0.15.2."""
         return self._parent.reduce_metrics(for_training)

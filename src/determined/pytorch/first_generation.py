@@ -1,7 +1,7 @@
-"""Trials of the first generation (Determined 0.12): carried out by the same loop as all others.
+"""Adapt trials of the first generation (Determined 0.12) to the current training loop.
 
-Such a trial makes its model, optimizer and scheduler in methods of their own, gets the model passed to `train_batch`
-and the evaluate methods, and leaves backward and step to the loop.
+Such a trial creates its model, optimizer and scheduler in separate methods, gets the model as an argument of
+`train_batch` and of the evaluate methods, and leaves backward and optimizer step to the loop.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ _METHODS = ("build_model", "optimizer", "create_lr_scheduler")
 
 
 def is_first_generation(trial: PyTorchTrial, context: PyTorchTrialContext) -> bool:
-    """It wrapped no model and brings `build_model` and `optimizer`.
+    """Return whether the trial wrapped no model and defines `build_model` and `optimizer`.
 
-    A trial that wrapped a model is of a later generation, whatever helpers it has under those names.
+    A trial that wrapped a model is of a later generation, even if it has helpers with these names. Raises
+    InvalidExperimentException if only one of the two methods is defined.
     """
     if context.models:
-        return context._first_generation  # made by an earlier fit() of this trial
+        return context._first_generation  # wrapped by an earlier fit() of this trial
     own = [name for name in _METHODS if overridden(trial, name, PyTorchTrial)]
     if own and not {"build_model", "optimizer"} <= {*own}:
         missing = [name for name in ("build_model", "optimizer") if name not in own]
@@ -43,7 +44,7 @@ def is_first_generation(trial: PyTorchTrial, context: PyTorchTrialContext) -> bo
 
 
 def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
-    """Make and wrap model, optimizer and scheduler, by calling each of the trial's methods once."""
+    """Create and wrap model, optimizer and scheduler, calling each of the trial's methods once."""
     if context._first_generation:
         return
     context._first_generation = True
@@ -52,7 +53,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         "docs/how-to/migrate-from-0.12.md shows the newer form, which wraps them in __init__",
         type(trial).__name__,
     )
-    # Taken first: programs assign the results to attributes of the same names.
+    # All three are read before the first call, because programs assign the results to attributes of the same names.
     make_model, make_optimizer, make_scheduler = trial.build_model, trial.optimizer, trial.create_lr_scheduler
     level = context.get_mixed_precision_level()
     model = context.wrap_model(make_model())
@@ -74,7 +75,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
 
 
 def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[..., Any]:
-    """The user's `train_batch`, followed by the backward and the step that the first generation left to the loop."""
+    """Return `train_batch` extended by backward and optimizer step, which the first generation left to the loop."""
     user = bind(trial.train_batch, ["batch", "model", "epoch_idx", "batch_idx"], any_names=True)
     model, optimizer = context.models[0], context.optimizers[0]
     clip = _clipping(context, callbacks)
@@ -96,7 +97,7 @@ def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callback
 
 
 def bind_evaluate(trial: PyTorchTrial, context: PyTorchTrialContext, method: str) -> Callable[..., Any]:
-    """`evaluate_batch(batch, model)` or `evaluate_full_dataset(data_loader, model)`, with the model filled in."""
+    """Return the trial's evaluate method with the model passed as its second argument."""
     first = "batch" if method == "evaluate_batch" else "data_loader"
     user = bind(getattr(trial, method), [first, "model"], any_names=True)
     model = context.models[0]
@@ -104,7 +105,10 @@ def bind_evaluate(trial: PyTorchTrial, context: PyTorchTrialContext, method: str
 
 
 def _clipping(context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[[list[torch.nn.Parameter]], None] | None:
-    """Callbacks' `on_before_optimizer_step`, and before there were callbacks the two hyperparameters of 0.12.0."""
+    """Return the function that clips gradients before a step, or None.
+
+    It calls the callbacks' `on_before_optimizer_step`, and applies the two hyperparameters that 0.12.0 had instead.
+    """
     hparams = context.get_hparams() if context.has_hparams() else {}
     norm, value = hparams.get("clip_grad_l2_norm"), hparams.get("clip_grad_val")
     if norm is not None and value is not None:

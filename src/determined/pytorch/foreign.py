@@ -1,4 +1,7 @@
-"""Training on a loader that is not ours: begun again when it ends, and after a restart brought to where it was."""
+"""Train on a loader that is not a `determined.pytorch.DataLoader`.
+
+The loader is iterated again whenever it ends, and advanced to its previous position after a restart.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class ForeignBatches:
-    """The batches of any iterable, over and over.
+    """The batches of any iterable, repeated without end.
 
-    `batches` of them were trained before. To get there, in this order: the loader's own state; that of its data set,
-    if the loader reads it in this process; or reading all of them once more, unless the program skips them itself.
+    `batches` of them were trained before. That position is reached by the first method available: restoring the state
+    of the loader; restoring the state of its data set, if the loader reads it in this process; or reading all these
+    batches again, unless the program skips them itself.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class ForeignBatches:
         self._under_way: Any = None
 
     def begin(self) -> Iterator[Any]:
+        """Return an iterator over batches, starting at the position where training was."""
         if not self._batches:
             return self._over_and_over(None)
         with generators_kept(self._device):
@@ -50,19 +55,22 @@ class ForeignBatches:
             return self._over_and_over(None) if self._skips_itself else self._read_again()
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the state of the loader or its data set, or else the pass, the position in it and its random state."""
         keeper = _keeper_of_state(self._loader)
         if keeper is not None:
-            # A short last batch makes a torch loader read its data set to the end, which then stands at the next pass.
+            # A torch loader that has returned a short last batch has read its data set to the end, so the state of the
+            # data set already belongs to the next pass: resuming must then start a pass, not continue the old one.
             ended = bool(getattr(getattr(self._under_way, "_dataset_fetcher", None), "ended", False))
             state = encoded(keeper.state_dict(), "the state of the training data loader")
             return {"state": state, "ended": ended and keeper is not self._loader}
         return {"pass": self._pass, "batches": self._in_pass, "start": self._start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what this rank kept; without it the loader is taken to be as on the first day."""
+        """Restore the state saved on this rank; without it, passes are assumed to be as in a new process."""
         self._resumed = state
 
     def _read_again(self) -> Iterator[Any]:
+        """Read and discard the batches trained before; only those of the current pass if earlier ones do not matter."""
         batches, start = self._batches, self._resumed.get("start")
         if start is not None and _begins_anew(self._loader):
             self._pass, batches = self._resumed["pass"], self._resumed["batches"]
@@ -84,7 +92,7 @@ class ForeignBatches:
         return again
 
     def _over_and_over(self, batches: Iterator[Any] | None) -> Iterator[Any]:
-        """The batches of a pass under way, of which none may be left, then pass after pass."""
+        """Yield the rest of the pass in progress, which may be empty, then one pass after the other."""
         may_be_empty = batches is not None
         while True:
             batches = self._begin_pass() if batches is None else batches
@@ -93,13 +101,14 @@ class ForeignBatches:
                 for self._in_pass, batch in enumerate(batches, 1):
                     yield batch
             finally:
-                batches = self._under_way = None  # its workers end with it
+                batches = self._under_way = None  # drops the iterator, which ends its worker processes
             if not self._in_pass and not may_be_empty:
                 raise InvalidExperimentException(_no_batch(self._pass))
             may_be_empty = False
             self._pass += 1
 
     def _begin_pass(self) -> Iterator[Any]:
+        """Start a pass, with the random state it had if it is the one in which the checkpoint was saved."""
         owners = (self._loader, getattr(self._loader, "sampler", None))
         resumed = self._resumed.get("start")
         if resumed is not None and self._resumed["pass"] == self._pass:
@@ -109,18 +118,18 @@ class ForeignBatches:
 
 
 def _keeper_of_state(loader: Any) -> Any:
-    """Who can say where the loader is: itself, its data set, or nobody."""
+    """Return the object whose state holds the position of the loader: the loader, its data set, or None."""
     if is_stateful(loader):
         return loader
     data_set = getattr(loader, "dataset", None)
-    # Workers have copies of the data set, of which this process knows nothing.
+    # Workers read copies of the data set, whose state this process cannot see.
     if isinstance(data_set, IterableDataset) and is_stateful(data_set) and getattr(loader, "num_workers", 0) == 0:
         return data_set
     return None
 
 
 def _begins_anew(loader: Any) -> bool:
-    """Is every pass like the first one, but for the random generators?"""
+    """Return whether each pass depends on the random generators alone, not on earlier passes."""
     if type(loader) is not torch.utils.data.DataLoader or isinstance(loader.dataset, IterableDataset):
         return False
     if type(loader.batch_sampler) is not BatchSampler:
