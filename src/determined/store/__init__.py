@@ -1,4 +1,4 @@
-"""What runs leave behind as rows: experiments, trials, attempts, metrics, checkpoints, logs, requests."""
+"""The database of runs: experiments, trials, attempts, metrics, checkpoints, logs and requests, as rows."""
 
 from determined.store.base import Store
 from determined.store.open import open_store

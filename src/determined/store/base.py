@@ -1,4 +1,4 @@
-"""What every store offers."""
+"""The `Store` interface: every read and write that the rest of the library makes on the database of runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from determined.store.records import (
     SharedMetric,
 )
 
-if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opened, not by every training at its import
+# Imported for annotations only: a training script that imports the library should not pay for modules that are needed
+# once a store is opened.
+if TYPE_CHECKING:
     from determined.store.experiments import Experiments
     from determined.store.lineage import Lineage
     from determined.store.outputs import Outputs
@@ -33,121 +35,128 @@ if TYPE_CHECKING:  # what belongs to experiments is loaded when a store is opene
 
 
 class Store(Protocol):
-    """Rows of runs. A call returns when what it wrote is committed; calling again with the same rows changes nothing.
+    """The database of runs, as one connection.
 
-    A store is used by one thread at a time.
+    A call returns after its changes are committed. Writing the same rows again changes nothing, so a call whose answer
+    was lost can be retried. A store may be used by one thread at a time.
     """
 
     @property
     def place(self) -> str:
-        """Where it is, as it may be shown."""
+        """Return the location of the store for messages, without a password."""
         ...
 
     @property
     def experiments(self) -> Experiments:
-        """Those with a search, and a list of all."""
+        """Return the queries about experiments, including experiments with a search."""
         ...
 
     @property
     def registry(self) -> Registry:
-        """Models, and the checkpoints that are their versions."""
+        """Return the queries about models and the checkpoints registered as their versions."""
         ...
 
     @property
     def lineage(self) -> Lineage:
-        """Which runs made use of which checkpoints."""
+        """Return the queries about which runs used which checkpoints."""
         ...
 
     @property
     def publishing(self) -> Publishing:
-        """Checkpoints between the moment they appear in their storage and the row that records them."""
+        """Return the queries about checkpoints that are in their storage but not yet recorded as a row."""
         ...
 
     @property
     def outputs(self) -> Outputs:
-        """Files that trials upload as results, beside their checkpoints."""
+        """Return the queries about files that trials upload as results in addition to their checkpoints."""
         ...
 
     @property
     def queue(self) -> Queue:
-        """Experiments that wait for their turn on a machine."""
+        """Return the queries about experiments that wait for slots on a machine."""
         ...
 
     @property
     def upkeep(self) -> Upkeep:
-        """What people change about experiments and checkpoints afterwards, and their end."""
+        """Return the queries that edit or delete experiments and checkpoints after they were created."""
         ...
 
     def begin_attempt(self, start: AttemptStart) -> BegunAttempt:
-        """Continue the trial that the checkpoint is of, or the run's own; else make an experiment with one trial.
+        """Record the start of an attempt and return its trial, number and metadata.
 
-        With an allocation the trial is the one that it names, and no other. A trial whose newest attempt still lives,
-        or that a search runs, is left alone: the new one names it as its parent. Metrics after the step at which the
-        attempt begins are archived.
+        With an allocation, the attempt belongs to the trial that the allocation names. Otherwise the trial that saved
+        the given checkpoint is continued, or the trial that the same run worked on before; if there is neither, a new
+        experiment with one trial is created. A trial whose newest attempt is still running, or that belongs to a
+        search, is not continued: the new trial records it as its parent. Metrics after the start step of the attempt
+        are archived.
 
-        A run that names its trial goes on with it, after the newest checkpoint; as long as the trial lives elsewhere
-        it is refused.
+        A run that names its trial continues that trial from its newest checkpoint. `StoreError` if another process is
+        running the trial.
         """
         ...
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Keep all of them, or none.
+        """Write all rows in one transaction.
 
-        A metric takes the place of what an earlier attempt reported for the same group and step; what the same
-        attempt reported is kept beside it.
+        A metric replaces the report of an earlier attempt for the same group, step and rank; reports of the same
+        attempt are merged.
         """
         ...
 
     def runs(self, limit: int = 1000) -> list[Run]:
-        """The newest first."""
+        """Return the trials with their newest attempts, newest first."""
         ...
 
     def attempts(self, trial_id: int) -> list[Attempt]:
-        """The oldest first."""
+        """Return the attempts of a trial, oldest first."""
         ...
 
     def metrics(self, trial_id: int, group: str | None = None, *, archived: bool = False) -> list[Metric]:
-        """Return what counts, in the order of the reports, one row for each rank that reported for a group and step.
+        """Return the reports of a trial in the order they were made, one for each group, step and rank.
 
-        Of a name that several ranks reported for the same group and step, only the lowest rank's value is there.
-        `archived` returns every row as it is stored, also those that a later attempt went back behind.
+        If several ranks reported the same metric for the same group and step, only the value of the lowest rank is
+        returned. With `archived`, every stored row is returned unchanged, including the archived ones (steps that a
+        later attempt repeated).
         """
         ...
 
     def find_metric(self, trial_id: int, group: str, steps_completed: int, rank: int = 0) -> Metric | None:
-        """Return what a rank reported for one step, archived or not."""
+        """Return the report of one rank for a group and step, archived or not, or None."""
         ...
 
     def claim_shared_metric(self, rows: Sequence[MetricRow]) -> SharedMetric | None:
-        """Return a metric of these rows, which are stored, that another rank of the attempt reported as well.
+        """Return a metric in these stored rows that another rank of the attempt also reported, or None.
 
-        Of all processes that ask for an attempt only one gets an answer, so that one warning is given.
+        Only one caller per attempt gets a result, so the warning about it is logged once.
         """
         ...
 
     def newest_attempt(self, run_key: str) -> tuple[str, BegunAttempt] | None:
-        """Return the newest attempt whose key is `<run_key>-<number>`, with its key."""
+        """Return the newest attempt whose key is `<run_key>-<number>`, together with its key, or None."""
         ...
 
     def metadata(self, trial_id: int) -> dict[str, Any]:
-        """Return what all ranks said about a trial in their own words; of a shared name the lowest rank's value."""
+        """Return the metadata that the ranks reported for a trial, merged. For a shared key the lowest rank's value is
+        taken.
+        """
         ...
 
     def samples(self, trial_id: int, group: str | None = None) -> list[Metric]:
-        """What was reported without a step, in the order of the reports."""
+        """Return the metrics that a trial reported without a step, in the order they were made."""
         ...
 
     def checkpoints(self, trial_id: int) -> list[Checkpoint]:
-        """The newest first."""
+        """Return the checkpoints of a trial, newest first."""
         ...
 
     def latest_checkpoints(
         self, identity: str | None = None, program: str | None = None, limit: int = 100
     ) -> list[Checkpoint]:
-        """Return checkpoints of standalone runs that are not deleted: newest run first, and newest first in each run.
+        """Return the checkpoints of standalone runs that are not deleted: newest run first, and newest first within a
+        run.
 
-        With `identity`, those that an attempt with this identity saved. Attempts of earlier versions have none: with
-        `program`, those of this program are included.
+        With `identity`, only checkpoints saved by attempts with this identity. Attempts recorded by older versions have
+        no identity; `program` adds the checkpoints that such attempts of this program saved.
         """
         ...
 
@@ -156,7 +165,10 @@ class Store(Protocol):
         ...
 
     def set_checkpoint_deleted(self, uuid: str) -> None:
-        """Its files are gone: nothing is left of it. One that is marked and has files left is still to be removed."""
+        """Record that all files of a checkpoint were deleted.
+
+        A checkpoint that is marked as deleted but still lists files is one whose deletion has not finished.
+        """
         ...
 
     def has_reports(self, trial_id: int, attempts: set[int]) -> bool:
@@ -180,11 +192,11 @@ class Store(Protocol):
         ...
 
     def add_request(self, trial_id: int, kind: RequestKind) -> int:
-        """Ask a trial for something; returns the number of the request."""
+        """Add a request to a trial (for example to stop) and return the id of the request."""
         ...
 
     def requests(self, trial_id: int, after: int = 0) -> list[Request]:
-        """Those with a greater id, in order."""
+        """Return the requests to a trial with an id above `after`, in order."""
         ...
 
     def close(self) -> None: ...

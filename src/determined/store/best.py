@@ -1,4 +1,7 @@
-"""The best validation of a trial by its experiment's metric, kept in the trial's row: only the chief's count."""
+"""The best validation of each trial by the metric of its experiment, stored in the trial's row.
+
+Only reports of the chief (rank 0) count.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,20 @@ from determined.store.database import Database
 
 
 def keep_best(database: Database, trial_id: int, written: Collection[int] | None = None) -> None:
-    """Bring it up to date after validations at those steps were written, or after any of them may have changed.
+    """Update a trial's stored best validation after its metrics changed.
 
-    The caller has locked the row of the trial.
+    `written` are the steps whose validations were written; None means that any validation may have changed, so all are
+    read. The caller must have locked the trial's row: otherwise two transactions could overwrite each other's result.
     """
     ((metric, smaller_is_better, value, step),) = database.execute(
         "SELECT e.metric, e.smaller_is_better, t.best_metric, t.best_step FROM trials t "
         "JOIN experiments e ON e.id = t.experiment_id WHERE t.id = ?",
         [trial_id],
     )
-    if metric is None:  # a run by hand
+    if metric is None:  # a standalone run for which no metric is known
         return
     known = None if value is None else (value, step)
-    if written is None or step in written:  # the best one itself is not what it was
+    if written is None or step in written:  # the current best may have been overwritten: read all validations
         best = _best(_values(database, trial_id, metric), smaller_is_better)
     else:
         new = _values(database, trial_id, metric, "AND step BETWEEN ? AND ?", [min(written), max(written)])
@@ -37,13 +41,17 @@ def keep_best(database: Database, trial_id: int, written: Collection[int] | None
 
 
 def best_of_experiment(database: Database, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
-    """Return the best value of a metric that is not the experiment's own: all validations are read."""
+    """Return the best value of any validation metric over the trials of an experiment.
+
+    All validations are read. The best value of the experiment's own metric is in the trials' rows and needs no such
+    scan.
+    """
     found = best_of_trials(database, experiment_id, metric, smaller_is_better).values()
     return (min if smaller_is_better else max)(found, default=None)
 
 
 def best_of_trials(database: Database, experiment_id: int, metric: str, smaller_is_better: bool) -> dict[int, float]:
-    """Return the same for each trial, by its id."""
+    """Return the best value of any validation metric for each trial of an experiment, by trial id."""
     found = database.execute(
         "SELECT m.trial_id, m.body FROM metrics m JOIN trials t ON t.id = m.trial_id "
         "WHERE t.experiment_id = ? AND m.metric_group = 'validation' AND m.archived = 0 AND m.rank = 0",
@@ -58,6 +66,7 @@ def best_of_trials(database: Database, experiment_id: int, metric: str, smaller_
 def _values(
     database: Database, trial_id: int, metric: str, condition: str = "", values: Iterable[int] = ()
 ) -> list[tuple[float, int]]:
+    """Return (value, step) for each validation of a trial that reported a finite value of the metric."""
     found = database.execute(
         "SELECT step, body FROM metrics WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 "
         f"AND rank = 0 {condition}",
@@ -67,12 +76,15 @@ def _values(
 
 
 def _numbers(rows: Iterable[tuple[Any, ...]], metric: str) -> list[tuple[float, int]]:
-    """Return the finite values of a metric from rows of a step, or a trial, and a report."""
+    """Return (value, key) for each row whose report has a finite value of the metric.
+
+    `rows` are pairs of a key (a step or a trial id) and a report as JSON.
+    """
     numbers = ((finite_number(json.loads(body).get(metric)), of) for of, body in rows)
     return [(number, of) for number, of in numbers if number is not None]
 
 
 def _best(numbers: Collection[tuple[float, int]], smaller_is_better: bool) -> tuple[float, int] | None:
-    """Return the best pair of value and step; of equal values the one at the smallest step."""
+    """Return the best (value, step) pair, or None. Among equal values, the one with the smallest step."""
     ranked = best_first(numbers, lambda pair: pair[0], lambda pair: pair[1], smaller_is_better=smaller_is_better)
     return next(iter(ranked), None)

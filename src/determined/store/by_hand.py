@@ -1,4 +1,4 @@
-"""What the list of experiments says of runs that somebody started by hand: the newest attempts of their trials tell."""
+"""States of standalone runs (started without a search), derived from the newest attempts of their trials."""
 
 from __future__ import annotations
 
@@ -24,14 +24,21 @@ _OF_TRIAL: dict[ExperimentState, TrialState] = {
 
 
 def experiment_state(attempt: AttemptState, process: Process) -> ExperimentState:
-    """A process that is gone without a word was killed; of processes of other machines their last word is believed."""
+    """Return the state of a standalone run from its newest attempt.
+
+    An attempt recorded as running whose process no longer exists was killed, so the run failed. Processes on other
+    hosts cannot be checked, so the stored state is trusted.
+    """
     if attempt != "running":
         return STATES_AFTER_THE_END[attempt]
     return "ERROR" if on_this_machine(process) and not is_running(process) else "ACTIVE"
 
 
 def common_state(states: Sequence[ExperimentState]) -> ExperimentState:
-    """Of an experiment with several trials, the newest last: one that is at work counts first, then a good end."""
+    """Return the state of a standalone experiment with several trials, from their states in order, newest last.
+
+    ACTIVE if a trial is running, else COMPLETED if a trial completed, else the state of the newest trial.
+    """
     for state in ("ACTIVE", "COMPLETED"):
         if state in states:
             return state
@@ -39,15 +46,17 @@ def common_state(states: Sequence[ExperimentState]) -> ExperimentState:
 
 
 def trial_state(attempt: AttemptState, process: Process) -> TrialState:
+    """Return the state of the trial of a standalone run from its newest attempt."""
     return _OF_TRIAL[experiment_state(attempt, process)]
 
 
 def unreported_reason(attempt: AttemptState, state: ExperimentState | TrialState) -> str | None:
-    """Return why a run counts as failed although it reported no end itself."""
+    """Return why a run counts as failed although its process reported no end, or None."""
     if attempt == "running" and state == "ERROR":
         return "The process ended without reporting its end, as after SIGKILL or a loss of power."
     return None
 
 
 def name(config: dict[str, Any], program: str) -> str:
+    """Return the name of a standalone run: the configured one, or else the file name of its program."""
     return str(config.get("name") or os.path.basename(program))

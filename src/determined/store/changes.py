@@ -1,7 +1,7 @@
-"""What a runner decided, written as one: the rows of one `Change`, in a transaction of the caller's.
+"""Writes one `Change`, the rows that belong to one decision of a runner, inside the caller's transaction.
 
-All of it may be written twice without a trace, because an answer of the database can be lost: entries and trials have
-numbers, values are set and not counted up, and a request that was the last word already is not repeated.
+Every write is idempotent, because the runner retries when the database's answer is lost: journal entries and trials are
+identified by number, values are set instead of incremented, and a request equal to the newest one is not added again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from determined.store.records import RequestKind
 
 
 def write_change(database: Database, experiment_id: int, change: Change) -> list[int]:
-    """Returns the ids of the new trials."""
+    """Write the rows of a change and return the ids of its new trials."""
     _write_journal(database, experiment_id, change.journal)
     if change.snapshot is not None:
         _write_snapshot(database, experiment_id, change.snapshot)
@@ -35,7 +35,7 @@ def write_change(database: Database, experiment_id: int, change: Change) -> list
     columns: dict[int, dict[str, Any]] = {}
     for trial in change.trials:
         columns.setdefault(trial.trial_id, {}).update(_trial_columns(trial))
-    # In the same order by everybody, so that no two transactions wait for each other.
+    # Every transaction locks trial rows in the order of their ids, otherwise two transactions could deadlock.
     for trial_id in sorted(columns):
         _write_trial(database, experiment_id, trial_id, columns[trial_id])
     for trial_id, kind in sorted(dict(change.requests).items()):
@@ -46,7 +46,7 @@ def write_change(database: Database, experiment_id: int, change: Change) -> list
 
 
 def newest_request(database: Database, trial_id: int) -> RequestKind | None:
-    """The last word to the trial's present allocation."""
+    """Return the newest request to the trial's current allocation, or None."""
     found = database.execute(
         "SELECT r.kind FROM requests r JOIN trials t ON t.id = r.trial_id "
         "WHERE r.trial_id = ? AND r.id > t.last_request ORDER BY r.id DESC LIMIT 1",
@@ -56,6 +56,7 @@ def newest_request(database: Database, trial_id: int) -> RequestKind | None:
 
 
 def _write_journal(database: Database, experiment_id: int, entries: Sequence[NewEntry]) -> None:
+    """Insert journal entries. Raise `StoreError` if an entry with the same number but other contents exists."""
     if not entries:
         return
     rows = {entry.sequence: (json.dumps(entry.event), json.dumps(entry.actions)) for entry in entries}
@@ -76,6 +77,7 @@ def _write_journal(database: Database, experiment_id: int, entries: Sequence[New
 
 
 def _write_snapshot(database: Database, experiment_id: int, snapshot: dict[str, Any]) -> None:
+    """Replace the searcher's snapshot, recording the last journal entry that it includes."""
     ((sequence,),) = database.execute("SELECT max(sequence) FROM journal WHERE experiment_id = ?", [experiment_id])
     database.insert(
         "snapshots (experiment_id, sequence, body)",
@@ -85,6 +87,7 @@ def _write_snapshot(database: Database, experiment_id: int, snapshot: dict[str, 
 
 
 def _write_new_trials(database: Database, experiment_id: int, trials: Sequence[NewTrial]) -> list[int]:
+    """Insert trials and return their ids. Raise `StoreError` if a number is taken by a different trial."""
     if not trials:
         return []
     database.insert(
@@ -120,6 +123,7 @@ def _write_new_trials(database: Database, experiment_id: int, trials: Sequence[N
 
 
 def _trial_columns(change: TrialChange) -> dict[str, Any]:
+    """Return the columns of a trial's row that a change sets, with their new values."""
     columns = _given(
         state=change.state,
         allocation=change.allocation,
@@ -136,21 +140,24 @@ def _trial_columns(change: TrialChange) -> dict[str, Any]:
 
 
 def _write_trial(database: Database, experiment_id: int, trial_id: int, columns: dict[str, Any]) -> None:
+    """Update the row of a trial. A new allocation also resets the status that workers of the previous one reported."""
     found = database.read_locked(
         "SELECT allocation, started FROM trials WHERE id = ? AND experiment_id = ?", [trial_id, experiment_id]
     )
     if not found:
         raise StoreError(f"experiment {experiment_id} has no trial with the id {trial_id}")
     ((allocation, started),) = found
-    if started is not None:
+    if started is not None:  # the first start counts
         columns.pop("started", None)
     if columns.get("allocation", allocation) != allocation:
         columns |= {"phase": "", "progress": None, "early_exit": None, "stop_acknowledged": 0}
+        # Requests up to this one were made to the previous allocation and must not stop the new one.
         columns["last_request"] = _last_request(database, trial_id)
     _update(database, "trials", trial_id, columns)
 
 
 def _write_request(database: Database, experiment_id: int, trial_id: int, kind: RequestKind) -> None:
+    """Add a request to a trial's workers unless the newest request is of the same kind."""
     if not database.execute("SELECT 1 FROM trials WHERE id = ? AND experiment_id = ?", [trial_id, experiment_id]):
         raise StoreError(f"experiment {experiment_id} has no trial with the id {trial_id}")
     if newest_request(database, trial_id) != kind:
@@ -187,12 +194,14 @@ def _last_request(database: Database, trial_id: int) -> int:
 
 
 def _end(state: str | None, ended: float | None) -> dict[str, Any]:
+    """Return the `ended` column: cleared if the new state is not terminal, otherwise set if a time is given."""
     if state is not None and state not in TRIAL_ENDED:
         return {"ended": None}
     return _given(ended=ended)
 
 
 def _given(**columns: Any) -> dict[str, Any]:
+    """Return the columns whose value is not None."""
     return {name: value for name, value in columns.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""What may stand in columns whose type says less: words, and JSON of a certain shape."""
+"""Checks of column contents that the column type does not cover: enumerated words, and JSON of a certain shape."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ STATES: dict[tuple[str, str], Any] = {
     ("experiment_requests", "kind"): ExperimentRequestKind,
 }
 
-# Parts of a configuration that are read one by one.
+# Blocks of a configuration that readers index into without checking that they are maps.
 _BLOCKS = ("searcher", "resources", "hyperparameters", "checkpoint_storage", "environment", "reproducibility")
 
 
 def configuration_mistake(text: str) -> str | None:
-    """What is wrong with the configuration of a search, as far as those who only look at it would stumble over it."""
+    """Return what is wrong with the stored configuration of a search, or None.
+
+    Only the mistakes that would make commands that read the configuration fail are checked.
+    """
     config = json.loads(text)
     for block in _BLOCKS:
         if not isinstance(config.get(block), dict) and (block == "searcher" or config.get(block) is not None):
@@ -54,7 +57,7 @@ def configuration_mistake(text: str) -> str | None:
 
 
 def shape_mistake(text: Any, shape: Shape) -> str | None:
-    """What is wrong with a column's text; None when nothing is."""
+    """Return what is wrong with the JSON text of a column, or None."""
     try:
         value = json.loads(text)
     except (ValueError, TypeError, RecursionError):

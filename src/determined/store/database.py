@@ -1,4 +1,4 @@
-"""What the queries need of a database, and all that differs between two of them."""
+"""The `Database` interface: a connection to SQLite or PostgreSQL, and everything in which the two differ."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ Values = Sequence[Any]
 
 
 class Database(Protocol):
-    """One connection, for one thread at a time. Statements have `?` for their values.
+    """A database connection, for one thread at a time. Statements use `?` for their values.
 
-    Trouble that may pass is raised as `StoreUnavailable`: the same call may be tried again later. Everything else is
-    a `StoreError`. Both name the place.
+    Temporary trouble is raised as `StoreUnavailable`: the same call may be retried later. Everything else is a
+    `StoreError`. Both messages name the store.
     """
 
     place: str
-    identity: str  # the type of a column that counts rows
-    like: str  # the operator that compares a text with a pattern, upper and lower case alike
-    contains: str  # the condition that `{column}` has a text in it, upper and lower case told apart
+    identity: str  # the type of an auto-incremented id column
+    like: str  # the operator for case-insensitive pattern matching
+    contains: str  # the condition that `{column}` contains a text, case-sensitive
 
     def transaction(self, *, exclusive: bool = False) -> AbstractContextManager[None]:
-        """All or nothing; an exclusive one is alone among all exclusive ones of all processes."""
+        """Return a context manager that commits at the end of the block, or rolls back if it raises.
+
+        At most one exclusive transaction runs at a time, over all processes.
+        """
         ...
 
     def execute(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
@@ -32,15 +35,15 @@ class Database(Protocol):
         ...
 
     def read_locked(self, select: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Rows of one table as they are now; no other transaction changes them until this one ends."""
+        """Return current rows of one table and lock them: other transactions cannot change them until this one ends."""
         ...
 
     def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
-        """Many rows of the same kind, for `INSERT INTO {into} VALUES ... ON CONFLICT {on_conflict}`."""
+        """Insert rows with `INSERT INTO {into} VALUES ... ON CONFLICT {on_conflict}`."""
         ...
 
     def tables(self) -> set[str]:
-        """What is there already."""
+        """Return the names of the tables that exist."""
         ...
 
     def close(self) -> None: ...
@@ -51,7 +54,7 @@ def unavailable(place: str, error: BaseException | str) -> StoreUnavailable:
 
 
 def too_large(place: str) -> StoreError:
-    """Whole numbers in a database have 64 bits, those of Python have no end."""
+    """Return the error for an integer that does not fit: database integers have 64 bits, Python's are unbounded."""
     return StoreError(f"the store {place} holds no whole number of more than 64 bits, and was given one")
 
 

@@ -1,4 +1,4 @@
-"""What is read of experiments and trials in one query, and the records that are made of it."""
+"""The queries that read experiments and trials, and the functions that build records from their rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from determined.store.database import Database
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.process import Process
 
-# Field of the record: where its value comes from.
+# Field of the record -> SQL expression for its value.
 _EXPERIMENT = {
     **{
         name: f"e.{name}"
@@ -39,11 +39,11 @@ _TRIAL = {
     "best": "t.best_metric",
     "latest_checkpoint": "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' "
     "ORDER BY c.id DESC LIMIT 1)",
-    # Programs that do not use the library make no attempts.
+    # Programs that do not use the library create no attempts; for them the runner stores the start in the trial.
     "started": "coalesce((SELECT f.started FROM attempts f WHERE f.trial_id = t.id AND f.number = 1), t.started)",
 }
 
-# The newest attempt says how a run by hand is doing.
+# A standalone run has no state in its own row: it follows from its newest attempt.
 _ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
 
 _SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, t.reason, {_ATTEMPT}
@@ -58,13 +58,16 @@ LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 
 
 def read_experiments(database: Database, which: str, values: Sequence[Any] = ()) -> list[Experiment]:
-    """Those of `WHERE`, `ORDER BY` and so on; `e` is the experiment."""
+    """Return the experiments selected by an SQL suffix (`WHERE`, `ORDER BY`, ...) in which `e` is the experiment."""
     found = [_experiment(row) for row in database.execute(f"{_SELECT_EXPERIMENTS} {which}", values)]
     return [_with_its_trials(database, one) if one.by_hand and one.trial_count > 1 else one for one in found]
 
 
 def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
-    """Return an experiment with the state of all its trials: a program may run several in one, and at the same time."""
+    """Return a standalone experiment with its state, progress and end computed over all its trials.
+
+    A program may run several trials in one experiment, also at the same time.
+    """
     found = database.execute(
         f"SELECT t.progress, t.reason, {_ATTEMPT} FROM trials t "
         "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
@@ -78,7 +81,7 @@ def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
         state=state,
         progress=sum(progress) / len(found) if progress else None,
         ended=None if state == "ACTIVE" else max((row[3] for row in found if row[3] is not None), default=None),
-        # In every other state a trial is at work, or one succeeded: the failures are those of the trials alone.
+        # In other states a trial is running or completed, so failures of single trials are not the experiment's.
         reason=(reason or by_hand.unreported_reason(newest, state)) if state == "ERROR" else None,
     )
 
@@ -98,6 +101,7 @@ def _experiment(row: Sequence[Any]) -> Experiment:
 
 
 def trial(row: Sequence[Any]) -> Trial:
+    """Build a `Trial` from a row of `SELECT_TRIALS`."""
     values, (command, git_commit, exit_code, attempt_state, attempt_ended, *process) = _named(_TRIAL, row)
     values |= {"command": command, "git_commit": git_commit, "exit_code": exit_code, "host": process[0]}
     values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
@@ -105,7 +109,7 @@ def trial(row: Sequence[Any]) -> Trial:
     values["passed_hparams"] = None if passed is None else json.loads(passed)
     for name in ("stop_acknowledged", "follows_operations"):
         values[name] = bool(values[name])
-    if values["state"] is None:  # a run by hand
+    if values["state"] is None:  # a standalone run
         state = by_hand.trial_state(attempt_state, Process(*process))
         values["state"], values["ended"] = state, attempt_ended
         values["reason"] = values["reason"] or by_hand.unreported_reason(attempt_state, state)
@@ -113,5 +117,5 @@ def trial(row: Sequence[Any]) -> Trial:
 
 
 def _named(fields: dict[str, str], row: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
-    """The values of those fields by name, and the columns after them."""
+    """Return the leading columns of a row by field name, and the remaining columns."""
     return dict(zip(fields, row, strict=False)), row[len(fields) :]

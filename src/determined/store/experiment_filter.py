@@ -1,4 +1,4 @@
-"""Which experiments of a list are wanted, as conditions that the database checks."""
+"""Translates an `ExperimentFilter` into SQL conditions, so that the database selects the experiments."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _STATE_AFTER_ITS_END = (
 
 
 def conditions_of(database: Database, only: ExperimentFilter) -> tuple[list[str], list[Any]]:
-    """Return conditions on the experiment `e`, all of which must hold, and their values in order."""
+    """Return SQL conditions on the experiment `e`, all of which must hold, and their values in order."""
     conditions: list[str] = []
     values: list[Any] = []
     if only.states:
         conditions.append(_state_condition(database, only))
     for label in only.labels:
-        # Labels are a JSON list. With a separator on both sides no part of another label is taken for this one.
+        # Labels are stored as a JSON list. Including the separators prevents a match inside another label.
         listed = "', ' || substr(e.labels, 2, length(e.labels) - 2) || ', '"
         conditions.append(database.contains.format(column=f"({listed})"))
         values.append(f", {json.dumps(label)}, ")
@@ -49,10 +49,10 @@ def conditions_of(database: Database, only: ExperimentFilter) -> tuple[list[str]
 
 
 def _state_condition(database: Database, only: ExperimentFilter) -> str:
-    """Return the condition for states, in which nothing but words and numbers of ours occurs.
+    """Return the SQL condition for the wanted states. It contains only fixed words and numbers, no user input.
 
-    A search has its state in its row. That of a standalone run follows from its attempts; where one of these is
-    recorded as running, only a look at the process tells whether it is, so these few experiments are read here.
+    A search has its state in its row. The state of a standalone run follows from its attempts; if an attempt is
+    recorded as running, only a check of the process tells whether it is, so those few experiments are read here.
     """
     running = database.execute(
         "SELECT DISTINCT t.experiment_id FROM attempts a JOIN trials t ON t.id = a.trial_id AND t.attempt = a.number "
@@ -74,7 +74,10 @@ def _state_condition(database: Database, only: ExperimentFilter) -> str:
 
 
 def _unnamed_with(database: Database, pattern: str) -> list[int]:
-    """Return standalone experiments that nobody named and whose program's name matches; its file is not in SQL."""
+    """Return the ids of unnamed standalone experiments whose program's file name matches the pattern.
+
+    This is done in Python because the file name is only part of the stored path.
+    """
     found = database.execute("SELECT id, program, config FROM experiments WHERE by_hand = 1 AND name = ''")
     expression = re.compile(
         "".join({"*": ".*", "?": "."}.get(character) or re.escape(character) for character in pattern),
@@ -86,17 +89,18 @@ def _unnamed_with(database: Database, pattern: str) -> list[int]:
 
 
 def _matches(database: Database, column: str) -> str:
+    """Return the condition that a column matches a case-insensitive pattern."""
     return f"{column} {database.like} ? ESCAPE '{_ESCAPE}'"
 
 
 def _like_pattern(pattern: str) -> str:
-    """Return a pattern with `*` and `?` as the operator LIKE has it."""
+    """Translate a pattern with `*` and `?` into one for SQL LIKE."""
     known = {"*": "%", "?": "_", "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_", _ESCAPE: _ESCAPE * 2}
     return "".join(known.get(character, character) for character in text(pattern))
 
 
 def _is_one_of(ids: list[int]) -> str:
-    # As text, because a database takes only so many values; `0 = 1` because `IN ()` is not SQL.
+    # Written into the statement because the number of bound values is limited; `0 = 1` because `IN ()` is not valid.
     return f"e.id IN ({', '.join(map(str, ids))})" if ids else "0 = 1"
 
 

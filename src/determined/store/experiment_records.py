@@ -1,4 +1,4 @@
-"""Experiments that a search runs, as plain values: what is written about them, and what is read."""
+"""Records of experiments that a search runs: the values that are written to a store and read from it."""
 
 # Named tuples, and annotations that are evaluated at once: see `records.py`.
 
@@ -31,7 +31,7 @@ TrialState = Literal[
     "CANCELED",
     "ERROR",
 ]
-# In these nothing more happens, unless somebody continues it.
+# Terminal states: nothing more happens unless the user continues the experiment.
 ENDED: tuple[ExperimentState, ...] = ("COMPLETED", "CANCELED", "ERROR")
 TRIAL_ENDED: tuple[TrialState, ...] = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 
@@ -39,7 +39,7 @@ ExperimentRequestKind = Literal["pause", "activate", "cancel", "kill", "reconfig
 
 
 class Unchanged(enum.Enum):
-    """Where None is a value of its own."""
+    """The type of `UNCHANGED`, which means "leave the column as it is" where None is a valid value."""
 
     UNCHANGED = enum.auto()
 
@@ -48,9 +48,9 @@ UNCHANGED: Final = Unchanged.UNCHANGED
 
 
 class NewExperiment(NamedTuple):
-    """An experiment that was asked for; its secrets are masked already."""
+    """The values of an experiment to create. Secrets in its configuration are already masked."""
 
-    key: str  # made by whoever asks: asking again with the same one changes nothing
+    key: str  # chosen by the caller: creating again with the same key changes nothing
     name: str
     description: str
     labels: list[str]
@@ -67,14 +67,14 @@ class NewExperiment(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """The right to run an experiment; the token grows with every acquisition, and only the newest one counts."""
+    """The right to run an experiment. The token grows with every acquisition, and only the newest token is valid."""
 
     experiment_id: int
     token: int
 
 
 class Holder(NamedTuple):
-    """Who runs an experiment; as long as it does, its heartbeat grows."""
+    """The process that runs an experiment. Its heartbeat counter grows as long as it is alive."""
 
     process: Process
     since: float
@@ -83,7 +83,7 @@ class Holder(NamedTuple):
 
 
 class NewEntry(NamedTuple):
-    """What the search was told, and what it decided."""
+    """A journal entry to write: an event passed to the search, and the actions that the search returned."""
 
     sequence: int  # 1, 2, 3 ... within the experiment, counted by the caller
     event: dict[str, Any]
@@ -91,7 +91,7 @@ class NewEntry(NamedTuple):
 
 
 class NewTrial(NamedTuple):
-    """A trial that the search has created."""
+    """The values of a trial that the search created."""
 
     number: int  # 0, 1, 2 ... within the experiment
     request_id: str
@@ -105,10 +105,10 @@ class NewTrial(NamedTuple):
 
 
 class TrialChange(NamedTuple):
-    """What is new about a trial; None means unchanged.
+    """The changed values of a trial; None means unchanged.
 
-    A new allocation resets what the trial said of itself, and requests made before it do not count any more. A state
-    in which the trial is not over takes its end away.
+    A new allocation resets the status reported by the trial's workers and invalidates earlier requests. A state that is
+    not terminal clears the time of the end.
     """
 
     trial_id: int
@@ -118,14 +118,17 @@ class TrialChange(NamedTuple):
     runs: int | None = None
     restarts: int | None = None
     reason: str | None = None
-    started: float | None = None  # of several starts the first counts
+    started: float | None = None  # ignored if the trial has a start already
     ended: float | None = None
     warm_start: str | None = None  # the checkpoint that it starts from: its `source`
     hparams: dict[str, Any] | None = None
 
 
 class ExperimentChange(NamedTuple):
-    """What is new about an experiment; None means unchanged. A state in which it is not over takes its end away."""
+    """The changed values of an experiment; None means unchanged.
+
+    A state that is not terminal clears the time of the end.
+    """
 
     state: ExperimentState | None = None
     progress: float | None = None
@@ -133,24 +136,24 @@ class ExperimentChange(NamedTuple):
     ended: float | None = None
     name: str | None = None
     archived: bool | None = None
-    max_trials: int | None = None  # in the searcher's part of the configuration
-    config: dict[str, Any] | None = None  # all of it, without secrets
-    last_request: int | None = None  # requests up to this one are dealt with
+    max_trials: int | None = None  # in the configuration's searcher block
+    config: dict[str, Any] | None = None  # the complete configuration, without secrets
+    last_request: int | None = None  # requests up to this id were handled
 
 
 class Change(NamedTuple):
-    """All that belongs to one decision: kept together, or not at all."""
+    """The rows that belong to one decision of a runner, written in one transaction."""
 
     journal: tuple[NewEntry, ...] = ()
     snapshot: dict[str, Any] | None = None
     new_trials: tuple[NewTrial, ...] = ()
     trials: tuple[TrialChange, ...] = ()
-    requests: tuple[tuple[int, RequestKind], ...] = ()  # (trial id, what its workers are asked for)
+    requests: tuple[tuple[int, RequestKind], ...] = ()  # (trial id, request to its workers)
     experiment: ExperimentChange | None = None
 
 
 class JournalEntry(NamedTuple):
-    """What the search was told, and what it decided."""
+    """A journal entry as stored: an event passed to the search, and the actions that the search returned."""
 
     sequence: int
     event: dict[str, Any]
@@ -158,7 +161,7 @@ class JournalEntry(NamedTuple):
 
 
 class ExperimentRequest(NamedTuple):
-    """Somebody wants an experiment, or one trial of it, to do something."""
+    """A user's request to an experiment, or to one of its trials."""
 
     id: int
     experiment_id: int
@@ -168,7 +171,7 @@ class ExperimentRequest(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """How far a trial may go, and whether its workers are asked to stop; of several requests the newest counts."""
+    """The goal of a trial, and the newest request to stop its workers, if any."""
 
     goal: float | None
     stop: RequestKind | None
@@ -176,7 +179,7 @@ class Decision(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """An experiment as it is now. One that was run by hand has one trial, no search, and the state of that trial."""
+    """An experiment as stored. A standalone run is one without a search; its state follows from its trials."""
 
     id: int
     key: str
@@ -204,12 +207,12 @@ class Experiment(NamedTuple):
     best: float | None
     last_request: int
     notes: str = ""
-    external_id: str | None = None  # what the program that ran it by hand calls it
-    borrowed: bool = False  # imported: its files belong to another store, and this one never removes them
+    external_id: str | None = None  # the name that a standalone program gave it
+    borrowed: bool = False  # imported: its files belong to another store, and this one never deletes them
 
 
 class ExperimentFilter(NamedTuple):
-    """Which experiments a list has: those for which all of it is true. Empty fields exclude nothing."""
+    """Criteria for a list of experiments, all of which must hold. Empty fields exclude nothing."""
 
     states: tuple[ExperimentState, ...] = ()  # one of them
     labels: tuple[str, ...] = ()  # all of them
@@ -222,7 +225,7 @@ ALL_EXPERIMENTS: Final = ExperimentFilter()
 
 
 class Trial(NamedTuple):
-    """A trial as it is now."""
+    """A trial as stored."""
 
     id: int
     experiment_id: int
@@ -249,12 +252,12 @@ class Trial(NamedTuple):
     created: float
     started: float | None
     ended: float | None
-    external_id: str | None = None  # what the program that ran it by hand calls it
-    # What the program of a managed trial passed to `init()`, secrets masked: empty if it passed nothing, and None until
-    # the trial begins to train.
+    external_id: str | None = None  # the name that a standalone program gave it
+    # The hyperparameters that the program of a search's trial passed to `init()`, secrets masked: empty if it passed
+    # none, None until the trial starts training.
     passed_hparams: dict[str, Any] | None = None
     follows_operations: bool = False  # its program iterates over `searcher.operations()`
-    # Of the newest attempt; the last three are recorded for standalone runs.
+    # Values of the newest attempt; the last three are recorded for standalone runs only.
     host: str | None = None
     command: str | None = None
     git_commit: str | None = None
@@ -262,5 +265,5 @@ class Trial(NamedTuple):
 
     @property
     def effective_hparams(self) -> dict[str, Any]:
-        """The values that the trial trains with."""
+        """Return the hyperparameters that the trial trains with."""
         return effective(self.hparams, self.passed_hparams)

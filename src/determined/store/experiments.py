@@ -1,4 +1,4 @@
-"""What a store offers for experiments with a search: rows that one runner at a time may change."""
+"""The `Experiments` interface: queries about experiments with a search, which one runner at a time may change."""
 
 from __future__ import annotations
 
@@ -25,67 +25,73 @@ ListOfIds = list[int]
 
 
 class Experiments(Protocol):
-    """Calls may be repeated when their answer was lost.
+    """The experiments of a store.
 
-    To create or to commit the same thing again changes nothing, and gives the same answer; to acquire again gives a
-    newer lease; a request that is made again is another request. An id that is not there is a `StoreError` that names
-    it.
+    Calls may be repeated if their answer was lost: creating or committing the same thing again changes nothing and
+    returns the same answer, acquiring again returns a newer lease, and a repeated request is a second request. An
+    unknown id raises a `StoreError` that names it.
     """
 
     def create(self, new: NewExperiment) -> int:
-        """Returns its id."""
+        """Create an experiment and return its id."""
         ...
 
     def acquire(self, experiment_id: int, process: Process, *, watch_seconds: float = 20.0) -> Lease:
-        """Become the one who runs it, or raise `ExperimentHeld`.
+        """Acquire the lease of an experiment, or raise `ExperimentHeld` if another process is running it.
 
-        That is at once when nobody has it, or when its holder is this process, or a dead one of this machine.
-        Otherwise the holder's heartbeat is watched: when it moves the holder is alive, and when it has not moved for
-        that many seconds the experiment is taken over.
+        The lease is taken immediately if it has no holder, or the holder is this process or a dead process on this
+        machine. Otherwise the holder's heartbeat is watched: if it advances, the holder is alive; if it has not
+        advanced for `watch_seconds`, the experiment is taken over.
         """
         ...
 
     def heartbeat(self, lease: Lease) -> None:
-        """Show that the holder is alive. `LeaseLost` when another one has taken over."""
+        """Advance the heartbeat of a lease. Raise `LeaseLost` if another process has taken over."""
         ...
 
     def release(self, lease: Lease) -> None:
-        """Nobody runs it from now on; a lease that was lost is no matter."""
+        """Give up a lease. A lease that was already lost is ignored."""
         ...
 
     def commit(self, lease: Lease, change: Change) -> list[int]:
-        """Write all of it, or nothing; `LeaseLost` when another holder has taken over. Returns the new trials' ids.
+        """Write a change in one transaction and return the ids of its new trials.
 
-        It counts as a heartbeat.
+        Raise `LeaseLost` if another process has taken over. A commit also counts as a heartbeat.
         """
         ...
 
     def get(self, experiment_id: int) -> Experiment: ...
 
     def trials(self, experiment_id: int) -> list[Trial]:
-        """By number."""
+        """Return the trials of an experiment, ordered by number."""
         ...
 
     def trial(self, trial_id: int) -> Trial: ...
 
     def journal(self, experiment_id: int, after: int = 0) -> list[JournalEntry]:
-        """Entries with a greater sequence number, in order."""
+        """Return the journal entries with a sequence number above `after`, in order."""
         ...
 
     def snapshot(self, experiment_id: int) -> tuple[int, dict[str, Any]] | None:
-        """The search's newest state, after the sequence number of the last entry that it includes."""
+        """Return the newest searcher snapshot and the sequence number of the last entry that it includes, or None."""
         ...
 
     def validations(self, trial_id: int, after: tuple[int, int] = (0, -1)) -> list[Metric]:
-        """Those that are not archived, in the order of the reports, after that attempt and sequence number."""
+        """Return the trial's validations that are not archived, in the order they were reported.
+
+        `after` is the attempt and sequence number of the last validation that the caller already has.
+        """
         ...
 
     def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
-        """Over all trials; what is no finite number never counts."""
+        """Return the best value of a validation metric over all trials, or None.
+
+        Values that are not finite are ignored.
+        """
         ...
 
     def checkpoints(self, experiment_id: int) -> list[Checkpoint]:
-        """Those of all trials, the newest first."""
+        """Return the checkpoints of all trials of an experiment, newest first."""
         ...
 
     def has_results(self, experiment_id: int) -> bool:
@@ -93,15 +99,15 @@ class Experiments(Protocol):
         ...
 
     def request(self, experiment_id: int, kind: ExperimentRequestKind, trial_id: int | None = None) -> int:
-        """Ask whoever runs it for something; returns the number of the request."""
+        """Add a request to the runner of an experiment and return the id of the request."""
         ...
 
     def requests(self, experiment_id: int, after: int = 0) -> list[ExperimentRequest]:
-        """Those with a greater id, in order."""
+        """Return the requests to an experiment with an id above `after`, in order."""
         ...
 
     def decision(self, trial_id: int) -> Decision:
-        """What the runner last decided about a trial."""
+        """Return the runner's newest decision about a trial: its goal and whether it must stop."""
         ...
 
     def latest_validations(self, experiment_id: int) -> dict[int, dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""Which checkpoints may not be deleted: registered or imported ones, and what trials begin with or would go on from."""
+"""Determines which checkpoints must not be deleted.
+
+These are registered and imported checkpoints, and those that a trial starts or would resume from.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ from determined.store.process import Process, is_running
 from determined.store.records import Checkpoint
 
 _OVER = "('COMPLETED', 'CANCELED', 'ERROR')"
-_FAILED = "('CANCELED', 'ERROR')"  # what ended so can be continued: from its own checkpoint, or as it began
+_FAILED = "('CANCELED', 'ERROR')"  # can be continued: from its own newest checkpoint, or else from its source
 
 
 def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0) -> None:
-    """In an exclusive transaction of the caller's: until it ends nothing can be registered.
+    """Raise `CheckpointInUse` if one of the checkpoints must not be deleted.
 
-    What one experiment itself, which has ended, did with its checkpoints does not count.
+    The caller holds an exclusive transaction, so that no checkpoint can be registered between this check and the
+    deletion. Uses by the experiment `by_others_than`, which has ended and is being deleted, do not count.
     """
     for reason in needed(database, checkpoints, by_others_than=by_others_than).values():
         raise CheckpointInUse(reason)
@@ -26,7 +30,11 @@ def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_o
 def needed(
     database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0, by_itself: bool = True
 ) -> dict[str, str]:
-    """Those that may not be deleted, and why; `by_itself` counts the trial that would go on from its newest one."""
+    """Return the checkpoints that must not be deleted, by id, each with the reason.
+
+    With `by_itself`, the newest checkpoint of a trial that has not ended counts as needed: the trial would resume from
+    it. Uses by the experiment `by_others_than` do not count.
+    """
     sources = _sources_of_searches(database, by_others_than) if checkpoints else {}
     reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
@@ -47,6 +55,7 @@ def needed(
 
 
 def _need(database: Database, uuid: str, sources: dict[str, str], by_others_than: int) -> str | None:
+    """Return why a checkpoint is needed by a model, a search or a trial that starts from it, or None."""
     found = database.execute(
         "SELECT m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id WHERE v.checkpoint = ? "
         "ORDER BY v.id",
@@ -75,6 +84,7 @@ def _need(database: Database, uuid: str, sources: dict[str, str], by_others_than
 
 
 def _belongs_elsewhere(database: Database, checkpoint: Checkpoint) -> str:
+    """Return the reason why an imported checkpoint cannot be deleted here."""
     ((experiment,),) = database.execute("SELECT experiment_id FROM trials WHERE id = ?", [checkpoint.trial_id])
     return (
         f"checkpoint {checkpoint.uuid} was imported, and its files belong to the store that it comes from: delete it "
@@ -83,9 +93,9 @@ def _belongs_elsewhere(database: Database, checkpoint: Checkpoint) -> str:
 
 
 def _sources_of_searches(database: Database, by_others_than: int) -> dict[str, str]:
-    """What configurations of experiments name that run or can be continued, though no trial may have been created yet.
+    """Return the source checkpoints named by configurations of searches that run or can be continued, with the reasons.
 
-    Each with the reason why it must stay.
+    They are needed even before the search has created a trial.
     """
     found = database.execute(
         f"SELECT e.id, e.state, e.state IN {_FAILED}, e.config FROM experiments e WHERE e.by_hand = 0 AND e.id <> ? "
@@ -103,6 +113,7 @@ def _sources_of_searches(database: Database, by_others_than: int) -> dict[str, s
 
 
 def _can_go_on(state: str, experiment_id: int) -> str:
+    """Return the part of a reason which says that an experiment can still be continued."""
     return (
         f"it ended as {state} without a checkpoint of its own, and can be continued; delete experiment {experiment_id} "
         "first if nobody will"
@@ -110,14 +121,14 @@ def _can_go_on(state: str, experiment_id: int) -> str:
 
 
 def _goes_on_from(database: Database, trial_id: int) -> str | None:
-    """The newest whole checkpoint of a trial that is alive."""
+    """Return the newest complete checkpoint of a trial that has not ended, or None."""
     ((state, ended, attempt_state, *process, newest),) = database.execute(
         "SELECT t.state, t.ended, a.state, a.host, a.pid, a.process_started, "
         "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' ORDER BY c.id DESC LIMIT 1) "
         "FROM trials t LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE t.id = ?",
         [trial_id],
     )
-    if state is None:  # a run by hand
+    if state is None:  # a standalone run
         alive = attempt_state == "running" and is_running(Process(*process))
     else:
         alive = ended is None

@@ -1,7 +1,7 @@
-"""One runner at a time: who has an experiment, who may take it over, and whose word does not count any more.
+"""Leases: at most one process runs an experiment at a time, and another process can take over after a crash.
 
-No clock of another machine is asked: the holder's heartbeat is a number that grows, and whoever waits for it looks at
-its own monotonic clock.
+Clocks of different machines are never compared: the holder's heartbeat is a counter, and a process that waits for it to
+advance measures the time with its own monotonic clock.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class _Row(NamedTuple):
+    """A row of the table of leases."""
+
     token: int
     holder: Holder | None
 
 
 def acquire(database: Database, experiment_id: int, process: Process, *, watch_seconds: float) -> Lease:
+    """Acquire the lease of an experiment, or raise `ExperimentHeld`; see `Experiments.acquire`."""
     seen, since = _read(database, experiment_id), time.monotonic()
     while True:
         if _may_be_taken(seen.holder, process) or time.monotonic() - since >= watch_seconds:
@@ -40,7 +43,11 @@ def acquire(database: Database, experiment_id: int, process: Process, *, watch_s
 
 
 def beat(database: Database, lease: Lease) -> None:
-    """In a transaction of the caller's, of which nothing is kept if this raises: until it ends nobody takes over."""
+    """Advance the heartbeat of a lease. Raise `LeaseLost` if another process has taken over.
+
+    Called inside the caller's transaction: the row is locked until it ends, so no other process can take over between
+    this check and the caller's writes.
+    """
     found = database.read_locked("SELECT token FROM leases WHERE experiment_id = ?", [lease.experiment_id])
     if not found or found[0][0] != lease.token:
         raise LeaseLost(
@@ -50,6 +57,7 @@ def beat(database: Database, lease: Lease) -> None:
 
 
 def release(database: Database, lease: Lease) -> None:
+    """Clear the holder of a lease unless another process has taken over."""
     with database.transaction():
         database.execute(
             "UPDATE leases SET host = NULL, pid = NULL, process_started = NULL, since = NULL "
@@ -61,7 +69,7 @@ def release(database: Database, lease: Lease) -> None:
 def holder(
     token: int, heartbeat: int, host: str | None, pid: int | None, process_started: str | None, since: float | None
 ) -> Holder | None:
-    """Of the columns of a lease; None when nobody has it."""
+    """Return the holder from the columns of a lease, or None if it has no holder."""
     if host is None or pid is None or process_started is None or since is None:
         return None
     return Holder(Process(host, pid, process_started), since, token, heartbeat)
@@ -80,13 +88,17 @@ def _read(database: Database, experiment_id: int) -> _Row:
 
 
 def _may_be_taken(holder: Holder | None, process: Process) -> bool:
+    """Return whether a lease can be taken without watching its heartbeat."""
     if holder is None or holder.process == process:
         return True
     return on_this_machine(holder.process) and not is_running(holder.process)
 
 
 def _take(database: Database, experiment_id: int, process: Process, seen: _Row) -> Lease | None:
-    """None if the holder has moved, another one was faster, or the experiment was deleted."""
+    """Take the lease if it is unchanged since it was read.
+
+    Return None if the holder advanced its heartbeat, another process was faster, or the experiment was deleted.
+    """
     with database.transaction():
         found = database.read_locked("SELECT token, heartbeat FROM leases WHERE experiment_id = ?", [experiment_id])
         if not found:

@@ -1,4 +1,4 @@
-"""Which runs made use of which checkpoints, as an evaluation does of the model that it looks at."""
+"""The `Lineage` interface: records which runs used which checkpoints, for example to evaluate a model."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from typing import Protocol
 
 
 class Lineage(Protocol):
-    """An id that is not there is a `StoreError` that names it."""
+    """The uses of checkpoints by runs. An unknown id raises a `StoreError` that names it."""
 
     def record_use(self, trial_id: int, checkpoint: str, version: tuple[int, int] | None = None) -> None:
-        """Once more changes nothing. A version of a model is its id and the version's number."""
+        """Record that a trial used a checkpoint. Idempotent.
+
+        `version` is the id of a model and the number of the version under which the checkpoint was used.
+        """
         ...
 
     def users_of_checkpoint(self, checkpoint: str) -> list[int]:
-        """The trials, in the order in which they said so."""
+        """Return the trials that used a checkpoint, in the order in which the uses were recorded."""
         ...
 
     def users_of_version(self, model_id: int, number: int) -> list[int]:
-        """Those that named it as that version."""
+        """Return the trials that used a checkpoint as this version of a model."""
         ...

@@ -1,4 +1,7 @@
-"""Bring a store to the version of this library, or refuse it; several processes may do so at once."""
+"""Migrates the tables of a store to the schema version of this library, or rejects the store.
+
+Several processes may open, and so migrate, a store at the same time.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from determined.store.schema import MIGRATIONS, VERSION_TABLE, refuse_foreign
 
 
 def migrate(database: Database, *, is_copy: bool = False) -> None:
-    """Bring the tables to the version of this library; nothing is written when there is nothing to do.
+    """Migrate the tables to the schema version of this library. Nothing is written if they are current.
 
-    `is_copy` says that no process writes to this database, also if its rows name processes that run.
+    `is_copy` states that no process writes to this database even if its rows name running processes.
     """
     if version_of(database) == len(MIGRATIONS):
         return
     with database.transaction(exclusive=True):
-        version = version_of(database)  # another process may have been faster
+        version = version_of(database)  # again, under the lock: another process may have migrated meanwhile
         if 0 < version < len(MIGRATIONS) and not is_copy:
             _refuse_while_in_use(database)
         if version == 0:
@@ -29,15 +32,16 @@ def migrate(database: Database, *, is_copy: bool = False) -> None:
                 if statement.strip():
                     database.execute(statement)
         if "store_identity" in database.tables() and not database.execute("SELECT 1 FROM store_identity"):
-            # What tells this store from all others that use the same checkpoint storage.
+            # Distinguishes this store from others that use the same checkpoint storage.
             database.execute("INSERT INTO store_identity (uuid) VALUES (?)", [str(uuid.uuid4())])
         database.execute(f"UPDATE {VERSION_TABLE} SET version = ?", [len(MIGRATIONS)])
 
 
 def _refuse_while_in_use(database: Database) -> None:
-    """Raise if runs of the older version are at work here: they could not write to the new tables.
+    """Raise `StoreVersionError` if processes of an older version are running: they could not write to the new tables.
 
-    Of processes on other machines nothing is known; a row of one that was killed must not block the store for ever.
+    Only processes on this host can be checked. Rows of processes on other hosts are ignored, because a row left by a
+    killed process would otherwise block the migration forever.
     """
     found = database.execute("SELECT host, pid, process_started FROM attempts WHERE ended IS NULL")
     if "leases" in database.tables():
@@ -52,7 +56,7 @@ def _refuse_while_in_use(database: Database) -> None:
 
 
 def version_of(database: Database) -> int:
-    """Of a store as it is found; one of a newer version, or of another program, is refused."""
+    """Return the schema version of a store; 0 if it is empty. Raise if it is newer than this library or not a store."""
     tables = database.tables()
     if not tables:
         return 0

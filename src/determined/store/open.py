@@ -1,4 +1,4 @@
-"""Open the store that somebody names, or the user's own."""
+"""Opens the store at a given place, or the user's default store."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 def checked_place() -> str:
-    """The user's own store, or the one that DET_STORE names, without opening it."""
+    """Return the location of the default store (DET_STORE or the user's own), validated but not opened."""
     return places.resolve(paths.store_place())
 
 
 def open_store(place: str | os.PathLike[str] | None = None) -> Store:
-    """The store in that file or at that URL; without a name the one of DET_STORE, else the user's own.
+    """Open the store at a file path or URL; by default the one that DET_STORE names, or else the user's own.
 
-    It is created, or brought to the version of this library, when that is needed.
+    The store is created or migrated to the schema version of this library if necessary.
     """
-    # The queries and each driver are imported when they are used.
+    # The queries and the drivers are imported on demand, to keep the import of the library fast.
     from determined.store.sql_store import SqlStore
 
     return SqlStore(open_database(place))
 
 
 def open_database(place: str | os.PathLike[str] | None = None) -> Database:
-    """The same as a database, as it is found: nothing in it is brought up to date."""
+    """Open the database of a store without creating or migrating its tables."""
     resolved = checked_place() if place is None else places.resolve(place)
     if places.is_postgres(resolved):
         from determined.store.postgres import PostgresDatabase
@@ -47,7 +47,7 @@ def open_database(place: str | os.PathLike[str] | None = None) -> Database:
 
 @contextmanager
 def opened_database(place: str | os.PathLike[str] | None = None) -> Iterator[Database]:
-    """The tables of a store for as long as they are needed, brought to the version of this library."""
+    """Open the database of a store, migrate its tables if necessary, and close it at the end of the block."""
     from determined.store.migrate import migrate
 
     database = open_database(place)
@@ -59,7 +59,10 @@ def opened_database(place: str | os.PathLike[str] | None = None) -> Iterator[Dat
 
 
 def patience() -> float:
-    """For how many seconds a store may be away before a run ends for it: DET_STORE_PATIENCE, else five minutes."""
+    """Return how many seconds a run waits for an unreachable store before it fails.
+
+    The value of DET_STORE_PATIENCE; by default 300.
+    """
     text = os.environ.get("DET_STORE_PATIENCE") or "300"
     try:
         seconds = float(text)

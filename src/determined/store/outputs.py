@@ -1,4 +1,4 @@
-"""Outputs of batch inference: the files that the ranks of a trial uploaded, and the rules about them."""
+"""Records of batch inference outputs: the files that the ranks of a trial uploaded, and the `Outputs` interface."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PROGRESS_METADATA = "batch_inference"
 
 
 class NewUpload(NamedTuple):
-    """One call of `upload_path()`: its files appear together."""
+    """An upload to record: one call of `upload_path()`, whose files appear together."""
 
     key: str  # made by the run: recording it again with the same key changes nothing
     output: str  # the id of the trial's output, which the first upload records
@@ -24,7 +24,7 @@ class NewUpload(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """An upload as it is recorded; one that is not finished was interrupted or is under way."""
+    """An upload as recorded. If it is not finished, it was interrupted or is in progress."""
 
     key: str
     trial_id: int
@@ -37,34 +37,37 @@ class Upload(NamedTuple):
 
     @property
     def paths(self) -> dict[str, int]:
-        """The same files by their names below the directory of the output."""
+        """Return the sizes of the files by their paths below the directory of the output."""
         return {f"{rank_directory(self.rank)}/{name}": size for name, size in self.files.items()}
 
 
 class Output(NamedTuple):
-    """The output of a trial with its finished uploads, the oldest first."""
+    """The output of a trial with its finished uploads, oldest first."""
 
     uuid: str
     trial_id: int
     storage: str
-    borrowed: bool  # imported: its files belong to another store, and this one never removes them
+    borrowed: bool  # imported: its files belong to another store, and this one never deletes them
     uploads: tuple[Upload, ...]
     replaced_by: dict[str, str]
     """Path to the key of an upload that may have replaced the file but is not finished: it was kept aside for that."""
 
     @property
     def resources(self) -> dict[str, int]:
-        """Path to size of every file, sorted; of several uploads of one name the last one counts."""
+        """Return the size of every file by path, sorted.
+
+        If a path was uploaded several times, the last upload counts.
+        """
         return dict(sorted(merged(self.uploads).items()))
 
     @property
     def batches(self) -> int:
-        """The largest number of batches that a rank had begun when it uploaded something."""
+        """Return the largest number of batches that a rank had started when it uploaded files."""
         return max((upload.batches for upload in self.uploads), default=0)
 
     @property
     def reported(self) -> float | None:
-        """When the last upload was finished."""
+        """Return when the last upload was finished, or None."""
         return max((upload.reported for upload in self.uploads), default=None)
 
 
@@ -74,12 +77,12 @@ def rank_directory(rank: int) -> str:
 
 
 def merged(uploads: Iterable[Upload]) -> dict[str, int]:
-    """Return path to size of the files of uploads that come in their order."""
+    """Return the sizes of the files of uploads by path; later uploads replace earlier ones."""
     return {path: size for upload in uploads for path, size in upload.paths.items()}
 
 
 def unfinished_replacements(uploads: Iterable[Upload]) -> dict[str, str]:
-    """Return path to key of the first unfinished upload after the last finished one with the same path."""
+    """Return, by path, the key of the first unfinished upload after the last finished one with the same path."""
     found: dict[str, str] = {}
     for upload in uploads:
         for path in upload.paths:
@@ -91,18 +94,18 @@ def unfinished_replacements(uploads: Iterable[Upload]) -> dict[str, str]:
 
 
 class Outputs(Protocol):
-    """A trial has at most one output. It is recorded with the first upload."""
+    """The outputs of trials. A trial has at most one, which is recorded with its first upload."""
 
     def find(self, trial_id: int) -> Output | None:
         """Return the output of a trial, or None if it has uploaded nothing."""
         ...
 
     def get(self, uuid: str) -> Output:
-        """Return the output with that id; `StoreError` if there is none."""
+        """Return the output with this id. Raise `StoreError` if it does not exist."""
         ...
 
     def of_checkpoint(self, checkpoint: str) -> Output | None:
-        """Return the output of the trial that stored a checkpoint, or None."""
+        """Return the output of the trial that saved a checkpoint, or None."""
         ...
 
     def of_experiment(self, experiment_id: int) -> list[Output]:
@@ -110,26 +113,26 @@ class Outputs(Protocol):
         ...
 
     def all_uploads(self, trial_id: int) -> list[Upload]:
-        """Return all uploads of a trial, those that were not finished as well, the oldest first."""
+        """Return all uploads of a trial, including unfinished ones, oldest first."""
         ...
 
     def begin_upload(self, upload: NewUpload) -> None:
         """Record that the files of an upload are about to appear.
 
-        `StoreError` if the trial was started again since: the processes of an old attempt may not add anything.
+        Raise `StoreError` if the trial has been restarted: processes of an old attempt must not add files.
         """
         ...
 
     def finish_upload(self, key: str) -> bool:
-        """Record that all files of an upload are in place; False if a newer attempt has removed it meanwhile."""
+        """Record that all files of an upload are in place. Return False if a newer attempt has removed the upload."""
         ...
 
     def remove_upload(self, key: str) -> None:
-        """Remove the record of an upload whose files are not there."""
+        """Delete the record of an upload whose files do not exist."""
         ...
 
     def withdraw(self, keys: Sequence[str]) -> None:
-        """Record that uploads are not finished any more: their files are about to be removed."""
+        """Record that uploads are no longer finished, before their files are deleted."""
         ...
 
     def keep_files(self, key: str, names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""A whole table, a page at a time, in the order of its key."""
+"""Reads a complete table in pages, ordered by its primary key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _ROWS = 2_000
 def pages(
     database: Database, table: Table, columns: Sequence[str], condition: str = "", values: Sequence[Any] = ()
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Each page begins behind the key of the last row: what is read does not depend on what was read before."""
+    """Yield the selected columns of a table, one page of rows at a time, ordered by primary key.
+
+    Each page starts after the key of the last row (keyset pagination), so rows that are inserted or deleted meanwhile
+    do not shift the following pages.
+    """
     key, marks = ", ".join(table.key), ", ".join("?" * len(table.key))
     wanted = [*table.key, *columns]
     last: tuple[Any, ...] | None = None

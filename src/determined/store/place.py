@@ -1,4 +1,4 @@
-"""What a store may be named by, and how that name is shown without its password."""
+"""Validation of store locations (file paths and PostgreSQL URLs), and their display without a password."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 def resolve(place: str | os.PathLike[str]) -> str:
-    """A `postgresql://` URL as it is, a file as an absolute path; anything else is refused."""
+    """Return a `postgresql://` URL unchanged, or a file path as an absolute path.
+
+    Raise `StoreError` for anything else.
+    """
     text = os.fspath(place)
     if is_postgres(text):
         return text
@@ -29,12 +32,12 @@ def is_postgres(place: str) -> bool:
 
 
 def shown(place: str) -> str:
-    """The name for messages: a URL loses its password and its query, even one that cannot be parsed."""
+    """Return a store location for messages: a URL without its password and query, even if it cannot be parsed."""
     scheme, separator, rest = place.partition("://")
     if not separator:
         return place
     account, at, server = rest.rpartition("@")
-    # A password may hold any character, and even a URL that is wrong must not show it.
+    # Not parsed with urllib: a password may contain any character, and must be hidden in malformed URLs as well.
     user = re.split("[:/?]", account, maxsplit=1)[0]
     secret = "" if user == account else f":{MASK}"
     return f"{scheme}://{user}{secret}{at}{server.partition('?')[0]}"

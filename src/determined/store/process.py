@@ -1,4 +1,4 @@
-"""Which process wrote a row, whose it is, and whether it still runs."""
+"""Identity of processes that write rows, and whether they are still running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """A process, distinguished from later ones with the same number by the time it started."""
+    """A process, distinguished by its start time from later processes with the same pid."""
 
     host: str
     pid: int
@@ -23,7 +23,7 @@ def this_process() -> Process:
 
 
 def is_running(process: Process) -> bool:
-    """Whether it runs on this machine now; nothing is known about other machines, so the answer there is no."""
+    """Return whether a process is running on this machine. For processes on other machines this is always False."""
     return on_this_machine(process) and _started(process.pid) == process.started
 
 
@@ -32,8 +32,8 @@ def on_this_machine(process: Process) -> bool:
 
 
 def this_user() -> str:
-    """Return the name of the user who runs this process, or the number of one without a name, as in containers."""
-    import getpass  # here, because it loads what controls terminals, which most programs never need
+    """Return the name of the current user, or the numeric id if it has no name, as in containers."""
+    import getpass  # imported here because it loads `termios`, which most programs never need
 
     try:
         return getpass.getuser()
@@ -42,21 +42,22 @@ def this_user() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """Return a text that identifies when the process started, or None when there is no such process."""
+    """Return a text that identifies the start time of a process, or None if the process does not exist."""
     if not sys.platform.startswith("linux"):
         return _started_elsewhere(pid)
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
-    if fields[0] in "ZX":  # dead, and only not yet collected by its parent
+    fields = stat.rpartition(")")[2].split()  # from the last parenthesis: the command name may contain any character
+    if fields[0] in "ZX":  # a zombie has exited, only its parent has not collected it
         return None
-    # Ticks since the machine started, so two starts of the machine must be told apart as well.
+    # The start time is in ticks since boot, so the boot id is needed to distinguish processes of different boots.
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}:{fields[19]}"
 
 
 def _started_elsewhere(pid: int) -> str | None:
+    """Return the start time of a process on systems other than Linux, or None if it does not exist."""
     import psutil  # type: ignore[import-untyped,unused-ignore]
 
     try:

@@ -1,7 +1,7 @@
-"""Checkpoints between the moment they appear in their storage and the row that records them.
+"""Recovery of checkpoints that were stored but not recorded because their process was killed in between.
 
-A process can be killed there. So it notes what it is about to publish; whoever goes on with the trial, or uses the
-same storage later, finds the note and records the checkpoint, or removes what is left of it.
+Before a process publishes a checkpoint, it writes a row to the `publishing` table. A later process that continues the
+trial or uses the same storage reads the row and either records the checkpoint or deletes the row.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ logger = logging.getLogger("determined.store")
 
 T = TypeVar("T")
 
-_SECONDS_TO_WAIT_FOR_OTHER_MACHINES = 86_400.0  # before a process there that says nothing is taken to have ended
+# Processes on other hosts cannot be checked: after this time without a recorded checkpoint they count as ended.
+_SECONDS_TO_WAIT_FOR_OTHER_MACHINES = 86_400.0
 
 
 class Ask(Protocol):
+    """A function that runs a query on the store and returns its result, such as `Writer.ask`."""
+
     def __call__(self, question: Callable[[Store], T], /) -> T: ...
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a checkpoint comes from; of all stores that share a storage, one attempt of one of them."""
+    """The attempt that saved a checkpoint, identified across all stores that share a checkpoint storage."""
 
     store: str
     experiment: str
@@ -43,26 +46,28 @@ class Origin:
     attempt: int
 
     def plain(self) -> dict[str, Any]:
+        """Return the fields as a dict, to be stored as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Unrecorded:
-    """A checkpoint that an attempt, which is over, was about to publish."""
+    """A checkpoint that was about to be published by an attempt that has ended or was superseded."""
 
     uuid: str
     origin: Origin
-    is_gone: bool  # its process has ended for certain: what has not appeared by now never will
+    is_gone: bool  # its process has certainly ended: a checkpoint that is not in the storage now never will be
 
 
 Examine = Callable[[str, dict[str, Any]], tuple[dict[str, Any], dict[str, int]] | None]
-"""Takes an id and an origin, and returns metadata and files of what is whole in the storage; see `examine` there."""
+"""Takes an id and an origin; returns metadata and files of a complete checkpoint in the storage, or None."""
 
 
 def settle_unrecorded(ask: Ask, storage: str, examine: Examine, trial_id: int | None = None) -> list[str]:
-    """Record the published checkpoints of attempts that are over, and return their ids.
+    """Record the published but unrecorded checkpoints of attempts that have ended, and return their ids.
 
-    With `trial_id` the caller knows that no process of that trial is at work, and only its checkpoints are looked at.
+    With `trial_id`, only checkpoints of that trial are examined, and the caller guarantees that no process of the trial
+    is running.
     """
     recorded = []
     for found in ask(lambda store: store.publishing.unrecorded(storage, trial_id)):
@@ -91,28 +96,30 @@ def settle_unrecorded(ask: Ask, storage: str, examine: Examine, trial_id: int | 
 
 
 def _forget(uuid: str, store: Store) -> None:
+    """Delete the publishing row of a checkpoint."""
     store.publishing.forget(uuid)
 
 
 def _record(row: CheckpointRow, store: Store) -> None:
+    """Write the row of a checkpoint."""
     store.write([row])
 
 
 class Publishing:
-    """The notes about checkpoints that are being published, and who this store is."""
+    """The rows about checkpoints that are being published, and the identity of this store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def origin(self, trial_id: int, attempt: int) -> Origin:
-        """Return what the checkpoints of an attempt say about where they come from."""
+        """Return the origin that checkpoints of an attempt carry in their metadata."""
         ((key,),) = self._database.execute(
             "SELECT e.key FROM experiments e JOIN trials t ON t.experiment_id = e.id WHERE t.id = ?", [trial_id]
         )
         return Origin(self._own_identity(), key, trial_id, attempt)
 
     def unrecorded(self, storage: str, trial_id: int | None = None) -> list[Unrecorded]:
-        """Return what attempts that are over, of all trials or of one, were about to publish in that storage."""
+        """Return the checkpoints that ended attempts, of all trials or one, were about to publish in a storage."""
         found = self._database.execute(
             "SELECT p.uuid, e.key, p.trial_id, p.attempt, t.attempt, p.since, a.ended, a.host, a.pid, "
             "a.process_started FROM publishing p JOIN trials t ON t.id = p.trial_id "
@@ -130,7 +137,7 @@ class Publishing:
         return unrecorded
 
     def places(self, experiment_id: int) -> list[tuple[int, str]]:
-        """Return the trials of an experiment with unrecorded checkpoints, each with the storage that they are in."""
+        """Return (trial id, storage) for each storage in which a trial of the experiment has unrecorded checkpoints."""
         found = self._database.execute(
             "SELECT DISTINCT p.trial_id, p.storage FROM publishing p JOIN trials t ON t.id = p.trial_id "
             "WHERE t.experiment_id = ? ORDER BY p.trial_id, p.storage",
@@ -139,15 +146,19 @@ class Publishing:
         return [(trial_id, storage) for trial_id, storage in found]
 
     def forget(self, uuid: str) -> None:
-        """Remove a note: the checkpoint never appeared, or is removed."""
+        """Delete the row of a checkpoint that never appeared in the storage or was deleted from it."""
         with self._database.transaction():
             self._database.execute("DELETE FROM publishing WHERE uuid = ?", [uuid])
 
     def _own_identity(self) -> str:
+        """Return the id of this store."""
         ((identity,),) = self._database.execute("SELECT uuid FROM store_identity")
         return str(identity)
 
 
 def _is_gone(writer: Process) -> bool:
-    """Return whether a process has ended for certain; of processes on other machines nothing is known."""
+    """Return whether a process has certainly ended.
+
+    Processes on other hosts cannot be checked, so this is False for them.
+    """
     return process.on_this_machine(writer) and not process.is_running(writer)

@@ -1,4 +1,4 @@
-"""The queue: experiments that wait for their turn on a machine, or have it."""
+"""The `Queue` interface: experiments that wait for slots on a machine or hold some, and their records."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ HIGHEST_PRIORITY, LOWEST_PRIORITY = 1, 99
 
 
 class NewEntry(NamedTuple):
-    """An experiment that is to wait on that machine, for that user; `priority` 1 goes first, 99 last."""
+    """An experiment to enqueue on a machine for a user. Priority 1 is scheduled first, 99 last."""
 
     experiment_id: int
     host: str
     owner: str
     priority: int = DEFAULT_PRIORITY
-    slots: int | None = None  # how many it may use at most
-    max_trials: int | None = None  # to which its search is to be extended
+    slots: int | None = None  # the maximum number of slots; None means no limit
+    max_trials: int | None = None  # the number of trials to extend its search to
 
 
 class Entry(NamedTuple):
-    """An experiment in the queue. Among those of the same priority the smaller `order` goes first."""
+    """An experiment in the queue. Within a priority, the smaller `order` is scheduled first."""
 
     order: int
     experiment_id: int
@@ -33,26 +33,29 @@ class Entry(NamedTuple):
 
 
 class Queue(Protocol):
-    """Each experiment is in it at most once. What cannot be done is a `StoreError` that says why."""
+    """The queued experiments of all machines and users. An experiment is in the queue at most once.
+
+    Operations that cannot be done raise a `StoreError` with the reason.
+    """
 
     def add(self, new: NewEntry) -> Entry:
-        """Put it at the end of those of its priority; one that is in the queue already is refused."""
+        """Append an experiment to the queue of its priority. Raise `StoreError` if it is already queued."""
         ...
 
     def find(self, experiment_id: int) -> Entry | None: ...
 
     def entries(self, host: str, owner: str) -> list[Entry]:
-        """Those of a machine and a user, as they take their turns."""
+        """Return the entries of a user on a machine in scheduling order."""
         ...
 
     def lengths(self) -> dict[tuple[str, str], int]:
-        """How many there are for each machine and user, by name."""
+        """Return the number of entries by (host, owner), sorted."""
         ...
 
     def set_priority(self, experiment_id: int, priority: int) -> Entry:
-        """Its place among those of that priority is the one that it would have had from the beginning."""
+        """Change the priority of an entry. Within the new priority it is ordered by the time at which it was added."""
         ...
 
     def remove(self, experiment_id: int) -> bool:
-        """Whether it was there."""
+        """Remove an experiment from the queue. Return whether it was queued."""
         ...

@@ -1,4 +1,7 @@
-"""What several ranks of a trial say about the same thing: the lowest rank counts, in whatever order they came."""
+"""Merges reports of several ranks of a trial about the same metric or key: the lowest rank's value is used.
+
+The result does not depend on the order in which the reports arrived.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from determined.store.records import Metric, MetricRow, SharedMetric
 
 
 def counting(reports: list[Metric]) -> list[Metric]:
-    """Return the reports without the names that a lower rank reported for the same group and step.
+    """Return the reports without metrics that a lower rank also reported for the same group and step.
 
-    A report of which nothing is left is left out, so that a program whose ranks all report the same has one for each
+    Reports that become empty are removed, so that a program whose ranks all report the same metrics has one report per
     step.
     """
     if not any(report.rank for report in reports):
@@ -31,7 +34,7 @@ def counting(reports: list[Metric]) -> list[Metric]:
 
 
 def merged_metadata(chief: str, others: str) -> dict[str, Any]:
-    """Return one map of what the chief and the other ranks said, both given as JSON."""
+    """Merge the metadata of the chief and of the other ranks, both given as JSON; lower ranks take precedence."""
     merged: dict[str, Any] = json.loads(chief)
     for _, metadata in sorted(json.loads(others).items(), key=lambda item: int(item[0])):
         for name, value in metadata.items():
@@ -40,14 +43,14 @@ def merged_metadata(chief: str, others: str) -> dict[str, Any]:
 
 
 def claim_shared_metric(database: Database, rows: Sequence[MetricRow]) -> SharedMetric | None:
-    """Find a metric of rows that were just written which another rank reported too; see `Store`."""
+    """Return a metric in these just written rows that another rank also reported, or None; see `Store`."""
     with_steps = [row for row in rows if row.steps_completed is not None]
     if not with_steps:
         return None
     question = "SELECT warned_of_shared_metric FROM attempts WHERE trial_id = ? AND number = ?"
     values = [with_steps[0].trial_id, with_steps[0].attempt]
     if database.execute(question, values) == [(1,)]:
-        return None  # every later report would cost a search and a transaction otherwise
+        return None  # checked without a lock first: later reports need neither the search nor a transaction
     found = _shared_metric(database, with_steps)
     if found is None:
         return None
@@ -58,6 +61,7 @@ def claim_shared_metric(database: Database, rows: Sequence[MetricRow]) -> Shared
 
 
 def _shared_metric(database: Database, rows: Sequence[MetricRow]) -> SharedMetric | None:
+    """Return the first metric in these rows that another rank of the attempt reported for the same group and step."""
     for group in dict.fromkeys(row.group for row in rows):
         of_group = [row for row in rows if row.group == group]
         steps = [row.steps_completed or 0 for row in of_group]

@@ -1,7 +1,7 @@
-"""The rows of a store as plain values: those that are written, and those that are read."""
+"""Records of runs: the rows that are written to a store, and the values that are read from it."""
 
-# Without `from __future__ import annotations`, and named tuples instead of data classes: every program that imports the
-# library waits for this module, and annotations kept as text are compiled one by one when a named tuple is made.
+# Named tuples instead of dataclasses, and no `from __future__ import annotations`, because every program that uses the
+# library imports this module: `NamedTuple` compiles annotations that are strings one by one, which slows the import.
 
 from typing import Any, Literal, NamedTuple
 
@@ -16,10 +16,10 @@ LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class NewRun(NamedTuple):
-    """A run that somebody started by hand: an experiment with one trial.
+    """A standalone run to record: an experiment with one trial, started without a search.
 
-    A program may have names of its own for both. A trial that is known by its names goes on; one whose experiment
-    alone is known is the next one there.
+    The program may name the experiment and the trial. If both names are known, that trial is continued; if only the
+    experiment is known, a new trial is added to it.
     """
 
     program: str
@@ -28,7 +28,7 @@ class NewRun(NamedTuple):
     config: dict[str, Any]
     created: float
     seed: int = 0
-    passed_hparams: dict[str, Any] | None = None  # what the program itself passed to `init()`, not what it was given
+    passed_hparams: dict[str, Any] | None = None  # passed to `init()` by the program, as opposed to assigned to it
     external_experiment: str | None = None
     external_trial: str | None = None
     identity: str | None = None  # the same for all runs of one program; None when nothing identifies it
@@ -39,43 +39,43 @@ class NewRun(NamedTuple):
 
 
 class BegunAttempt(NamedTuple):
-    """What a run must know to go on."""
+    """The identity of an attempt that was recorded, and the state that it continues from."""
 
     experiment_id: int
     trial_id: int
     number: int
     metadata: dict[str, Any]
-    last_request: int  # requests up to this one were made to an earlier attempt
+    last_request: int  # requests up to this id were made to an earlier attempt
 
 
 class AttemptStart(NamedTuple):
-    """One life of a trial's processes begins: where, from which step, and out of which checkpoint."""
+    """The start of an attempt to record: its process, its start step, and the checkpoint it was loaded from."""
 
-    key: str  # made by the run: asking again with the same one changes nothing
+    key: str  # chosen by the run: recording it again with the same key changes nothing
     run: NewRun
     process: Process
     started: float
     checkpoint: str | None = None
     steps_completed: int = 0
-    previous: BegunAttempt | None = None  # what the same run worked on until now
-    allocation: tuple[int, str] | None = None  # the trial that a runner started this for, and by which start of it
+    previous: BegunAttempt | None = None  # the attempt that the same run worked on before
+    allocation: tuple[int, str] | None = None  # (trial id, allocation id) given by the runner that started the process
 
 
 class MetricRow(NamedTuple):
-    """A report. Without a step it is a sample, of which there may be many."""
+    """A report of metrics. A report without a step is a sample; a trial may have any number of samples."""
 
     trial_id: int
     attempt: int
-    sequence: int  # counts the reports of a rank in an attempt
+    sequence: int  # number of the report within the rank and attempt
     group: str
     steps_completed: int | None
-    body: str  # a JSON object; NaN and the infinities as Python writes them
+    body: str  # a JSON object; NaN and infinities are spelled as in Python's json module
     reported: float
     rank: int = 0
 
 
 class PublishingRow(NamedTuple):
-    """A checkpoint that is about to appear in its storage; its `CheckpointRow` takes the place of this row."""
+    """A checkpoint that is about to be published in its storage. Writing its `CheckpointRow` deletes this row."""
 
     uuid: str
     trial_id: int
@@ -85,7 +85,7 @@ class PublishingRow(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """A checkpoint that can be loaded from now on."""
+    """A complete checkpoint, which can be loaded."""
 
     uuid: str
     trial_id: int
@@ -98,7 +98,7 @@ class CheckpointRow(NamedTuple):
 
 
 class StatusRow(NamedTuple):
-    """How a trial is doing now; what is None, or False, stays as it is in the store."""
+    """The status of a trial. Fields that are None or False leave the stored value unchanged."""
 
     trial_id: int
     attempt: int
@@ -110,7 +110,7 @@ class StatusRow(NamedTuple):
 
 
 class MetadataRow(NamedTuple):
-    """What a rank says about its run in its own words; it replaces what the same rank said before."""
+    """The metadata that a rank reports about its run, replacing its earlier metadata."""
 
     trial_id: int
     attempt: int
@@ -119,9 +119,9 @@ class MetadataRow(NamedTuple):
 
 
 class EndRow(NamedTuple):
-    """The end of an attempt, as a rank reports it. The chief's report replaces those of other ranks.
+    """The end of an attempt, as reported by a rank. The chief's report replaces those of other ranks.
 
-    `reason` and `exit_code` are recorded for standalone runs; for a trial of a search its runner decides about both.
+    `reason` and `exit_code` are recorded for standalone runs; for a trial of a search the runner determines both.
     """
 
     trial_id: int
@@ -137,7 +137,7 @@ class EndRow(NamedTuple):
 class ComparedMetricRow(NamedTuple):
     """The validation metric by which the checkpoints of a standalone run are compared.
 
-    It changes nothing for a trial of a search, whose configuration names the metric.
+    It has no effect on a trial of a search, whose configuration names the metric.
     """
 
     trial_id: int
@@ -146,23 +146,23 @@ class ComparedMetricRow(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """A line that a rank wrote."""
+    """A line of output of a rank."""
 
     trial_id: int
     attempt: int
     rank: int
-    sequence: int  # counts the lines of a rank in an attempt
+    sequence: int  # number of the line within the rank and attempt
     stream: str
     text: str
     written: float
-    level: str | None = None  # DEBUG, INFO, ... if the line names one
+    level: str | None = None  # DEBUG, INFO, ... if the line contains one
 
 
 Row = MetricRow | PublishingRow | CheckpointRow | StatusRow | MetadataRow | EndRow | ComparedMetricRow | LogRow
 
 
 class Attempt(NamedTuple):
-    """One life of a trial's processes."""
+    """One execution of a trial's processes, from start to end."""
 
     trial_id: int
     number: int
@@ -173,13 +173,13 @@ class Attempt(NamedTuple):
     started: float
     ended: float | None
     seconds: float | None
-    command: str | None = None  # secrets masked; None for trials of a search, whose configuration says it
+    command: str | None = None  # secrets masked; None for trials of a search, whose configuration has the command
     git_commit: str | None = None
     exit_code: int | None = None
 
 
 class Run(NamedTuple):
-    """A trial with its newest attempt, as it is listed."""
+    """A trial with its newest attempt, as shown in lists."""
 
     experiment_id: int
     trial_id: int
@@ -196,7 +196,7 @@ class Run(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """What a rank reported for one group and step, or one sample."""
+    """The metrics that a rank reported for a group and step, or one sample."""
 
     group: str
     steps_completed: int | None
@@ -215,11 +215,11 @@ class SharedMetric(NamedTuple):
     group: str
     steps_completed: int
     rank: int
-    lower_rank: int  # which reported it too; another rank below it may still do so
+    lower_rank: int  # the other rank; a rank below it may still report the metric later
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint with what a validation at the same step gave."""
+    """A checkpoint as stored, with the validation metrics of the same step, if any."""
 
     uuid: str
     trial_id: int
@@ -231,16 +231,16 @@ class Checkpoint(NamedTuple):
     state: CheckpointState
     reported: float
     validation: dict[str, Any] | None = None
-    borrowed: bool = False  # imported: its files belong to another store, and this one never removes them
+    borrowed: bool = False  # imported: its files belong to another store, and this one never deletes them
 
 
 def is_to_be_removed(checkpoint: Checkpoint) -> bool:
-    """It is marked as deleted, but as far as anybody knows its files are there: somebody was cut short."""
+    """Return whether a checkpoint is marked as deleted but still has files, because its deletion was interrupted."""
     return checkpoint.state == "DELETED" and bool(checkpoint.resources) and not checkpoint.borrowed
 
 
 class Log(NamedTuple):
-    """A line of the log, in the order in which it reached the store."""
+    """A line of a trial's log. The id gives the order in which the lines were stored."""
 
     id: int
     attempt: int
@@ -252,12 +252,12 @@ class Log(NamedTuple):
 
 
 class LogFilter(NamedTuple):
-    """Which lines of a log are wanted; empty and None mean all."""
+    """Criteria for log lines; empty and None mean no restriction."""
 
     ranks: tuple[int, ...] = ()
     streams: tuple[str, ...] = ()
-    level: str | None = None  # this one and those above it
-    text: str | None = None  # that the line contains
+    level: str | None = None  # this level and more severe ones
+    text: str | None = None  # contained in the line
     before: float | None = None
     after: float | None = None
 
@@ -266,7 +266,7 @@ ALL_LINES = LogFilter()
 
 
 class Request(NamedTuple):
-    """Somebody wants a trial to do something."""
+    """A request to a trial."""
 
     id: int
     trial_id: int
@@ -275,7 +275,7 @@ class Request(NamedTuple):
 
 
 def levels_from(level: str) -> tuple[str, ...]:
-    """That one and all above it."""
+    """Return this log level and all more severe ones. Raise `StoreError` for an unknown level."""
     if level not in LOG_LEVELS:
         raise StoreError(f"there is no level {level!r} of log lines: expected one of {', '.join(LOG_LEVELS)}")
     return LOG_LEVELS[LOG_LEVELS.index(level) :]

@@ -1,4 +1,4 @@
-"""The registry: models by name, and the checkpoints that are their versions."""
+"""The model registry: records of models and their versions, and the `Registry` interface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Model(NamedTuple):
-    """A model as it is now."""
+    """A registered model."""
 
     id: int
     name: str
@@ -20,11 +20,11 @@ class Model(NamedTuple):
     archived: bool
     created: float
     updated: float
-    versions: int  # how many there are
+    versions: int  # number of versions
 
 
 class ModelVersion(NamedTuple):
-    """A checkpoint under a number of its model; a number is never given twice."""
+    """A checkpoint registered under a version number of a model. Numbers are never reused."""
 
     model_id: int
     number: int
@@ -39,19 +39,22 @@ class ModelVersion(NamedTuple):
 
 @dataclass(frozen=True)
 class Edit:
-    """What is new about a model or a version; None means unchanged."""
+    """The changed values of a model or a version; None means unchanged."""
 
     name: str | None = None
-    description: str | None = None  # of models
+    description: str | None = None  # models only
     notes: str | None = None
     labels: Sequence[str] | None = None
-    archived: bool | None = None  # of models
+    archived: bool | None = None  # models only
     set_metadata: dict[str, Any] = field(default_factory=dict)
     remove_metadata: Sequence[str] = ()
 
 
 class Registry(Protocol):
-    """A call that cannot be carried out is a `StoreError` that says why. Names are data: any text will do."""
+    """The models of a store. Names may be any text.
+
+    Operations that cannot be done raise a `StoreError` with the reason.
+    """
 
     def create_model(
         self,
@@ -62,7 +65,7 @@ class Registry(Protocol):
         metadata: dict[str, Any] | None = None,
         owner: str = "",
     ) -> Model:
-        """A name that is taken is refused."""
+        """Create a model. Raise `StoreError` if the name is taken."""
         ...
 
     def model(self, model_id: int) -> Model: ...
@@ -70,21 +73,21 @@ class Registry(Protocol):
     def find_model(self, name: str) -> Model | None: ...
 
     def models(self) -> list[Model]:
-        """The oldest first, archived ones among them."""
+        """Return all models including archived ones, oldest first."""
         ...
 
     def edit_model(self, model_id: int, edit: Edit) -> Model: ...
 
     def delete_model(self, model_id: int) -> None:
-        """With its versions; their checkpoints stay, and are protected no longer."""
+        """Delete a model and its versions. Their checkpoints are kept but no longer protected from deletion."""
         ...
 
     def register(self, model_id: int, checkpoint: str) -> ModelVersion:
-        """Make a whole checkpoint the model's next version: from now on nothing deletes it."""
+        """Register a complete checkpoint as the next version of a model, which protects it from deletion."""
         ...
 
     def versions(self, model_id: int) -> list[ModelVersion]:
-        """The newest first."""
+        """Return the versions of a model, newest first."""
         ...
 
     def edit_version(self, model_id: int, number: int, edit: Edit) -> ModelVersion: ...
@@ -92,5 +95,5 @@ class Registry(Protocol):
     def delete_version(self, model_id: int, number: int) -> None: ...
 
     def registered(self, experiment_id: int) -> set[str]:
-        """The checkpoints of an experiment that are versions of a model."""
+        """Return the ids of the checkpoints of an experiment that are registered as model versions."""
         ...

@@ -1,4 +1,4 @@
-"""Metrics with a step: which of them count, and what follows from them for their trial."""
+"""Writes metrics that have a step, decides which are archived, and updates their trials' steps and best validation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from determined.store.records import MetricRow, Row
 
 _METRICS = "metrics (trial_id, metric_group, step, rank, attempt, sequence, archived, body, reported)"
 
-# Two JSON objects become one with the entries of both; of a name that is in both, readers take the later value.
+# Merges two JSON objects as text, with functions that both databases have. A name may then occur twice; Python's JSON
+# decoder takes the later value.
 _UNITED = """CASE
     WHEN metrics.attempt < excluded.attempt OR metrics.body = '{}' OR metrics.body = excluded.body THEN excluded.body
     WHEN excluded.body = '{}' THEN metrics.body
@@ -26,9 +27,9 @@ WHERE metrics.attempt <= excluded.attempt"""
 
 
 def write_reports(database: Database, rows: Sequence[Row]) -> None:
-    """Keep them, and bring up to date how far their trials are and what their best validation is."""
+    """Write the metrics with a step, and update the completed steps and the best validation of their trials."""
     reports = [row for row in rows if isinstance(row, MetricRow) and row.steps_completed is not None]
-    # In the same order by everybody, so that no two transactions wait for each other.
+    # Every transaction locks trial rows in the order of their ids, otherwise two transactions could deadlock.
     trials = {trial_id: _Trial(database, trial_id) for trial_id in sorted({row.trial_id for row in reports})}
     groups = {group: text(group) for group in {row.group for row in reports}}
     values = [
@@ -51,7 +52,7 @@ def write_reports(database: Database, rows: Sequence[Row]) -> None:
 
 
 def archive_after(database: Database, trial_id: int, step: int) -> None:
-    """A new attempt goes back to that step; what lies behind it does not count until it is reported anew."""
+    """Archive the metrics of a trial after a step, where a new attempt resumes and will report them again."""
     database.execute("UPDATE metrics SET archived = 1 WHERE trial_id = ? AND step > ?", [trial_id, step])
     database.execute(
         "UPDATE trials SET steps_completed = "
@@ -62,19 +63,23 @@ def archive_after(database: Database, trial_id: int, step: int) -> None:
 
 
 class _Trial:
-    """A trial whose reports are being written; until that is committed no new attempt of it can begin."""
+    """A trial whose reports are being written. Its row is locked, so no new attempt can begin before the commit."""
 
     def __init__(self, database: Database, trial_id: int) -> None:
         self._database = database
         self._trial_id = trial_id
         found = database.read_locked("SELECT attempt, steps_completed FROM trials WHERE id = ?", [trial_id])
-        self._newest_attempt, self._steps_completed = found[0] if found else (0, 0)  # the database refuses its rows
+        # If the trial does not exist, the foreign key rejects its rows.
+        self._newest_attempt, self._steps_completed = found[0] if found else (0, 0)
         self._reached = 0
         self._validated: set[int] = set()
         self._behind: dict[int, float] = {}
 
     def take(self, row: MetricRow) -> int:
-        """Return 1 if a report is archived, which it is if a newer attempt began at an earlier step; else 0."""
+        """Return 1 if a report must be archived because a newer attempt started at an earlier step, else 0.
+
+        Also remembers the step for `bring_up_to_date`.
+        """
         attempt, step = row.attempt, row.steps_completed or 0
         if attempt != self._newest_attempt and step > self._start_of_newer_attempts(attempt):
             return 1
@@ -85,6 +90,7 @@ class _Trial:
         return 0
 
     def bring_up_to_date(self) -> None:
+        """Update the completed steps and the best validation in the trial's row."""
         if self._reached > self._steps_completed:
             self._database.execute(
                 "UPDATE trials SET steps_completed = ? WHERE id = ?", [self._reached, self._trial_id]
@@ -93,6 +99,7 @@ class _Trial:
             keep_best(self._database, self._trial_id, self._validated)
 
     def _start_of_newer_attempts(self, attempt: int) -> float:
+        """Return the smallest start step of the attempts after this one; infinity if there are none."""
         if attempt not in self._behind:
             ((step,),) = self._database.execute(
                 "SELECT min(start_step) FROM attempts WHERE trial_id = ? AND number > ?", [self._trial_id, attempt]

@@ -1,4 +1,4 @@
-"""The tables, as a list of steps: a store of version n has gone through the first n."""
+"""The database schema as a list of migrations: a store of version n has had the first n applied."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from determined.errors import StoreError
 
 VERSION_TABLE = "determined_schema"
 
-# `{identity}` is the type of a column that counts rows. Truth is 0 or 1, JSON is text: both databases agree on these.
+# `{identity}` is the type of an auto-incremented id. Booleans are stored as 0 or 1 and JSON as text, because SQLite and
+# PostgreSQL agree on these types.
 _FIRST = """
 CREATE TABLE experiments (
     id {identity},
@@ -107,7 +108,7 @@ CREATE TABLE requests (
 CREATE INDEX requests_by_trial ON requests (trial_id);
 """
 
-# Experiments with a search. A run by hand has no state of its own here: it is that of its newest attempt.
+# Experiments with a search. The `state` of a standalone run is NULL: it follows from its newest attempt.
 _SECOND = """
 ALTER TABLE experiments ADD COLUMN name TEXT NOT NULL DEFAULT '';
 ALTER TABLE experiments ADD COLUMN description TEXT NOT NULL DEFAULT '';
@@ -186,7 +187,7 @@ ALTER TABLE logs ADD COLUMN level TEXT;
 CREATE INDEX logs_in_order ON logs (trial_id, id);
 """
 
-# The registry of models, and what people note about experiments. A registered checkpoint cannot be deleted.
+# The model registry, and notes on experiments. A registered checkpoint cannot be deleted.
 _THIRD = """
 ALTER TABLE experiments ADD COLUMN notes TEXT NOT NULL DEFAULT '';
 CREATE INDEX experiments_by_parent ON experiments (parent_id);
@@ -224,8 +225,8 @@ CREATE TABLE model_versions (
 CREATE INDEX model_versions_by_checkpoint ON model_versions (checkpoint);
 """
 
-# Experiments that wait for their turn on a machine; runs that name themselves; which checkpoints a run made use of;
-# rows that were imported, while their files belong to another store.
+# The queue of experiments; names that programs give to their runs; uses of checkpoints; and `borrowed`, which marks
+# imported rows whose files belong to another store.
 _FOURTH = """
 CREATE TABLE queue (
     id {identity},
@@ -257,8 +258,8 @@ ALTER TABLE experiments ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 """
 
-# Reports from every rank, outputs of batch inference, the hyperparameters that a trial really trained with, and which
-# attempts belong to one program.
+# Reports from every rank, outputs of batch inference, hyperparameters passed by the program, identities of programs,
+# and checkpoints that are being published.
 _FIFTH = """
 ALTER TABLE trials ADD COLUMN passed_hparams TEXT;
 ALTER TABLE trials ADD COLUMN follows_operations SMALLINT NOT NULL DEFAULT 0;
@@ -334,7 +335,7 @@ CREATE TABLE publishing (
 );
 """
 
-# How the process of an attempt was started, and how it ended. The reason of a trial that failed is in `trials.reason`.
+# How the process of an attempt was started and how it ended. The reason of a failed trial is in `trials.reason`.
 _SIXTH = """
 ALTER TABLE attempts ADD COLUMN command TEXT;
 ALTER TABLE attempts ADD COLUMN git_commit TEXT;
@@ -345,7 +346,7 @@ MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH]
 
 
 def refuse_foreign(tables: set[str], place: str) -> None:
-    """A database with tables that are not ours is left alone."""
+    """Raise `StoreError` if the database contains tables of another program."""
     if tables and VERSION_TABLE not in tables:
         raise StoreError(
             f"{place} holds the data of another program ({', '.join(sorted(tables)[:3])}): "

@@ -1,4 +1,4 @@
-"""The queries for runs that somebody starts by hand: a new experiment and its trial, or those that a program names."""
+"""Queries for standalone runs: create an experiment and its trial, or find those that the program named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from determined.store.records import AttemptStart, ComparedMetricRow, NewRun
 
 
 def find_named_trial(database: Database, start: AttemptStart) -> int | None:
-    """The trial that the program gave this name before; `StoreError` while another process works on it."""
+    """Return the trial that the program gave this name before, or None.
+
+    Raise `StoreError` while another process is running it.
+    """
     run = start.run
     if run.external_trial is None or start.allocation is not None or start.previous is not None:
         return None
@@ -36,7 +39,7 @@ def find_named_trial(database: Database, start: AttemptStart) -> int | None:
 
 
 def newest_saved_step(database: Database, trial_id: int) -> int:
-    """Where a trial goes on: what it did after its newest whole checkpoint is done again."""
+    """Return the step of a trial's newest complete checkpoint, from which it resumes; 0 if it has none."""
     found = database.execute(
         "SELECT steps_completed FROM checkpoints WHERE trial_id = ? AND state = 'ACTIVE' ORDER BY id DESC LIMIT 1",
         [trial_id],
@@ -45,7 +48,7 @@ def newest_saved_step(database: Database, trial_id: int) -> int:
 
 
 def add_trial(database: Database, start: AttemptStart, *, parent: int | None) -> int:
-    """In an experiment of its own, or in the one that the program named."""
+    """Create a trial in the experiment that the program named, or in a new one, and return its id."""
     experiment_id = _find_experiment(database, start.run) or _add_experiment(database, start)
     ((number,),) = database.execute(
         "SELECT coalesce(max(number) + 1, 0) FROM trials WHERE experiment_id = ?", [experiment_id]
@@ -70,7 +73,7 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
 
 
 def set_metric(database: Database, row: ComparedMetricRow) -> None:
-    """Record by which validation metric the checkpoints of a standalone run are compared, and find its best values."""
+    """Record the validation metric that compares the checkpoints of a standalone run, and update the best values."""
     found = database.read_locked(
         "SELECT e.id, e.metric, e.smaller_is_better FROM experiments e JOIN trials t ON t.experiment_id = e.id "
         "WHERE t.id = ? AND e.by_hand = 1",
@@ -85,16 +88,18 @@ def set_metric(database: Database, row: ComparedMetricRow) -> None:
         [*metric, experiment_id],
     )
     for (trial,) in database.execute("SELECT id FROM trials WHERE experiment_id = ? ORDER BY id", [experiment_id]):
-        database.read_locked("SELECT id FROM trials WHERE id = ?", [trial])
+        database.read_locked("SELECT id FROM trials WHERE id = ?", [trial])  # required by `keep_best`
         keep_best(database, trial)
 
 
 def _find_experiment(database: Database, run: NewRun) -> int | None:
+    """Return the id of the experiment that the program named, or None."""
     found = database.execute("SELECT id FROM experiments WHERE external_id = ?", [_name(run.external_experiment)])
     return int(found[0][0]) if found else None
 
 
 def _add_experiment(database: Database, start: AttemptStart) -> int:
+    """Create the experiment of a standalone run and return its id."""
     run = start.run
     labels, searcher = run.labels or run.config.get("labels"), run.config.get("searcher")
     searcher = searcher if isinstance(searcher, dict) else {}

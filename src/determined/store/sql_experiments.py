@@ -1,4 +1,4 @@
-"""The queries about experiments, the same for every database."""
+"""SQL implementation of the `Experiments` interface for all databases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from determined.store.records import Checkpoint, Metric
 
 
 class SqlExperiments:
-    """Experiments in a database; see `experiments.py` for what the methods promise."""
+    """The experiments in a database. The methods are documented in `experiments.py`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -42,7 +42,7 @@ class SqlExperiments:
     def create(self, new: NewExperiment) -> int:
         with self._database.transaction(exclusive=True):
             known = self._database.execute("SELECT id FROM experiments WHERE key = ?", [new.key])
-            if known:  # the answer to an earlier call was lost on its way
+            if known:  # a retry after the answer to an earlier call was lost
                 return int(known[0][0])
             self._insert(new)
             ((experiment_id,),) = self._database.execute("SELECT id FROM experiments WHERE key = ?", [new.key])
@@ -137,7 +137,7 @@ class SqlExperiments:
         )
 
     def request(self, experiment_id: int, kind: ExperimentRequestKind, trial_id: int | None = None) -> int:
-        # Exclusive, so that nobody sees a later number before an earlier one.
+        # Exclusive, so that ids become visible in order: a reader that saw a later id first would skip the earlier one.
         with self._database.transaction(exclusive=True):
             self._check(experiment_id)
             if trial_id is not None and self.trial(trial_id).experiment_id != experiment_id:
@@ -160,7 +160,7 @@ class SqlExperiments:
         return [ExperimentRequest(*row) for row in found]
 
     def decision(self, trial_id: int) -> Decision:
-        # The request is read last: it may be newer than the goal, never older.
+        # The request is read after the goal, so that a stop request written together with a goal is never missed.
         found = self._database.execute("SELECT goal, allocation FROM trials WHERE id = ?", [trial_id])
         if not found:
             raise self._no("trial", trial_id)
@@ -201,6 +201,7 @@ class SqlExperiments:
         )
 
     def _insert(self, new: NewExperiment) -> None:
+        """Insert the row of a new experiment."""
         self._database.execute(
             "INSERT INTO experiments (key, by_hand, program, name, description, labels, state, progress, seed, config, "
             "original, code_dir, owner, parent_id, created, metric, smaller_is_better) "
@@ -224,10 +225,12 @@ class SqlExperiments:
         )
 
     def _ids(self, table: str, first: int, last: int) -> ListOfIds:
+        """Return the ids of a table from `first` to `last`, in order."""
         found = self._database.execute(f"SELECT id FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id", [first, last])
         return [int(number) for (number,) in found]
 
     def _check(self, experiment_id: int) -> None:
+        """Raise `NotFoundException` if the experiment does not exist."""
         if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
             raise self._no("experiment", experiment_id)
 

@@ -1,4 +1,4 @@
-"""The queries behind `lineage.py`, the same for every database."""
+"""SQL implementation of the `Lineage` interface for all databases."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _KNOWN = """(trial_id, checkpoint) DO UPDATE SET
 
 
 class SqlLineage:
-    """See `lineage.py` for what the methods promise."""
+    """The uses of checkpoints in a database. The methods are documented in `lineage.py`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def record_use(self, trial_id: int, checkpoint: str, version: tuple[int, int] | None = None) -> None:
-        # Exclusive, as is every deletion of what is named here.
+        # Deletions of checkpoints and versions are exclusive too, so neither can disappear between check and insert.
         with self._database.transaction(exclusive=True):
             self._check("trial", "SELECT 1 FROM trials WHERE id = ?", trial_id)
             self._check("checkpoint", "SELECT 1 FROM checkpoints WHERE uuid = ?", text(checkpoint))
@@ -35,12 +35,14 @@ class SqlLineage:
         return self._users("model_version", self._version(model_id, number))
 
     def _users(self, column: str, value: str | int) -> list[int]:
+        """Return the trials whose use of a checkpoint has this value in a column, in the order they were recorded."""
         found = self._database.execute(
             f"SELECT trial_id FROM checkpoint_uses WHERE {column} = ? ORDER BY since, trial_id", [value]
         )
         return [trial_id for (trial_id,) in found]
 
     def _version(self, model_id: int, number: int) -> int:
+        """Return the row id of a model version. Raise `NotFoundException` if it does not exist."""
         found = self._database.execute(
             "SELECT id FROM model_versions WHERE model_id = ? AND number = ?", [model_id, number]
         )
@@ -49,5 +51,6 @@ class SqlLineage:
         return int(found[0][0])
 
     def _check(self, what: str, select: str, key: str | int) -> None:
+        """Raise `NotFoundException` if the query returns no row."""
         if not self._database.execute(select, [key]):
             raise NotFoundException.of(what, key)

@@ -1,4 +1,4 @@
-"""The queries about log lines: the database finds the wanted ones, so that no other line is ever read."""
+"""Queries about log lines. Filters are applied by the database, so that only matching lines are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from determined.store.records import Log, LogFilter, levels_from
 def read_logs(
     database: Database, trial_id: int, after: int, limit: int | None, only: LogFilter, tail: int | None
 ) -> list[Log]:
-    """Return the wanted lines with a greater id, in order: at most `limit` of them, or the last `tail`."""
+    """Return the lines that match the filter and have an id above `after`, in order.
+
+    At most `limit` lines, or the last `tail`.
+    """
     conditions, values = ["trial_id = ?", "id > ?"], list[Any]([trial_id, after])
     chosen: list[tuple[str, Sequence[Any]]] = [("rank", only.ranks), ("stream", [text(one) for one in only.streams])]
     if only.level is not None:
@@ -30,7 +33,7 @@ def read_logs(
         values.append(only.after)
     if only.text is not None:
         conditions.append(database.contains.format(column="body"))
-        values.append(text(only.text))  # written as the lines are stored
+        values.append(text(only.text))  # escaped in the same way as the stored lines
     most = min((count for count in (limit, tail) if count is not None), default=None)
     found = database.execute(
         f"SELECT id, attempt, rank, stream, body, written, level FROM logs WHERE {' AND '.join(conditions)} "

@@ -1,4 +1,4 @@
-"""The queries behind `outputs.py`, the same for every database."""
+"""SQL implementation of the `Outputs` interface for all databases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UPLOAD = "key, trial_id, attempt, rank, batches, files, finished, reported"
 
 
 class SqlOutputs:
-    """See `outputs.py` for what the methods promise."""
+    """The outputs of trials in a database. The methods are documented in `outputs.py`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -46,7 +46,7 @@ class SqlOutputs:
 
     def begin_upload(self, upload: NewUpload) -> None:
         with self._database.transaction():
-            # The row of the trial is locked, so that no newer attempt begins between the question and the answer.
+            # The trial's row is locked, so that no newer attempt can begin between this check and the commit.
             found = self._database.read_locked("SELECT attempt FROM trials WHERE id = ?", [upload.trial_id])
             if not found:
                 raise NotFoundException.of("trial", upload.trial_id)
@@ -97,6 +97,7 @@ class SqlOutputs:
             )
 
     def _read(self, rest: str, values: Sequence[Any]) -> list[Output]:
+        """Return the outputs selected by an SQL suffix in which `o` is the output."""
         found = self._database.execute(f"SELECT {_OUTPUT} FROM outputs o {rest}", values)
         return [self._output(*row) for row in found]
 

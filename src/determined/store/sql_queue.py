@@ -1,4 +1,4 @@
-"""The queries about the queue, the same for every database."""
+"""SQL implementation of the `Queue` interface for all databases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENTRIES = "SELECT id, experiment_id, host, owner, priority, slots, max_trials, 
 
 
 class SqlQueue:
-    """See `queueing.py` for what the methods promise."""
+    """The queue in a database. The methods are documented in `queueing.py`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,11 +78,13 @@ class SqlQueue:
             return was_there
 
     def _check_is_there(self, experiment_id: int) -> None:
+        """Raise `NotFoundException` if the experiment does not exist."""
         if not self._database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):
             raise NotFoundException.of("experiment", experiment_id)
 
 
 def _check(priority: int) -> None:
+    """Raise `StoreError` if a priority is out of range."""
     first, last = HIGHEST_PRIORITY, LOWEST_PRIORITY
     if not first <= priority <= last:
         raise StoreError(f"a priority is a whole number from {first}, which goes first, to {last}, not {priority}")

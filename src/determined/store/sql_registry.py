@@ -1,4 +1,4 @@
-"""The queries about models, the same for every database."""
+"""SQL implementation of the `Registry` interface for all databases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSIONS = """SELECT model_id, number, checkpoint, name, notes, labels, metadat
 
 
 class SqlRegistry:
-    """Models in a database; see `registry.py` for what the methods promise."""
+    """The models in a database. The methods are documented in `registry.py`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class SqlRegistry:
             self._database.execute("DELETE FROM models WHERE id = ?", [model_id])
 
     def register(self, model_id: int, checkpoint: str) -> ModelVersion:
-        # Exclusive, as is every deletion of checkpoints: one of the two comes first and stops the other.
+        # Deletions of checkpoints are exclusive too. Otherwise a checkpoint could be deleted while it is registered.
         with self._database.transaction(exclusive=True):
             model = self.model(model_id)
             if model.archived:
@@ -137,7 +137,7 @@ class SqlRegistry:
         return _version(found[0])
 
     def _delete_versions(self, condition: str, values: list[int]) -> None:
-        """Runs that made use of one still did so of its checkpoint."""
+        """Delete versions of models. The runs that used one keep the record of its checkpoint."""
         doomed = f"SELECT id FROM model_versions WHERE {condition}"
         self._database.execute(
             f"UPDATE checkpoint_uses SET model_version = NULL WHERE model_version IN ({doomed})", values
@@ -149,11 +149,13 @@ class SqlRegistry:
             raise StoreError(f"a model needs a name, got {name!r}")
 
     def _refuse_taken(self, name: str) -> None:
+        """Raise `StoreError` if a model has this name."""
         taken = self.find_model(name)
         if taken is not None:
             raise StoreError(f"there is a model named {name!r} already: its id is {taken.id}")
 
     def _check_can_be_registered(self, checkpoint: str) -> None:
+        """Raise if a checkpoint does not exist or is not complete."""
         found = self._database.execute("SELECT state FROM checkpoints WHERE uuid = ?", [text(checkpoint)])
         if not found:
             raise NotFoundException.of("checkpoint", checkpoint)
@@ -167,7 +169,7 @@ class SqlRegistry:
 
 
 def _edited(edit: Edit, metadata: dict[str, Any]) -> dict[str, Any]:
-    """What models and versions have in common."""
+    """Return the changed columns that models and versions have in common."""
     columns: dict[str, Any] = {"updated": time.time()}
     if edit.name is not None:
         columns["name"] = text(edit.name)

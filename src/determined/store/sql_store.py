@@ -1,4 +1,4 @@
-"""The store's queries, the same for every database."""
+"""SQL implementation of the `Store` interface for all databases."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _CHECKPOINTS = "checkpoints (uuid, trial_id, attempt, steps_completed, metadata,
 
 
 class SqlStore:
-    """A store in a database; see `base.py` for what the methods promise."""
+    """A store in a database. The methods are documented in `base.py`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -116,7 +116,7 @@ class SqlStore:
         execute = self._database.execute
         with self._database.transaction(exclusive=True):
             known = execute("SELECT trial_id, number FROM attempts WHERE key = ?", [start.key])
-            if known:  # the answer to an earlier call was lost on its way
+            if known:  # a retry after the answer to an earlier call was lost
                 return self._begun(*known[0])
             named = find_named_trial(self._database, start)
             trial_id = self._allocated_trial(start) or named or self._trial_to_continue(start)
@@ -128,7 +128,7 @@ class SqlStore:
                 "stop_acknowledged = 0, passed_hparams = ? WHERE id = ?",
                 [_passed_hparams(start), trial_id],
             )
-            if start.allocation is None:  # why the attempt before failed; that of a search is changed by its runner
+            if start.allocation is None:  # clear why the previous attempt failed; for a search the runner does that
                 execute("UPDATE trials SET reason = NULL WHERE id = ?", [trial_id])
             ((number,),) = execute("SELECT attempt FROM trials WHERE id = ?", [trial_id])
             execute(
@@ -333,7 +333,10 @@ class SqlStore:
         self._database.close()
 
     def _allocated_trial(self, start: AttemptStart) -> int | None:
-        """The one that a runner started these processes for, unless it has started others since."""
+        """Return the trial of the start's allocation, or None without one.
+
+        Raise `StoreError` if the runner has started the trial again since, under another allocation.
+        """
         if start.allocation is None:
             return None
         trial_id, allocation = start.allocation
@@ -348,6 +351,7 @@ class SqlStore:
         return trial_id
 
     def _trial_to_continue(self, start: AttemptStart) -> int | None:
+        """Return the existing trial that a new attempt continues, or None if it needs a new trial."""
         own = None if start.previous is None else start.previous.trial_id
         trial_id = self._trial_of_checkpoint(start.checkpoint)
         if trial_id is None:
@@ -357,15 +361,17 @@ class SqlStore:
         return trial_id
 
     def _trial_of_checkpoint(self, uuid: str | None) -> int | None:
+        """Return the trial that saved a checkpoint, or None if the checkpoint is unknown."""
         found = self._database.execute("SELECT trial_id FROM checkpoints WHERE uuid = ?", [uuid])
         return found[0][0] if found else None
 
     def _is_managed(self, trial_id: int) -> bool:
-        """Whether a search runs it: then nobody else goes on with it."""
+        """Return whether a trial belongs to a search, whose runner alone may start it."""
         ((state,),) = self._database.execute("SELECT state FROM trials WHERE id = ?", [trial_id])
         return state is not None
 
     def _lives(self, trial_id: int) -> bool:
+        """Return whether the newest attempt of a trial is running on this machine."""
         found = self._database.execute(
             f"SELECT {columns.ATTEMPT} FROM attempts a WHERE a.trial_id = ? ORDER BY a.number DESC LIMIT 1", [trial_id]
         )
@@ -376,10 +382,13 @@ class SqlStore:
         return add_trial(self._database, start, parent=self._trial_of_checkpoint(start.checkpoint))
 
     def _begun(self, trial_id: int, number: int) -> BegunAttempt:
+        """Return the record of an attempt that was just begun."""
         ((experiment_id, allocation, last_request),) = self._database.execute(
             "SELECT experiment_id, allocation, last_request FROM trials WHERE id = ?", [trial_id]
         )
-        if not allocation:  # a runner may have asked for something before the processes that it started came here
+        # A standalone run ignores all earlier requests. A runner may request a stop before the workers that it started
+        # get here, so for a trial of a search only requests before the allocation are ignored.
+        if not allocation:
             last_request = self._last_request(trial_id)
         return BegunAttempt(experiment_id, trial_id, number, self.metadata(trial_id), last_request)
 
@@ -388,7 +397,7 @@ class SqlStore:
         return last or 0
 
     def _write_status(self, row: StatusRow) -> None:
-        """Change what the row says of its trial, unless a newer attempt has begun."""
+        """Update the status of a trial, unless a newer attempt has begun."""
         self._database.execute(
             "UPDATE trials SET phase = coalesce(?, phase), progress = coalesce(?, progress), "
             "early_exit = coalesce(?, early_exit), stop_acknowledged = stop_acknowledged | ?, "
@@ -417,6 +426,7 @@ class SqlStore:
         self._database.execute(f"UPDATE trials SET {column} = ? WHERE id = ?", [value, row.trial_id])
 
     def _write_end(self, row: EndRow) -> None:
+        """Record the end of an attempt. Ranks other than the chief do not overwrite an end that is already recorded."""
         still_open = "" if row.rank == 0 else "AND ended IS NULL"
         self._database.execute(
             "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ? "
@@ -432,13 +442,14 @@ class SqlStore:
     def _read_metrics(
         self, table: str, step_and_archived: str, trial_id: int, group: str | None, condition: str
     ) -> list[Metric]:
+        """Return rows of the metrics or samples of a trial in the order they were reported."""
         found = self._database.execute(
             f"SELECT metric_group, {step_and_archived}, body, attempt, sequence, reported, rank FROM {table} "
             f"WHERE trial_id = ? {'AND metric_group = ?' if group is not None else ''} {condition}",
             [trial_id] if group is None else [trial_id, text(group)],
         )
-        # As they were reported. They come by step, which is nearly that order: the database would sort without
-        # making use of that, and copy every row.
+        # Sorted here and not by the database: rows come ordered by step, which is nearly the order of the reports, and
+        # Python's sort is fast on nearly sorted data, whereas the database would copy and sort every row.
         found.sort(key=_ATTEMPT_SEQUENCE_RANK)
         return columns.metrics(found)
 
@@ -447,15 +458,19 @@ def _optional_text(value: str | None) -> str | None:
     return None if value is None else text(value)
 
 
-_ATTEMPT_SEQUENCE_RANK = itemgetter(4, 5, 7)  # of the columns in `_read_metrics`
+_ATTEMPT_SEQUENCE_RANK = itemgetter(4, 5, 7)  # positions of these columns in `_read_metrics`
 
 
 def _passed_hparams(start: AttemptStart) -> str | None:
-    """A standalone run has no assigned values: what it passes are the hyperparameters of its trial."""
+    """Return the hyperparameters that a trial of a search passed to `init()`, as JSON, or None for a standalone run.
+
+    A standalone run is assigned no values: those it passes are the hyperparameters of its trial.
+    """
     return None if start.allocation is None else json.dumps(start.run.passed_hparams or {}, default=repr)
 
 
 def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequence[Any] | None]) -> list[Sequence[Any]]:
+    """Return the column values of the rows of one kind, without those for which `values_of` returns None."""
     found = (values_of(row) for row in rows if isinstance(row, kind))
     return [values for values in found if values is not None]
 

@@ -1,4 +1,4 @@
-"""The queries behind `upkeep.py`, the same for every database."""
+"""SQL implementation of the `Upkeep` interface for all databases."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from determined.store.in_use import needed, refuse_in_use
 from determined.store.records import Checkpoint, CheckpointState
 from determined.store.upkeep import RunDirectory
 
+# Tables with a `trial_id`, in the order of deletion: a table comes before those that it refers to.
 _OF_TRIALS = (
     "publishing",
     "checkpoint_uses",
@@ -34,7 +35,7 @@ _OF_EXPERIMENTS = ("experiment_requests", "journal", "snapshots", "leases", "que
 
 
 class SqlUpkeep:
-    """See `upkeep.py` for what the methods promise."""
+    """Edits and deletions in a database. The methods are documented in `upkeep.py`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -181,7 +182,7 @@ class SqlUpkeep:
             execute("DELETE FROM experiments WHERE id = ?", [experiment_id])
 
     def _lock(self, experiment_id: int) -> list[str]:
-        """Returns its labels."""
+        """Lock the row of an experiment and return its labels. Raise `NotFoundException` if it does not exist."""
         found = self._database.read_locked("SELECT labels FROM experiments WHERE id = ?", [experiment_id])
         if not found:
             raise NotFoundException.of("experiment", experiment_id)
@@ -198,6 +199,7 @@ class SqlUpkeep:
         return found[0]
 
     def _check_ended(self, experiment: Experiment, what: str) -> None:
+        """Raise `InvalidExperimentException` if the experiment has not ended."""
         if experiment.state not in ENDED:
             raise InvalidExperimentException(
                 f"experiment {experiment.id} is {experiment.state}: it can be {what} once it has ended; cancel or "
@@ -205,6 +207,7 @@ class SqlUpkeep:
             )
 
     def _mark(self, checkpoints: Sequence[Checkpoint], state: CheckpointState) -> None:
+        """Set the state of checkpoints that are not marked as deleted yet."""
         for checkpoint in checkpoints:
             if checkpoint.state != "DELETED":
                 self._database.execute("UPDATE checkpoints SET state = ? WHERE uuid = ?", [state, checkpoint.uuid])

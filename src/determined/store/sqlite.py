@@ -1,4 +1,4 @@
-"""A store in one file: SQLite in WAL mode, in which readers never wait and writers wait for each other."""
+"""A store in an SQLite file in WAL mode, in which readers never block and writers wait for each other."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from determined.store.schema import MIGRATIONS, refuse_foreign
 from determined.store.unwritable import connect_unwritable, is_unwritable, why_unwritable
 
 BUSY_SECONDS = 30.0
-_MOST_VALUES = 900  # in one statement: every SQLite takes 999
+_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
-# A copy of this process (a forked child) must never close what is its parent's: the locks would be gone with it.
+# References keep the connections open in a forked child, where garbage collection would otherwise close them.
 _open: set[sqlite3.Connection] = set()
 
 
 class SqliteDatabase:
-    """A file, made for its owner alone when it is not there. One that cannot be written can still be read."""
+    """A connection to an SQLite file, which is created with access for its owner only if it does not exist.
+
+    A file that cannot be written is opened read-only.
+    """
 
     identity = "INTEGER PRIMARY KEY AUTOINCREMENT"
     like = "LIKE"
@@ -43,7 +46,8 @@ class SqliteDatabase:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
-                # Never opened otherwise: closing a file drops the locks that SQLite has on it in this process.
+                # O_EXCL: an existing file is never opened here, because closing it would drop the POSIX locks that
+                # other SQLite connections of this process hold on it.
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(
                 path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
@@ -58,7 +62,7 @@ class SqliteDatabase:
             raise
 
     def _open_unwritable(self) -> None:
-        """Open it for reading; if it has the tables of an older version, a copy of it that is brought up to date."""
+        """Open the file read-only. If its schema is older, open and migrate a temporary copy instead."""
         self._connection = connect_unwritable(self._path)
         _open.add(self._connection)
         self._file = self._identity_of_file()
@@ -77,10 +81,12 @@ class SqliteDatabase:
         self._read_only = why_unwritable(self._path)
 
     def _set_up(self) -> None:
+        """Check that the file is a store, and set the mode of the connection."""
         try:
-            # What is no database, or not ours, is noticed here, before anything is changed.
+            # First of all, so that a file of another program is rejected before anything in it is changed.
             refuse_foreign(self._tables(), self.place)
             self._switch_to_wal()
+            # In WAL mode this is safe against crashes of the process, and needs no fsync for each transaction.
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
         except sqlite3.Error as error:
@@ -96,6 +102,8 @@ class SqliteDatabase:
     def _transaction(self) -> Iterator[None]:
         if self._read_only:
             raise self._cannot_be_written()
+        # IMMEDIATE takes the write lock at once. A transaction that reads first and locks later could fail with
+        # SQLITE_BUSY in the middle, without waiting for the time-out.
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -103,7 +111,7 @@ class SqliteDatabase:
                 raise StoreError(f"the store {self.place} was removed or replaced while a run was writing to it")
             self.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # after some errors SQLite has rolled back already
+            with contextlib.suppress(sqlite3.Error):  # after some errors SQLite has already rolled back
                 self._connection.execute("ROLLBACK")
             raise
 
@@ -112,10 +120,13 @@ class SqliteDatabase:
             return self._connection.execute(statement, values).fetchall()
 
     def read_locked(self, select: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        return self.execute(select, values)  # a transaction is alone in the whole file
+        return self.execute(select, values)  # no row lock needed: a transaction locks the file against other writers
 
     def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
-        """Several rows in a statement: each one gives the interpreter's lock away and must wait to get it back."""
+        """Insert rows, many in each statement.
+
+        Each statement releases the GIL and must wait to get it back, so one statement per row would be slow.
+        """
         remaining = iter(rows)
         first = next(remaining, None)
         if first is None:
@@ -133,6 +144,7 @@ class SqliteDatabase:
             return self._tables()
 
     def close(self) -> None:
+        """Close the connection, unless this is a forked child: closing there would drop the parent's locks."""
         if os.getpid() == self._pid:
             _open.discard(self._connection)
             self._connection.close()
@@ -143,7 +155,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Say SQLite's errors in our words; what may pass, as a full disk, is told from what stays."""
+        """Translate SQLite errors into store errors; temporary ones, such as a full disk, into `StoreUnavailable`."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -158,6 +170,7 @@ class SqliteDatabase:
             raise too_large(self.place) from error
 
     def _cannot_be_written(self) -> StoreReadOnly:
+        """Return the error for a write to a read-only store."""
         why = self._read_only or why_unwritable(self._path)
         return StoreReadOnly(
             f"the store {self.place} is read-only, nothing was changed: {why}; DET_STORE names another store"
@@ -167,7 +180,10 @@ class SqliteDatabase:
         return f"other processes have been writing to it for {self._busy_seconds:g} seconds without a pause"
 
     def _switch_to_wal(self) -> None:
-        """Several processes that open a new store at once disturb each other here, whatever the timeout is."""
+        """Switch the file to WAL mode, retrying while other processes do the same.
+
+        SQLite's busy time-out does not apply to this statement when several processes open a new store at once.
+        """
         deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
@@ -182,6 +198,7 @@ class SqliteDatabase:
             return
 
     def _identity_of_file(self) -> tuple[int, int] | None:
+        """Return device and inode of the file, to detect that it was replaced; None if it does not exist."""
         try:
             status = os.stat(self._path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The metrics of a trial in a few numbers: how many values were reported, and between which they lie."""
+"""Summary statistics of a trial's metrics, such as count, minimum, maximum and mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
 
 
 def summarize(reports: Iterable[Metric]) -> Summary:
-    """Return count, sum, min, max, mean and last of numbers, and of anything else count and last."""
+    """Return count, sum, min, max, mean and last value of numeric metrics, and count and last value of others."""
     values: dict[str, dict[str, list[Any]]] = {}
     for row in sorted(reports, key=lambda row: (row.group, row.steps_completed or 0)):
         in_group = values.setdefault(row.group, {})
@@ -28,12 +28,13 @@ def _summary(values: list[Any]) -> dict[str, Any]:
     kind = _kind(values)
     summary: dict[str, Any] = {"count": len(values), "last": values[-1], "type": kind}
     if kind == "number":
-        # Integers beyond the range of a float count as infinities: Python neither adds them to floats nor divides them.
+        # Integers beyond the range of a float are replaced by infinity, because Python raises OverflowError when it
+        # adds them to floats or divides them.
         values = [value if finite_number(value) is not None else number(value) for value in values]
         finite = [value for value in values if math.isfinite(value)]
         try:
             total = sum(values)
-        except OverflowError:  # the sum of the integers among them is beyond that range
+        except OverflowError:  # a partial sum of integers is beyond that range
             total = sum(map(float, values))
         summary |= {
             "sum": total,
@@ -45,6 +46,7 @@ def _summary(values: list[Any]) -> dict[str, Any]:
 
 
 def _kind(values: list[Any]) -> str:
+    """Return the common type of the values, or "string" if they differ."""
     kinds = {_kind_of_one(value) for value in values}
     return kinds.pop() if len(kinds) == 1 else "string"
 

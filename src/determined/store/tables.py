@@ -1,4 +1,7 @@
-"""The tables as data: their columns and what refers to what, read from the schema itself."""
+"""Descriptions of the tables, their columns and references, read from the schema.
+
+Export, import and checks use them, so that they follow the schema without further changes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column; a row that says nothing of it has its default."""
+    """A column of a table, with the default for rows that have no value for it."""
 
     name: str
     kind: Kind
@@ -34,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Reference:
-    """A column that names a row of another table, or of the same."""
+    """A foreign key: a column that refers to a row of another table or of the same."""
 
     column: str
     table: str
@@ -43,7 +46,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; `counts` says that its column `id` counts the rows."""
+    """A table. `counts` states that its key is an auto-incremented `id`."""
 
     name: str
     columns: tuple[Column, ...]
@@ -56,6 +59,7 @@ class Table:
         return [column.name for column in self.columns]
 
     def has(self, column: str) -> bool:
+        """Return whether the table has a column."""
         return column in self.names
 
 
@@ -63,8 +67,8 @@ class Table:
 def all_tables() -> dict[str, Table]:
     """Return the tables by name, each after those that it refers to.
 
-    They have the order in which the versions of the schema introduced their names. Exports are written and read in this
-    order, so a table that a later version makes anew under its old name must keep its place.
+    They have the order in which the migrations introduced their names. Exports are written and read in this order, so a
+    table that a later migration recreates under its old name must keep its place.
     """
     statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
     introduced = dict[str, None]()
@@ -78,7 +82,7 @@ def all_tables() -> dict[str, Table]:
 
 @cache
 def all_indexes() -> dict[str, str]:
-    """Those that the schema makes by name, and the table of each."""
+    """Return the table of each index that the schema creates, by the name of the index."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for migration in MIGRATIONS:
             connection.executescript(migration.format(identity=SqliteDatabase.identity))
@@ -87,6 +91,7 @@ def all_indexes() -> dict[str, str]:
 
 
 def _table(connection: sqlite3.Connection, name: str) -> Table:
+    """Return the description of one table."""
     columns, key = list[Column](), list[tuple[int, str]]()
     for _, column, declared, not_null, default, place_in_key in connection.execute(f"PRAGMA table_info({name})"):
         value = None if default is None else connection.execute(f"SELECT {default}").fetchone()[0]

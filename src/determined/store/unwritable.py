@@ -1,6 +1,6 @@
-"""Read a store file that cannot be written: on a read-only file system, or without permission.
+"""Reads a store file that cannot be written, on a read-only file system or without permission.
 
-SQLite needs files beside a store in WAL mode even to read it, so it cannot open such a file in the usual way.
+To read a store in WAL mode SQLite creates files beside it, so it cannot open such a file in the usual way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TRIES = 5
 
 
 def is_unwritable(path: Path) -> bool:
-    """Whether a store is there, and neither it nor the files that SQLite needs beside it can be written."""
+    """Return whether a store exists but it, or the files that SQLite needs beside it, cannot be written."""
     if not path.exists():
         return False
     beside = [Path(f"{path}{ending}") for ending in ("-wal", "-shm")]
@@ -26,22 +26,25 @@ def is_unwritable(path: Path) -> bool:
 
 
 def why_unwritable(path: Path) -> str:
-    """The reason in the words of a message."""
+    """Return the reason why a file cannot be written, for a message."""
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         return "it is on a read-only file system"
     return "this user has no permission to write it"
 
 
 def connect_unwritable(path: Path, *, copied: bool = False) -> sqlite3.Connection:
-    """A connection to read a store that `is_unwritable`; with `copied` to a copy that can be changed.
+    """Return a connection for reading a store that `is_unwritable`; with `copied`, to a copy that can be changed.
 
-    A file with a write-ahead log is copied with it, because the log holds rows that the file does not. So is one that
-    its owner may change meanwhile. The copy is private and has no name: it is gone when the connection is closed.
+    The file is read in place only on a read-only file system and without a write-ahead log. Otherwise it is copied: the
+    log contains rows that the file does not, and the owner may change the file meanwhile. The copy is unlinked right
+    after it is opened, so it is deleted when the connection is closed.
     """
     try:
         log = Path(f"{path}-wal")
         is_read_only_disk = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
         if not copied and is_read_only_disk and not (log.exists() and log.stat().st_size):
+            # `immutable` makes SQLite read without locks and without files beside the store. The result would be
+            # undefined if the file changed, which a read-only file system rules out.
             uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
             return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         return _connect_copy(path)
@@ -50,13 +53,15 @@ def connect_unwritable(path: Path, *, copied: bool = False) -> sqlite3.Connectio
 
 
 def _connect_copy(path: Path) -> sqlite3.Connection:
-    directory = Path(tempfile.mkdtemp(prefix="determined-store-"))  # for the owner alone
+    """Return a connection to a private temporary copy of a store."""
+    directory = Path(tempfile.mkdtemp(prefix="determined-store-"))  # accessible for the owner only
     try:
         copy = directory / "store.sqlite"
         _copy(path, copy)
         connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False)
         try:
-            # One file from now on, which stays readable when it loses its name; changes are journalled in memory.
+            # Merge the log into the file and keep the journal in memory, so that SQLite needs no other file by name
+            # after the directory is removed below.
             connection.execute("PRAGMA journal_mode = DELETE").fetchall()
             connection.execute("PRAGMA journal_mode = MEMORY").fetchall()
         except BaseException:
@@ -68,7 +73,7 @@ def _connect_copy(path: Path) -> sqlite3.Connection:
 
 
 def _copy(path: Path, copy: Path) -> None:
-    """Copy the file and its write-ahead log, both as they are at one moment."""
+    """Copy a store file and its write-ahead log in a consistent state, retrying if they change during the copy."""
     for _ in range(_TRIES):
         before = _state(path)
         for ending in ("", "-wal"):
@@ -82,6 +87,7 @@ def _copy(path: Path, copy: Path) -> None:
 
 
 def _state(path: Path) -> list[tuple[int, int, int] | None]:
+    """Return inode, size and modification time of the file and its log, to detect changes."""
     found: list[tuple[int, int, int] | None] = []
     for ending in ("", "-wal"):
         try:

@@ -1,4 +1,4 @@
-"""What people change about experiments and checkpoints that others run or made, and how these end."""
+"""The `Upkeep` interface: edit experiments and checkpoints after they were created, and delete them."""
 
 from __future__ import annotations
 
@@ -10,33 +10,36 @@ from determined.store.records import Checkpoint, CheckpointState
 
 
 class RunDirectory(NamedTuple):
-    """Where the processes of an attempt kept their files."""
+    """A directory in which the processes of an attempt kept their files."""
 
     host: str
     path: str
 
 
 class Upkeep(Protocol):
-    """No lease is needed but to delete. An id that is not there is a `StoreError` that names it."""
+    """Edits and deletions of experiments and checkpoints.
+
+    Only deleting a search needs its lease. An unknown id raises a `StoreError` that names it.
+    """
 
     def describe(
         self, experiment_id: int, *, name: str | None = None, description: str | None = None, notes: str | None = None
     ) -> None:
-        """None means unchanged."""
+        """Set the name, description or notes of an experiment; None means unchanged."""
         ...
 
     def set_labels(self, experiment_id: int, labels: Sequence[str]) -> None: ...
 
     def change_labels(self, experiment_id: int, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list[str]:
-        """Returns all that it has then; one that is there, or is not, already is no matter."""
+        """Add and remove labels of an experiment, and return all its labels. Idempotent."""
         ...
 
     def change_config(self, experiment_id: int, block: str, values: Mapping[str, int]) -> None:
-        """Set values of one block of the configuration of a search; its runner is told to look at it again."""
+        """Set values in one block of a search's configuration, and request its runner to reload the configuration."""
         ...
 
     def set_archived(self, experiment_id: int, archived: bool) -> None:
-        """Only of experiments that have ended."""
+        """Archive or unarchive an experiment that has ended."""
         ...
 
     def checkpoint(self, uuid: str) -> Checkpoint: ...
@@ -44,42 +47,46 @@ class Upkeep(Protocol):
     def set_checkpoint_metadata(self, uuid: str, metadata: dict[str, Any]) -> None: ...
 
     def set_checkpoint_files(self, uuid: str, state: CheckpointState, resources: dict[str, int]) -> None:
-        """What is left of it."""
+        """Record the state of a checkpoint and the files that it still has."""
         ...
 
     def condemn(self, uuids: Sequence[str], *, partially: Sequence[str] = ()) -> None:
-        """Mark checkpoints as deleted, all or none, before their files go: from now on nobody can begin to use them.
+        """Mark checkpoints as deleted before their files are deleted, so that no process starts to use them.
 
-        Those in `partially` keep some of their files.
+        All are marked or none. Those in `partially` keep some of their files.
 
-        `CheckpointInUse` when one is registered; when a trial begins with it that has not ended, or that failed before
-        it had a checkpoint of its own; when a trial that has not ended would go on from it; when it was imported and
-        its files belong to another store.
+        Raise `CheckpointInUse` if a checkpoint is registered; if a trial starts from it that has not ended or that
+        failed before it saved a checkpoint; if a trial that has not ended would resume from it; or if it was imported
+        and its files belong to another store.
         """
         ...
 
     def condemn_unused(self, uuids: Sequence[str]) -> list[str]:
-        """The same, but what is in use is passed over; returns the others."""
+        """Mark those checkpoints as deleted that are not in use, and return their ids; see `condemn`."""
         ...
 
     def condemn_own(self, uuid: str) -> None:
-        """The same for one that its own program deletes: it may be what that would go on from. Others still count.
+        """Mark a checkpoint as deleted that its own program deletes; see `condemn`.
 
-        One that the store does not know is no matter.
+        Unlike there, it may be the one that its trial would resume from. An unknown checkpoint is ignored.
         """
         ...
 
     def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:
-        """The same for all of an experiment that has ended; returns them, those that were marked before as well.
+        """Mark all checkpoints of an experiment that has ended as deleted, and return them; see `condemn`.
 
-        Imported ones are among them: their records go, and their files stay.
+        The result includes those that were marked before, and imported ones, whose records are deleted but not their
+        files.
         """
         ...
 
     def run_directories(self, experiment_id: int) -> list[RunDirectory]:
-        """Of its trials, but none in which a trial of another experiment ran as well."""
+        """Return the directories of an experiment's trials that no trial of another experiment used as well."""
         ...
 
     def delete_experiment(self, experiment_id: int, lease: Lease | None) -> None:
-        """Every row of it, at once; a search needs the lease. What came from it forgets its parent."""
+        """Delete all rows of an experiment in one transaction. A search needs its lease.
+
+        Experiments and trials that name it, or a trial of it, as their parent lose that reference.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Rows on their way to a store: handed over at once, written together by a thread, tried again until they are kept."""
+"""A background thread that writes rows to a store in batches and retries until they are committed."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ T = TypeVar("T")
 
 _MOST_ROWS = 10_000
 _MOST_BYTES = 64 * 2**20
-_SECONDS_TOGETHER = 0.2  # rows that come within this time are written in one transaction
+_SECONDS_TOGETHER = 0.2  # rows that arrive within this time are written in one transaction
 _SECONDS_BETWEEN_LOOKS = 1.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # exponential backoff between retries
 _SECONDS_IN_A_HURRY = 3.0
 _SECONDS_ON_A_FULL_DISK = 15.0
-_SECONDS_TO_OPEN = 10.0  # a wrong address shall not be taken for a server that will be back soon
+_SECONDS_TO_OPEN = 10.0  # shorter than the patience: a wrong address should fail soon
 
 
 class Writer:
-    """Owns the connection to a store: nobody else uses it, and only its thread does.
+    """The only user of a store connection: a thread that writes the rows which the program hands over.
 
-    `put` waits only when the queue is full. `flush` waits until everything put before it is committed. What the store
-    refuses for good, or for longer than `patience` seconds, is raised by the next call.
+    `put` blocks only while the queue is full. `flush` waits until everything put before it is committed. An error that
+    is permanent, or that lasts longer than `patience` seconds, is raised by the next call.
 
-    In a forked child there is no thread and the connection is the parent's: there `put` and `ask` are refused, and
+    A forked child has no writer thread, and the connection belongs to its parent: there `put` and `ask` raise, and
     `flush` and `close` do nothing.
     """
 
@@ -46,7 +46,7 @@ class Writer:
         *,
         patience: float,
         written: Callable[[list[Row]], None] | None = None,  # called by the thread after each transaction
-        check: Callable[[Store, list[Row]], None] | None = None,  # the same, with the store, to look at other rows
+        check: Callable[[Store, list[Row]], None] | None = None,  # likewise, with the store, to query other rows
     ) -> None:
         self._open_store = open_store
         self._written = written
@@ -54,8 +54,8 @@ class Writer:
         self._patience = patience
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._work = threading.Condition(self._lock)  # the thread waits for something to do
-        self._progress = threading.Condition(self._lock)  # callers wait for room, or for their rows to be written
+        self._work = threading.Condition(self._lock)  # the thread waits on it for rows
+        self._progress = threading.Condition(self._lock)  # callers wait on it for space in the queue, or for a commit
         self._queue: deque[Row | _Question[Any]] = deque()
         self._bytes = 0
         self._handed = self._done = 0
@@ -67,11 +67,12 @@ class Writer:
         self._store: Store | None = None
         self._watch: Callable[[Store], None] | None = None
         self._looked = 0.0
-        # Now rather than with the thread: what closes a run at exit is registered later, and so comes before this.
+        # Registered here and not when the thread starts: exit handlers run in reverse order, so those that close a run,
+        # which are registered later, can still report.
         atexit.register(self._close_at_exit)
 
     def put(self, row: Row) -> None:
-        """Hand over a row."""
+        """Enqueue a row to be written, waiting while the queue is full (back-pressure)."""
         self._refuse_in_a_child()
         size = _size(row)
         with self._lock:
@@ -82,7 +83,7 @@ class Writer:
             self._enqueue(row)
 
     def ask(self, question: Callable[[Store], T]) -> T:
-        """What the store answers when everything put before is written."""
+        """Run a query in the writer thread after everything put before is committed, and return its result."""
         self._refuse_in_a_child()
         asked = _Question(question)
         with self._lock:
@@ -95,7 +96,7 @@ class Writer:
         return asked.answer[0]
 
     def flush(self) -> None:
-        """Return when everything put before is committed."""
+        """Wait until everything put before is committed. Raise the error that prevents it."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -106,19 +107,19 @@ class Writer:
 
     @property
     def failed(self) -> bool:
-        """Whether nothing can be written any more."""
+        """Whether an error has ended the writer, so that no more rows can be written."""
         return self._failure is not None
 
     def watch(self, look: Callable[[Store], None]) -> None:
-        """From now on let the thread call `look` about once a second, as long as the writer is open."""
+        """Let the thread call `look` about once a second while the writer is open."""
         with self._lock:
             self._watch = look
             self._work.notify()
 
     def close(self, *, hurry: bool = False) -> None:
-        """Write what is left, and end the thread; a failure that was raised before is not raised again.
+        """Write the remaining rows and end the thread. An error that was already raised is not raised again.
 
-        In a hurry, as when the program is ending with an error already, a store that is gone is not waited for long.
+        With `hurry`, used when the program is already failing, an unreachable store is waited for only briefly.
         """
         if os.getpid() != self._pid or self._closing:
             return
@@ -139,19 +140,20 @@ class Writer:
             atexit.unregister(self._close_at_exit)
 
     def _close_at_exit(self) -> None:
-        """The program ends without having closed its run."""
+        """Close the writer at the end of a program that did not close its run."""
         try:
             self.close()
         except Exception:
             logger.exception("reports that were not written yet are lost")
 
     def _refuse_in_a_child(self) -> None:
+        """Raise `StoreError` in a forked child."""
         if os.getpid() != self._pid:
             raise StoreError(
                 f"process {os.getpid()} was forked from {self._pid}, which opened this run: report from there"
             )
 
-    # What follows is called with the lock held.
+    # The following methods must be called with the lock held.
 
     def _enqueue(self, item: Row | _Question[Any]) -> None:
         self._queue.append(item)
@@ -159,28 +161,33 @@ class Writer:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="determined-store", daemon=True)
             self._thread.start()
+        # Only when the thread waits for a first row, or must stop collecting: waking it for every row would be slow.
         elif len(self._queue) in (1, _MOST_ROWS // 2):
             self._work.notify()
 
     def _wait_for_progress(self) -> None:
+        """Wait for the thread to commit or free space, and make it write without collecting more rows."""
         self._refuse_if_failed()
         self._hurry = True
         self._work.notify()
         self._progress.wait()
 
     def _refuse_if_failed(self) -> None:
+        """Raise the error that ended the thread, if any."""
         if self._failure is not None:
             self._failure_told = True
             raise self._failure
 
     def _refuse_if_over(self) -> None:
+        """Raise if the writer has failed or is closed."""
         self._refuse_if_failed()
         if self._closing:
             raise StoreError("The run has ended: report inside the `with` block of init(), or before close()")
 
-    # What follows is called by the thread.
+    # The following methods run in the thread.
 
     def _run(self) -> None:
+        """Write batches of rows and answer queries until the writer is closed or fails."""
         try:
             while True:
                 item = self._next()
@@ -189,8 +196,8 @@ class Writer:
                 if isinstance(item, _Question):
                     item.put_to(self._persist)
                     if item.error is not None and self._store is None:
-                        self._failure_told = True  # by the answer
-                        raise item.error  # a store that cannot be opened is not tried again
+                        self._failure_told = True  # the caller of `ask` gets the error
+                        raise item.error  # a store that cannot be opened is not retried
                 elif item:
                     self._persist(partial(self._write, item))
                     if self._written is not None:
@@ -206,7 +213,7 @@ class Writer:
                 self._store.close()
 
     def _next(self) -> list[Row] | _Question[Any] | None:
-        """What to do now: rows for one transaction, a question, nothing but to look around, or None at the end."""
+        """Return the next work: rows for one transaction, a query, an empty list to call `look`, or None at the end."""
         with self._lock:
             while not self._queue:
                 if self._closing:
@@ -225,7 +232,7 @@ class Writer:
                 rows.append(row)
                 self._bytes -= _size(row)
                 self._queue.popleft()
-            self._progress.notify_all()  # there is room again
+            self._progress.notify_all()  # the queue has space again
             return rows
 
     def _must_not_wait(self) -> bool:
@@ -242,6 +249,7 @@ class Writer:
             self._check(store, rows)
 
     def _persist(self, action: Callable[[Store], T]) -> T:
+        """Run an action on the store and retry it with backoff while the store is unavailable, up to the patience."""
         pause, since = _FIRST_PAUSE, 0.0
         while True:
             try:
@@ -264,6 +272,7 @@ class Writer:
                 return result
 
     def _patience_with(self, error: StoreUnavailable) -> float:
+        """Return how long to retry after this error, in seconds."""
         if self._store is None:
             return min(self._patience, _SECONDS_TO_OPEN)
         return min(self._patience, _SECONDS_ON_A_FULL_DISK) if isinstance(error, StoreFull) else self._patience
@@ -274,6 +283,7 @@ class Writer:
         return max(0.0, self._looked + _SECONDS_BETWEEN_LOOKS - time.monotonic())
 
     def _look(self) -> None:
+        """Call the `watch` function if it is due."""
         if self._watch is None or self._store is None or self._seconds_to_next_look():
             return
         try:
@@ -284,7 +294,7 @@ class Writer:
 
 
 class _Question(Generic[T]):
-    """A call that waits for its answer."""
+    """A query that a caller of `ask` waits for."""
 
     def __init__(self, function: Callable[[Store], T]) -> None:
         self._function = function
@@ -293,6 +303,7 @@ class _Question(Generic[T]):
         self.answered = False
 
     def put_to(self, persist: Callable[[Callable[[Store], T]], T]) -> None:
+        """Run the query and keep its result or error."""
         try:
             self.answer.append(persist(self._function))
         except Exception as error:  # noqa: BLE001  (raised where the question was asked)
@@ -301,12 +312,13 @@ class _Question(Generic[T]):
 
 
 def _size(row: Row) -> int:
+    """Return the approximate size of a row in memory, for the limit of the queue."""
     if isinstance(row, MetricRow):
         return len(row.body)
     return len(row.text) if isinstance(row, LogRow) else 0
 
 
 def _without_old_statuses(rows: list[Row]) -> list[Row]:
-    """Leave out statuses that a newer one of the same attempt replaces; each holds everything said so far."""
+    """Remove statuses that a newer status of the same attempt replaces; each contains all values set so far."""
     newest = {(row.trial_id, row.attempt): row for row in rows if isinstance(row, StatusRow)}
     return [row for row in rows if not isinstance(row, StatusRow)] + list(newest.values())
