@@ -1,1 +1,1 @@
-"""What keeps a store well: what it holds, whether it is whole, copies of it, room in it."""
+"""Maintenance of a store: information about its contents, integrity checks, backups and vacuuming."""

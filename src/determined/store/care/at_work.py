@@ -1,4 +1,4 @@
-"""Which experiments processes are working on."""
+"""Lists the experiments that processes are running."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from determined.store.process import Process, is_running, on_this_machine
 
 
 def at_work(database: Database) -> dict[int, Process]:
-    """Experiments and one process of each; of processes of other machines their last word is believed."""
+    """Return the experiments that are being run, by id, each with one of its processes.
+
+    Processes on other hosts cannot be checked, so the stored state is trusted.
+    """
     runners = database.execute(
         "SELECT experiment_id, host, pid, process_started FROM leases WHERE host IS NOT NULL ORDER BY 1"
     )

@@ -1,4 +1,4 @@
-"""What a database itself says of its tables."""
+"""Reads the names of columns and indexes from a database's own catalog."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from determined.store.sqlite import SqliteDatabase
 
 
 def columns(database: Database, table: str) -> set[str]:
+    """Return the names of the columns that a table has in the database."""
     if isinstance(database, SqliteDatabase):
         found = database.execute("SELECT name FROM pragma_table_info(?)", [table])
     else:
@@ -19,6 +20,7 @@ def columns(database: Database, table: str) -> set[str]:
 
 
 def indexes(database: Database) -> set[str]:
+    """Return the names of the indexes that the database has."""
     if isinstance(database, SqliteDatabase):
         found = database.execute("SELECT name FROM sqlite_master WHERE type = 'index'")
     else:

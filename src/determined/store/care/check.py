@@ -1,4 +1,4 @@
-"""Whether a store is whole: its file or server, its tables, and what its rows say of each other."""
+"""Checks the integrity of a store: its file or server, its tables, and the consistency of its rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from determined.store.open import checked_place, opened_database
 
 
 def check_store(tell: Callable[[str], None]) -> tuple[str, list[Finding]]:
-    """Its name, and everything that is wrong with it; `tell` hears what is looked at. A store that cannot be opened,
-    as one of a newer version, is a `StoreError`."""
+    """Check the store and return its location and all problems found. `tell` is called with the name of each step.
+
+    Raise `StoreError` if the store cannot be opened, for example because its schema is newer than this library.
+    """
     resolved = checked_place()
     if not places.is_postgres(resolved):
         path = Path(resolved)
@@ -23,7 +25,7 @@ def check_store(tell: Callable[[str], None]) -> tuple[str, list[Finding]]:
         tell("the file")
         found = list(sqlite_file.problems(path))
         if any(finding.where == "file" for finding in found):
-            return resolved, found  # what else it says cannot be believed
+            return resolved, found  # rows of a damaged file cannot be trusted, so they are not checked
     with opened_database(resolved) as database:
         if places.is_postgres(resolved):
             tell("the server")

@@ -1,4 +1,4 @@
-"""Something that is not as it must be in a store."""
+"""The record of a problem found in a store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """Where (a table, or the file itself), and what."""
+    """A problem in a store: `where` is a table, or "file", and `what` describes the problem."""
 
     where: str
     what: str

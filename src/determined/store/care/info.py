@@ -1,4 +1,4 @@
-"""What a store holds, and how much room it takes."""
+"""Information about a store: its version, row counts, and disk usage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from determined.store.tables import all_tables
 
 @dataclass(frozen=True)
 class Content:
-    """One entry of the data directory with all below it."""
+    """An entry of the data directory, with the number and total size of its files."""
 
     name: str
     files: int
@@ -29,22 +29,23 @@ class Content:
 
 @dataclass(frozen=True)
 class Info:
-    """A store; `place` is shown without a password."""
+    """Information about a store. `place` contains no password."""
 
     place: str
     kind: Literal["sqlite", "postgresql"]
     database_version: str
     schema_version: int
     bytes: int
-    log_bytes: int  # of those, what is written but not yet in the file itself; SQLite alone has it
+    log_bytes: int  # the part of `bytes` that is in SQLite's write-ahead log; 0 for PostgreSQL
     rows: dict[str, int]
-    experiments: dict[str, int]  # by state; a run by hand has none of its own
-    checkpoints: dict[str, int]  # by state
+    experiments: dict[str, int]  # count by state; standalone runs, which store none, as BY_HAND
+    checkpoints: dict[str, int]  # count by state
     data_dir: str
     contents: tuple[Content, ...]
 
 
 def read_info() -> Info:
+    """Return information about the store that commands use."""
     resolved = checked_place()
     with opened_database(resolved) as database:
         if places.is_postgres(resolved):
@@ -76,11 +77,12 @@ def _count(database: Database, table: str) -> int:
 
 
 def _by_state(database: Database, table: str, state: str) -> dict[str, int]:
+    """Return the number of rows of a table by state."""
     return dict(database.execute(f"SELECT {state}, count(*) FROM {table} GROUP BY 1 ORDER BY 1"))
 
 
 def _contents(directory: Path) -> Iterator[Content]:
-    """Links are counted, not followed; what vanishes meanwhile is no matter."""
+    """Yield the entries of a directory with their sizes. Symbolic links are counted, not followed."""
     for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
         found = list(_sizes_below(entry.path)) if entry.is_dir(follow_symlinks=False) else [_size(entry.path)]
         yield Content(entry.name, len(found), sum(found))
@@ -93,6 +95,7 @@ def _sizes_below(directory: str) -> Iterator[int]:
 
 
 def _size(path: str) -> int:
+    """Return the size of a file; 0 if it was deleted meanwhile."""
     try:
         return os.lstat(path).st_size
     except FileNotFoundError:

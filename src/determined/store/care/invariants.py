@@ -1,4 +1,4 @@
-"""What must be true between the rows of a store, whatever its database is."""
+"""Consistency rules between the rows of a store, checked in the same way for every database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.store.paging import pages
 from determined.store.schema import VERSION_TABLE
 from determined.store.tables import all_indexes, all_tables
 
-# A table, what is wrong with the rows that are found, and how they are found.
+# (table, description of the problem, query that returns the ids of the rows that have it)
 _RULES = [
     (
         "trials",
@@ -90,7 +90,7 @@ _RULES = [
 
 
 def missing_parts(database: Database) -> Iterator[Finding]:
-    """Tables, columns and indexes that this version of the schema has."""
+    """Yield tables, columns and indexes of the schema that the database lacks, and tables that are not part of it."""
     present = database.tables()
     for name, table in all_tables().items():
         if name not in present:
@@ -109,7 +109,7 @@ def missing_parts(database: Database) -> Iterator[Finding]:
 
 
 def broken_rules(database: Database) -> Iterator[Finding]:
-    """Rows that contradict each other."""
+    """Yield rows that violate a rule, states that are not defined, and wrong best validations."""
     for table, what, query in _RULES:
         found = [str(row[0]) for row in database.execute(f"{query} ORDER BY 1")]
         if found:
@@ -126,7 +126,7 @@ def broken_rules(database: Database) -> Iterator[Finding]:
 
 
 def unreadable_values(database: Database) -> Iterator[Finding]:
-    """Columns whose text is no JSON of the right shape."""
+    """Yield columns whose text is not JSON of the expected shape."""
     for name, table in all_tables().items():
         columns = [column for column in table.names if (name, column) in JSON_COLUMNS]
         if not columns:
@@ -142,6 +142,7 @@ def unreadable_values(database: Database) -> Iterator[Finding]:
 
 
 def _wrong_best(database: Database) -> Iterator[Finding]:
+    """Yield trials whose stored best validation differs from the report at that step."""
     found = database.execute(
         "SELECT t.id, e.metric, t.best_metric, m.body FROM trials t JOIN experiments e ON e.id = t.experiment_id "
         "JOIN metrics m ON m.trial_id = t.id AND m.metric_group = 'validation' AND m.step = t.best_step AND m.rank = 0 "
@@ -156,8 +157,9 @@ def _is_reported(best: float, metric: str, body: str) -> bool:
     try:
         return finite_number(json.loads(body).get(metric)) == best
     except (ValueError, AttributeError):
-        return True  # that it cannot be read is told already
+        return True  # a report that cannot be read is found by `unreadable_values`
 
 
 def _some(names: list[str], most: int = 5) -> str:
+    """Return the first names as a list, followed by the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,4 +1,4 @@
-"""A store on a PostgreSQL server: how large it is, whether its constraints are in force, its dead rows swept out."""
+"""Maintenance of a store on a PostgreSQL server: its size, its constraints, and vacuuming."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def version(database: Database) -> str:
 
 
 def size(database: Database) -> int:
-    """Of the tables with their indexes."""
+    """Return the size of the store's tables and indexes in bytes."""
     ((found,),) = database.execute(
         "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c "
         f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {_OURS} AND c.relkind = 'r'"
@@ -26,7 +26,10 @@ def size(database: Database) -> int:
 
 
 def problems(database: Database) -> Iterator[Finding]:
-    """Constraints and indexes that do not do their work: with them in force the server keeps the rest true."""
+    """Yield constraints and indexes that are missing or not in force.
+
+    With them in force the server ensures the rest.
+    """
     for table, name in database.execute(
         "SELECT c.relname, k.conname FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid "
         f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE {_OURS} AND NOT k.convalidated ORDER BY 1, 2"
@@ -49,6 +52,6 @@ def problems(database: Database) -> Iterator[Finding]:
 
 
 def vacuum(database: Database) -> None:
-    """The room of dead rows can be used again; the server's own clean-up does the same in its time."""
+    """Make the space of dead rows reusable. The server's autovacuum would do the same later."""
     for name in all_tables():
         database.execute(f"VACUUM (ANALYZE) {name}")

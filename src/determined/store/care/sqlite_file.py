@@ -1,4 +1,4 @@
-"""A store in a file: how large it is, whether SQLite finds it whole, a copy of it, and its empty pages given back."""
+"""Maintenance of a store in an SQLite file: its size, integrity checks, backups and vacuuming."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from determined.store.database import Database, broken, unavailable
 from determined.store.unwritable import connect_unwritable, is_unwritable
 
 Progress = Callable[[int, int], None]
-"""Told how much of how much is done."""
+"""Called with the number of pages done and the total."""
 
 _MOST_FINDINGS = 100
 _PAGES_AT_ONCE = 2_000
 
 
 def sizes(path: Path) -> tuple[int, int]:
-    """Of everything together, and of what is not yet in the file itself. Only SQLite may open these files."""
+    """Return the size of the file together with its write-ahead log, and the size of the log alone.
+
+    The files are not opened, because closing them would drop the locks that SQLite holds on them in this process.
+    """
     log = _size(Path(f"{path}-wal"))
     return _size(path) + log, log
 
 
 def problems(path: Path) -> Iterator[Finding]:
-    """What SQLite says of the file's structure, and of rows that refer to missing ones."""
+    """Yield damage to the structure of the file, and foreign keys that refer to missing rows."""
     try:
         with closing(_connect(path)) as connection:
             for (message,) in connection.execute(f"PRAGMA integrity_check({_MOST_FINDINGS})"):
@@ -46,7 +49,10 @@ def problems(path: Path) -> Iterator[Finding]:
 
 
 def back_up(path: Path, target: Path, progress: Progress) -> int:
-    """A copy as the store was when it began, while others write on: whole and checked, or not there. Its size."""
+    """Copy a store as it was at the start, while other processes may write, and return the size of the copy.
+
+    The copy is checked and appears under its name only when it is complete.
+    """
     if target.exists() or target.is_symlink():
         raise StoreError(f"{target} is there already: name a file that is not")
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
@@ -58,6 +64,8 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
             raise StoreError(
                 f"the copy of {path} is damaged ({found}), as the store itself may be: det store check; it was not kept"
             )
+        # Contents first, then the name, then the directory: after a power failure the name, if it exists, is that of a
+        # complete file.
         _flush(draft)
         _name(draft, target)
         _flush(target.parent)
@@ -71,7 +79,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
 
 
 def vacuum(database: Database, path: Path) -> None:
-    """Write the file anew without its empty pages. It needs room for a second one on the way."""
+    """Rewrite the file without its unused pages. This temporarily needs twice its size on the disk."""
     needed, free = 2 * sizes(path)[0], shutil.disk_usage(path.parent).free
     if free < needed:
         raise StoreError(
@@ -82,9 +90,11 @@ def vacuum(database: Database, path: Path) -> None:
 
 
 def _copy(path: Path, draft: Path, progress: Progress) -> None:
+    """Copy a store into a file with SQLite's backup function."""
     try:
         with closing(_connect(path)) as source, closing(sqlite3.connect(draft)) as copy:
-            # One reading transaction around all steps: what others write meanwhile neither shows nor starts it anew.
+            # A read transaction around all steps. Without it, SQLite restarts the backup whenever another process
+            # writes, so it might never finish.
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_master").fetchall()
             source.backup(
@@ -93,22 +103,23 @@ def _copy(path: Path, draft: Path, progress: Progress) -> None:
                 progress=lambda status, remaining, total: progress(total - remaining, total),
             )
             source.execute("ROLLBACK")
-            copy.execute("PRAGMA journal_mode = DELETE")  # so that it is one file
+            copy.execute("PRAGMA journal_mode = DELETE")  # leaves WAL mode, so that the copy is a single file
     except sqlite3.DatabaseError as error:
         raise (unavailable if _is_busy(error) else broken)(str(path), error) from error
 
 
 def _name(draft: Path, target: Path) -> None:
+    """Give a complete draft its final name without replacing an existing file."""
     try:
-        os.link(draft, target)  # fails where a rename would replace what somebody else has put there since
+        os.link(draft, target)  # fails if the target exists by now; a rename would replace it
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
             raise
-        os.rename(draft, target)  # as on a memory stick, whose file system has no second names
+        os.rename(draft, target)  # the file system has no hard links, for example FAT on a memory stick
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """A connection to a file that is there, also to one that can only be read."""
+    """Return a connection to an existing file, also to one that cannot be written."""
     if is_unwritable(path):
         return connect_unwritable(path)
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
@@ -122,6 +133,7 @@ def _size(path: Path) -> int:
 
 
 def _flush(path: Path) -> None:
+    """Write a file or directory to disk with fsync."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)

@@ -1,4 +1,4 @@
-"""Give back the room of what was deleted, when nobody is at work."""
+"""Reclaims disk space after deletions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.store.open import checked_place, opened_database
 
 @dataclass(frozen=True)
 class Swept:
-    """How large the store was, and how large it is."""
+    """The size of a store before and after vacuuming."""
 
     place: str
     before: int
@@ -23,7 +23,10 @@ class Swept:
 
 
 def vacuum_store() -> Swept:
-    """A file is written anew, which makes writers wait: it is refused while runs of this machine write to it."""
+    """Reclaim the disk space of deleted rows.
+
+    An SQLite file is rewritten, which blocks all writers, so this raises `StoreError` while runs write to it.
+    """
     resolved = checked_place()
     with opened_database(resolved) as database:
         if places.is_postgres(resolved):
@@ -37,6 +40,7 @@ def vacuum_store() -> Swept:
 
 
 def _refuse_while_runs_write(database: Database) -> None:
+    """Raise `StoreError` if an experiment is running."""
     for experiment_id, process in at_work(database).items():
         raise StoreError(
             f"experiment {experiment_id} is at work (process {process.pid} on host {process.host}), and would have to "

@@ -1,1 +1,1 @@
-"""Experiments out of a store into files, and from files into another store."""
+"""Export of experiments from a store into files, and import of such files into another store."""

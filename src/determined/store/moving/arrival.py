@@ -1,4 +1,4 @@
-"""What becomes of a row on its way into another store: which number it gets, and whom it refers to there."""
+"""Translates imported rows for the target store: new ids, references to them, and detection of known experiments."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from determined.store.tables import Table
 
 Row = dict[str, Any]
 
-# Tables whose rows others name by number, and which therefore are remembered.
+# Tables whose ids occur in other rows, so that the new id of each row must be kept.
 _NAMED = ("experiments", "trials", "models", "model_versions", "requests", "experiment_requests")
-# Columns that name the newest request that was seen to: the table of the requests.
+# Tables with a `last_request` column -> the table of requests that the column refers to.
 _LAST_REQUEST = {"experiments": "experiment_requests", "trials": "requests"}
 
 
 class Arrival:
-    """Follows an import row by row. An experiment whose key is here already is left alone with all that is its.
+    """An import in progress, which translates row by row.
 
-    The files of what arrives belong to the store that it comes from, unless they are taken over.
+    An experiment whose key exists in the store is skipped with everything that belongs to it. The files of imported
+    rows belong to the store that they come from, unless they are taken over.
     """
 
     def __init__(self, database: Database, *, keep_ids: bool, take_over: bool) -> None:
@@ -29,29 +30,30 @@ class Arrival:
         self._take_over = take_over
         self._database = database
         self._numbers: dict[str, dict[int, int]] = {name: {} for name in _NAMED}
-        self._known_experiments: set[int] = set()  # by their numbers there
+        self._known_experiments: set[int] = set()  # source ids
         self._known_trials: set[int] = set()
         self._experiments: dict[int, Row] = {}
         self._key_of_trial: dict[int, str] = {}
-        self._last_requests: list[tuple[str, int, int]] = []  # table, number here, request there
+        self._last_requests: list[tuple[str, int, int]] = []  # table, new id, source id of the request
         self._known_models: set[int] = set()
-        self._last_versions: dict[int, int] = {}  # of models, by their numbers here
+        self._last_versions: dict[int, int] = {}  # highest version number by new model id
 
     def experiments(self) -> list[tuple[int, int, str, bool]]:
+        """Return (source id, new id, name, whether it is new) of each experiment."""
         return [
             (there, self._numbers["experiments"][there], row["name"], there not in self._known_experiments)
             for there, row in self._experiments.items()
         ]
 
     def take(self, table: Table, rows: Rows, place: str) -> Rows:
-        """Those that are new, as they will stand in the store."""
+        """Return the rows that are not in the store yet, translated for it."""
         wanted = [row for row in rows if not self._is_here(table, row)]
         if table.counts:
             self._number(table, wanted, place)
         return [self._settled(table, row, place) for row in wanted]
 
     def finish(self) -> None:
-        """What could only be said when all was there."""
+        """Set the values that depend on rows of later tables: newest requests, and version counters of models."""
         for table, here, request in self._last_requests:
             if not request:
                 continue
@@ -63,6 +65,7 @@ class Arrival:
             )
 
     def _is_here(self, table: Table, row: Row) -> bool:
+        """Return whether the store already has a row, and remember its id."""
         if table.name == "experiments":
             self._experiments[row["id"]] = row
             return self._remember(table, row, "key = ?", [row["key"]], self._known_experiments)
@@ -82,7 +85,7 @@ class Arrival:
         return False
 
     def _remember(self, table: Table, row: Row, condition: str, values: list[Any], known: set[int]) -> bool:
-        """Whether such a row is here; then it is the one that is meant."""
+        """Return whether the store has a row that satisfies the condition, and remember its id."""
         found = self._database.execute(f"SELECT id FROM {table.name} WHERE {condition}", values)
         if found:
             self._numbers[table.name][row["id"]] = found[0][0]
@@ -90,6 +93,7 @@ class Arrival:
         return bool(found)
 
     def _number(self, table: Table, rows: Rows, place: str) -> None:
+        """Give the rows their ids in the store."""
         numbers = [row["id"] for row in rows] if self.keep_ids else reserve(self._database, table, len(rows))
         for row, number in zip(rows, numbers, strict=True):
             if table.name in _NAMED:
@@ -99,6 +103,7 @@ class Arrival:
             row["id"] = number
 
     def _settled(self, table: Table, row: Row, place: str) -> Row:
+        """Return a row with references, owners and keys changed for the store."""
         there = dict(row)
         for reference in table.references:
             if reference.target == "id":
@@ -108,7 +113,7 @@ class Arrival:
             row["last_request"] = 0
         if table.has("borrowed") and not self._take_over:
             row["borrowed"] = 1
-        if table.name == "leases":  # whoever ran it there does not run it here
+        if table.name == "leases":  # the holder runs the experiment in the source store, not in this one
             row.update(host=None, pid=None, process_started=None, since=None)
         if table.name == "trials":
             self._key_of_trial[row["id"]] = self._experiments[there["experiment_id"]]["key"]
@@ -121,6 +126,7 @@ class Arrival:
         return row
 
     def _referred(self, table: Table, column: str, other: str, row: Row, place: str) -> int | None:
+        """Return the new id of the row that a column refers to."""
         number = row[column]
         if number is None:
             return None
@@ -128,16 +134,19 @@ class Arrival:
         nullable = next(each.nullable for each in table.columns if each.name == column)
         if here is None and not nullable:
             raise StoreError(f"{place}: a row of {table.name} belongs to {other} {number}, which is not in it")
-        return here  # without an experiment or trial that it came from, a row stands for itself
+        return here  # None: a parent that was not exported is dropped
 
     def _own_key(self, trial_id: int, key: str) -> str:
-        """Keys of processes are made of numbers, which may be those of another trial here."""
+        """Return a key of an attempt or allocation, prefixed with the experiment's key if it contains ids.
+
+        Such keys are made of ids of the source store, which may be those of another trial here.
+        """
         if self.keep_ids or not key or "." not in key:
             return key
         return f"{self._key_of_trial[trial_id]}:{key}"
 
     def _version_number(self, model_id: int, number: int, *, of_new_model: bool) -> int:
-        """Its own, unless the model that is here has gone past it."""
+        """Return the number of an imported model version: its own, unless the existing model has reached it already."""
         ((last,),) = self._database.execute("SELECT last_version FROM models WHERE id = ?", [model_id])
         last = max(last, self._last_versions.get(model_id, 0))
         given = number if of_new_model or number > last else last + 1

@@ -1,4 +1,4 @@
-"""Write experiments of a store into files: all of them whole, or nothing."""
+"""Exports experiments of a store into files. The export appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from determined.store.tables import Table
 
 Format = Literal["jsonl", "parquet"]
 Progress = Callable[[int, int], None]
-"""Told how many of how many rows are done."""
+"""Called with the number of rows done and the total."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and which of it is still at work: what that does from now on is not in it."""
+    """The result of an export. `running` are exported experiments that still run: their later rows are not included."""
 
     path: Path
     rows: dict[str, int]
@@ -33,6 +33,8 @@ class Exported:
 
 
 class _Writer(Protocol):
+    """A writer of one export format."""
+
     def write(self, table: Table, rows: Rows) -> None: ...
 
     def finish(self) -> None: ...
@@ -41,7 +43,7 @@ class _Writer(Protocol):
 
 
 def export_store(target: Path, form: Format, experiments: Sequence[int] | None, progress: Progress) -> Exported:
-    """Into one file of JSON lines, or a directory of Parquet files; without a choice all experiments."""
+    """Export experiments into a file of JSON lines or a directory of Parquet files; by default all experiments."""
     if target.is_symlink() or (target.exists() and not (form == "parquet" and _is_empty_directory(target))):
         raise StoreError(f"{target} is there already: name a place that is not")
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
@@ -69,6 +71,7 @@ def export_store(target: Path, form: Format, experiments: Sequence[int] | None, 
 
 
 def _write(source: Source, writer: _Writer, progress: Progress) -> dict[str, int]:
+    """Write the rows of all tables and return their numbers by table."""
     counts = {name: source.count(table) for name, table in moved_tables().items()}
     done, total = 0, sum(counts.values())
     try:

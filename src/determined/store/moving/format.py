@@ -1,4 +1,4 @@
-"""What an exported file says about itself, and which tables are in it."""
+"""The header of an export, and the list of exported tables."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from determined.store.tables import Table, all_tables
 NAME = "determined-store"
 VERSION = 1
 
-# Which experiments wait for a machine, and who is about to publish what, is a matter of the store itself.
+# Not exported: the queue, the identity of the store, and checkpoints being published concern this store only.
 _STAY = ("queue", "store_identity", "publishing")
 
 
 @dataclass(frozen=True)
 class Header:
-    """The first thing that is written and read."""
+    """The header of an export, which is written and read first."""
 
     schema: int = len(MIGRATIONS)
 
     def plain(self) -> dict[str, Any]:
+        """Return the header as a dict, to be written as JSON."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return {"format": NAME, "version": VERSION, "schema": self.schema, "exported": moment}
 
 
 def read_header(value: Any, place: str) -> Header:
-    """Refuse what we did not write, or what a newer version did."""
+    """Return a validated header. Raise `StoreError` if it is not one of ours or of a newer version."""
     if not isinstance(value, dict) or value.get("format") != NAME:
         raise StoreError(f"{place} is not an export of a store: det store export makes one")
     version, schema = value.get("version"), value.get("schema")
@@ -47,5 +48,5 @@ def read_header(value: Any, place: str) -> Header:
 
 
 def moved_tables() -> dict[str, Table]:
-    """In the order in which they are written: each after those that it refers to."""
+    """Return the exported tables in the order they are written: each after those that it refers to."""
     return {name: table for name, table in all_tables().items() if name not in _STAY}

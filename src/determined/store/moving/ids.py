@@ -1,4 +1,4 @@
-"""Numbers for rows that come from another store."""
+"""Allocates ids for rows that are imported from another store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from determined.store.tables import Table
 
 
 def reserve(database: Database, table: Table, count: int) -> list[int]:
-    """In the caller's transaction; nobody else gets these, now or later."""
+    """Return new ids of a table, which no other row will get, inside the caller's transaction."""
     if isinstance(database, SqliteDatabase):
         found = database.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", [table.name])
         first = (found[0][0] if found else 0) + 1
@@ -18,9 +18,9 @@ def reserve(database: Database, table: Table, count: int) -> list[int]:
 
 
 def go_on_after(database: Database, table: Table) -> None:
-    """After rows were inserted with the numbers that they had: the next one gets a number that is free."""
+    """Advance the id counter of a table past the ids of rows that were inserted with explicit ids."""
     if isinstance(database, SqliteDatabase):
-        return  # it keeps count of those itself
+        return  # AUTOINCREMENT takes explicit ids into account
     database.execute(
         f"SELECT setval({_SEQUENCE}, greatest(max(id), nextval({_SEQUENCE}))) FROM {table.name}",
         [table.name, table.name],

@@ -1,4 +1,4 @@
-"""Take experiments from files into a store: all that is in the files, or nothing."""
+"""Imports experiments from files into a store, all of them or none."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from determined.store.moving.row_checks import checked_row
 from determined.store.open import opened_database
 from determined.store.tables import Table
 
-_MOST_VALUES = 900  # in one statement: every SQLite takes 999
+_MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
 
 @dataclass(frozen=True)
 class Moved:
-    """An experiment of the file: its number there and here; one that was here already is left as it is."""
+    """An experiment of an import, with its id in the source and in the store.
+
+    If it is not new, it was left unchanged.
+    """
 
     there: int
     here: int
@@ -34,7 +37,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of it; `rows` are those that are new."""
+    """The result of an import. `rows` counts the new rows by table."""
 
     place: str
     experiments: tuple[Moved, ...]
@@ -54,18 +57,19 @@ def import_store(
     finish: Callable[[tuple[Moved, ...]], None] = lambda moved: None,
     called: str | None = None,
 ) -> Imported:
-    """Import rows into the store that commands use, all or none; `progress` is called with the number of rows read.
+    """Import rows into the store that commands use, all or none. `progress` is called with the number of rows read.
 
-    Imported rows are borrowed: this store never removes their files. With `take_over` the files that belonged to the
-    exporting store belong to this one. `change` gets every new row; `finish` is called when all rows are written and
-    nothing is committed yet, and may raise. `called` names the source in messages.
+    Imported rows are marked as borrowed: this store never deletes their files. With `take_over`, the files that
+    belonged to the exporting store belong to this one. `change` is called with every new row. `finish` is called when
+    all rows are written but not yet committed, and may raise to cancel the import. `called` is the name of the source
+    in messages.
     """
     if not source.exists():
         raise StoreError(f"{source} does not exist")
     place = called or str(source)
     with opened_database() as database, database.transaction(exclusive=True):
         arrival = Arrival(database, keep_ids=_is_unused(database), take_over=take_over)
-        before = set(broken_rules(database))
+        before = set(broken_rules(database))  # existing problems of the store must not prevent an import
         written = dict.fromkeys(moved_tables(), 0)
         read = 0
         for table, rows in _in_order(_read(source, place), place):
@@ -91,6 +95,7 @@ def import_store(
 
 
 def _read(source: Path, place: str) -> Iterator[tuple[str, Rows]]:
+    """Return the rows of an export in chunks, each with the name of the table."""
     if source.is_dir():
         from determined.store.moving.parquet import read_parquet
 
@@ -99,7 +104,7 @@ def _read(source: Path, place: str) -> Iterator[tuple[str, Rows]]:
 
 
 def _in_order(pieces: Iterator[tuple[str, Rows]], place: str) -> Iterator[tuple[Table, Rows]]:
-    """Each table after those that it refers to."""
+    """Yield the chunks and check that each table comes after those that it refers to."""
     tables = moved_tables()
     order = list(tables)
     latest = 0
@@ -113,11 +118,12 @@ def _in_order(pieces: Iterator[tuple[str, Rows]], place: str) -> Iterator[tuple[
 
 
 def _is_unused(database: Database) -> bool:
-    """Whether rows can keep their numbers: then links and notes that name them stay true."""
+    """Return whether the store is empty, so that imported rows can keep their ids and links to them stay valid."""
     return not any(database.execute(f"SELECT 1 FROM {name} LIMIT 1") for name in moved_tables())
 
 
 def _insert(database: Database, table: Table, rows: list[dict[str, Any]], place: str) -> None:
+    """Insert rows into a table. Raise `StoreError` if the database rejects one."""
     one = f"({', '.join('?' * len(table.names))})"
     at_once = _MOST_VALUES // len(table.names)
     try:

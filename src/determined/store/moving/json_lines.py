@@ -1,4 +1,4 @@
-"""An export in one file: a line that says what it is, a line for each row, a last line with how many there were."""
+"""The JSON lines format of an export: a header line, a line for each row, and a final line with row counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 1_000
 
 
 class JsonLinesWriter:
-    """Rows into an open file."""
+    """Writes rows to an open file as JSON lines."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -34,15 +34,18 @@ class JsonLinesWriter:
         self._line({"end": self._counts})
 
     def close(self) -> None:
-        """The file is whoever opened it's to close."""
+        """Do nothing: the caller closes the file that it opened."""
 
     def _line(self, value: Mapping[str, Any]) -> None:
-        # In ASCII and without NaN, so that every reader of JSON takes it.
+        # ASCII and no NaN, so that every JSON parser accepts the file.
         self._file.write(json.dumps(value, allow_nan=False) + "\n")
 
 
 def read_json_lines(path: Path, place: str) -> Iterator[tuple[str, Rows]]:
-    """Return tables with some of their rows each; messages name the file `place`. One that is cut off is an error."""
+    """Yield chunks of rows, each with the name of its table. Raise `StoreError` if the file is damaged or truncated.
+
+    `place` is the name of the file in messages.
+    """
     counts: dict[str, int] = {}
     name, rows = "", Rows()
     with open(path, encoding="utf-8") as file:
@@ -71,11 +74,12 @@ def read_json_lines(path: Path, place: str) -> Iterator[tuple[str, Rows]]:
 
 
 def _lines(file: IO[str], place: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON object of each line."""
     number = 0
     while True:
         number += 1
         try:
-            line = file.readline(_LONGEST_LINE)
+            line = file.readline(_LONGEST_LINE)  # limited, so that a hostile file cannot exhaust the memory
             if not line:
                 return
             value = json.loads(line)
@@ -87,7 +91,7 @@ def _lines(file: IO[str], place: str) -> Iterator[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no words of its own for these."""
+    """Return a value that JSON can represent: NaN and infinities become strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

@@ -1,4 +1,4 @@
-"""An export as a directory with a Parquet file for each table, for programs that read tables."""
+"""The Parquet format of an export: a directory with a manifest and one file for each table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGEST_MANIFEST = 1_000_000
 
 
 class ParquetWriter:
-    """Rows into files of a directory; each table has one, also an empty one."""
+    """Writes rows to Parquet files in a directory, one for each table, including empty tables."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -45,12 +45,14 @@ class ParquetWriter:
         self._files.close()
 
     def finish(self) -> None:
+        """Close the files and write the manifest, whose presence marks the export as complete."""
         self.close()
         (self._directory / MANIFEST).write_text(json.dumps({**Header().plain(), "rows": self._counts}, indent=2) + "\n")
-        for path in self._directory.iterdir():  # for their owner alone, wherever they are copied to
+        for path in self._directory.iterdir():  # private also after they are moved out of the private directory
             path.chmod(0o600)
 
     def _schema(self, table: Table) -> Any:
+        """Return the Arrow schema of a table."""
         kinds: dict[Kind, Any] = {
             "flag": self._arrow.int16(),
             "integer": self._arrow.int32(),
@@ -64,7 +66,7 @@ class ParquetWriter:
 
 
 def read_parquet(directory: Path) -> Iterator[tuple[str, Rows]]:
-    """Tables with some of their rows."""
+    """Yield chunks of rows, each with the name of its table. Raise `StoreError` if a file is damaged."""
     arrow = require("pyarrow", extra="parquet", purpose=f"reading {directory}")
     parquet = require("pyarrow.parquet", extra="parquet", purpose=f"reading {directory}")
     manifest = _manifest(directory)
@@ -86,6 +88,7 @@ def read_parquet(directory: Path) -> Iterator[tuple[str, Rows]]:
 
 
 def _manifest(directory: Path) -> Any:
+    """Return the contents of the manifest."""
     path = directory / MANIFEST
     try:
         with open(path, encoding="utf-8") as file:

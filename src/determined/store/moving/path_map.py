@@ -1,4 +1,4 @@
-"""Paths in rows of another machine, changed to where the same directories are here: `--map OLD=NEW`."""
+"""Replaces directories in imported rows by where they are on this machine: `--map OLD=NEW`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _COLUMNS = {
 
 
 class PathMap:
-    """Pairs of directories. Of several that fit a path the longest one counts."""
+    """Pairs of an old and a new directory. If several match a path, the longest one is used."""
 
     def __init__(self, pairs: Sequence[str] = ()) -> None:
         self._pairs = sorted((_pair(text) for text in pairs), key=lambda pair: len(pair[0]), reverse=True)
         self._used: set[str] = set()
 
     def path(self, path: str) -> str:
-        """Return the path below the new directory, or as it is if no pair fits."""
+        """Return a path below its new directory, or unchanged if no pair matches."""
         for old, new in self._pairs:
             if path == old or path.startswith(old.rstrip("/") + "/"):
                 self._used.add(old)
@@ -35,7 +35,7 @@ class PathMap:
         return path
 
     def config(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return a configuration whose checkpoints are in the new directory."""
+        """Return a configuration with its checkpoint storage in the new directory."""
         block = config.get("checkpoint_storage")
         directory = directory_of(block) if isinstance(block, dict) else None
         if not isinstance(block, dict) or directory is None or self.path(directory) == directory:
@@ -43,7 +43,7 @@ class PathMap:
         return {**config, "checkpoint_storage": with_directory(block, self.path(directory))}
 
     def change(self, table: str, row: dict[str, Any]) -> None:
-        """Change the paths of a row that is about to be stored."""
+        """Replace the paths of a row before it is stored."""
         if not self._pairs:
             return
         for column in _COLUMNS.get(table, ()):
@@ -52,7 +52,7 @@ class PathMap:
             row["config"] = json.dumps(self.config(json.loads(row["config"])))
 
     def refuse_unused(self, place: str) -> None:
-        """Raise if a pair fitted no path: it may be a typing mistake."""
+        """Raise `StoreError` if a pair matched no path, which suggests a typing error."""
         unused = [f"{old}={new}" for old, new in self._pairs if old not in self._used]
         if unused:
             raise StoreError(
@@ -61,6 +61,7 @@ class PathMap:
 
 
 def _pair(text: str) -> tuple[str, str]:
+    """Parse `OLD=NEW`. Raise `StoreError` unless both are absolute paths without `..`."""
     old, separator, new = text.partition("=")
     if not separator or not is_plain_directory(old) or not is_plain_directory(new):
         raise StoreError(f"--map {shown(text)}: expected OLD=NEW, two absolute paths without '..'")

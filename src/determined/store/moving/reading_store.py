@@ -1,4 +1,4 @@
-"""The rows of a store as they are at one moment, table by table, while others go on writing."""
+"""Reads the rows of a store for an export, in a consistent snapshot while other processes write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _CHECKPOINTS = f"SELECT uuid FROM checkpoints WHERE trial_id IN ({_TRIALS})"
 
 @contextmanager
 def one_moment(database: Database) -> Iterator[None]:
-    """Everything that is read inside is of the same moment; nobody waits for it."""
+    """Open a read-only snapshot: all queries in the block see the same state, and no writer is blocked."""
+    # SQLite's read transactions are snapshots. PostgreSQL's default, READ COMMITTED, would take one per statement.
     database.execute("BEGIN" if isinstance(database, SqliteDatabase) else "BEGIN ISOLATION LEVEL REPEATABLE READ")
     try:
         yield
@@ -29,7 +30,7 @@ def one_moment(database: Database) -> Iterator[None]:
 
 
 class Source:
-    """All experiments, or some of them with what belongs to them."""
+    """The rows to export: of all experiments, or of some with everything that belongs to them."""
 
     def __init__(self, database: Database, experiments: Sequence[int] | None) -> None:
         self._database = database
@@ -39,18 +40,23 @@ class Source:
                 raise NotFoundException.of("experiment", experiment_id)
 
     def count(self, table: Table) -> int:
+        """Return the number of rows of a table to export."""
         condition, values = self._condition(table)
         where = f"WHERE {condition}" if condition else ""
         ((count,),) = self._database.execute(f"SELECT count(*) FROM {table.name} {where}", values)
         return int(count)
 
     def rows(self, table: Table) -> Iterator[Rows]:
+        """Yield the rows of a table to export in chunks."""
         condition, values = self._condition(table)
         for page in pages(self._database, table, table.names, condition, values):
             yield [dict(zip(table.names, row, strict=True)) for row in page]
 
     def _condition(self, table: Table) -> tuple[str, list[int]]:
-        """What is left out is what refers to something that is left out."""
+        """Return the SQL condition for the rows of a table to export, and its values.
+
+        A row that refers to a row which is not exported is not exported either.
+        """
         if self._experiments is None:
             return "", []
         marks = ", ".join("?" * len(self._experiments))

@@ -1,4 +1,4 @@
-"""A row that comes from a file is checked before it comes near a store: nothing in it is trusted."""
+"""Validates rows read from an export file before they are stored. Nothing in the file is trusted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ _LARGEST_TEXT = 64 * 1024 * 1024
 _LARGEST = {"flag": 1, "integer": 2**31 - 1, "long": 2**53}
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _TIMES = ("created", "ended", "started", "reported", "written", "updated", "since")
-_END_OF_TIME = 253_402_300_800.0  # the year 10000: no calendar of Python goes further
+_END_OF_TIME = 253_402_300_800.0  # the year 10000, which Python's datetime cannot represent
 _UPLOAD_KEY = re.compile("[0-9a-f]{32}")
 
 
 def checked_row(table: Table, row: dict[str, Any], place: str) -> dict[str, Any]:
-    """All columns of the table; those that an older version did not have with their defaults."""
+    """Return a row with all columns of its table, validated. Raise `StoreError` for an invalid value.
+
+    Columns that an older version did not have get their defaults.
+    """
     unknown = sorted(set(row) - set(table.names))
     if unknown:
         raise StoreError(f"{place}: {table.name} has no column {unknown[0][:100]!r}")
@@ -39,10 +42,11 @@ def checked_row(table: Table, row: dict[str, Any], place: str) -> dict[str, Any]
 
 
 class _Mistake(Exception):
-    """What is wrong with a value."""
+    """The description of an invalid value, without the name of its column."""
 
 
 def _checked(table: str, column: Column, value: Any) -> Any:
+    """Return a value if it is valid for the column, else raise `_Mistake`."""
     if value is None:
         if not column.nullable:
             raise _Mistake("is missing")
@@ -79,10 +83,11 @@ def _checked_text(table: str, name: str, value: Any) -> str:
 
 
 def _check_paths(table: str, name: str, value: str) -> None:
-    """What is later joined to a path, or is one, must not lead anywhere else."""
+    """Raise `_Mistake` for a value that is used as a path, or in one, and could lead to another directory."""
     if (table, name) == ("experiments", "key") and not is_name(value):
         raise _Mistake(f"is {_shown(value)}, which cannot be the key of an experiment: expected {NAME_RULE}")
-    # A storage root may hold directories of ours, such as `experiments`: only a UUID names none of them.
+    # Only a UUID is accepted: the storage may contain other directories of ours, such as `experiments`, which would be
+    # removed with a checkpoint of that name.
     if (name == "checkpoint" or (table, name) == ("checkpoints", "uuid")) and not is_uuid(value):
         raise _Mistake(f"is {_shown(value)}, which cannot be the id of a checkpoint")
     if (table, name) == ("trials", "source") and not is_name(value):
@@ -115,9 +120,11 @@ def _checked_real(name: str, value: Any) -> float:
 
 
 def _unusual(text: str) -> str:
+    """Return the text unless it is ASCII, which needs no search for surrogates."""
     return "" if text.isascii() else text
 
 
 def _shown(value: Any) -> str:
+    """Return the representation of a value, shortened for a message."""
     shown = repr(value)
     return shown if len(shown) <= 100 else f"{shown[:100]}..."
