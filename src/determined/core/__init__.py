@@ -1,4 +1,4 @@
-"""One worker's view of its run: metrics, checkpoints, ranks, preemption."""
+"""The Core API: metrics, checkpoints, ranks and preemption of one worker's run."""
 
 import sys
 
@@ -11,7 +11,7 @@ from determined.core.searcher import SearcherContext, SearcherMode, SearcherOper
 from determined.core.tensorboard import TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
 
-# A run by hand uses the same classes as any other; older code knows them by these names too.
+# A standalone run uses the same classes as a trial of a search; older programs use these names for it.
 DummyCheckpointContext = CheckpointContext
 DummyPreemptContext = PreemptContext
 DummyProfilerContext = ProfilerContext
@@ -19,7 +19,7 @@ DummySearcherContext = SearcherContext
 DummySearcherOperation = SearcherOperation
 DummyTrainContext = TrainContext
 
-# Where the documentation of the last releases places DistributedContext.
+# Later releases of Determined document DistributedContext in this module.
 sys.modules[f"{__name__}._distributed"] = sys.modules[__name__]
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A step that succeeds on every rank, or fails on every rank."""
+"""Run a step on all ranks such that it succeeds on every rank or fails on every rank."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ T = TypeVar("T")
 
 
 def in_step(exchange: Callable[[Any], list[Any]], rank: int, action: Callable[[], T], *, doing: str) -> list[T]:
-    """Run `action` here and return every rank's result in order; a failure anywhere is raised everywhere.
+    """Run `action` on this rank and return the results of all ranks in order; a failure on any rank raises on all.
 
-    `exchange` is `distributed.allgather` or `allgather_local`, `rank` this rank's number in the job. The rank
-    that failed raises its own error, the others one that names it.
+    `exchange` is `distributed.allgather` or `allgather_local`; `rank` is the number of this rank in the job. The rank
+    that failed raises its own error; the others raise a DistributedError that names it. Without this exchange the other
+    ranks would block in their next collective.
     """
     own_error: Exception | None = None
     result: T | None = None

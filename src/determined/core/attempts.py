@@ -1,4 +1,4 @@
-"""One rank's place in a run, and the attempt of a trial that its reports belong to."""
+"""The attempt of a trial to which a rank's reports belong, and the rank's place in the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from determined.store.writer import Writer
 
 
 class Member(NamedTuple):
-    """A rank of a run: what the chief made up for all ranks, and which of them this process is."""
+    """A rank of a run: the key and the chief process that all ranks share, and the rank's own number."""
 
     run_key: str
     chief: Process
@@ -34,11 +34,11 @@ class StoreOutOfReach(StoreError):
 
 
 class Attempts:
-    """Begins the attempts of a run in the store, or joins those that another rank has begun.
+    """Begins the attempts of a run in the store, or joins attempts that another rank has begun.
 
-    All ranks make up the same key for an attempt, and the store begins one attempt for each key: the rank that reports
-    first begins it, the others join it. No rank waits for another one, so a slow store delays a collective but cannot
-    block it for ever.
+    All ranks compute the same key for an attempt, and the store creates one attempt per key: the first rank to report
+    begins it, the others join it. No rank waits for another one, so a slow store delays a collective but cannot block
+    it forever.
     """
 
     def __init__(self, writer: Writer, place: str, run: NewRun, member: Member, managed: Managed | None) -> None:
@@ -47,32 +47,35 @@ class Attempts:
         self._run = run
         self._member = member
         self._managed = managed
-        # Every rank counts these in the same way. Reports that come before the first one belong to attempt 0.
+        # Every rank counts attempts in the same way. Reports before the first begin_attempt() belong to attempt 0.
         self._number = 0
-        # A script does not say where it goes on from: what was reported up to there stays.
+        # A script that resumes does not say from which step: reports of earlier steps are kept.
         self._start: tuple[str | None, int] = (None, 0 if managed is None else managed.steps_completed)
 
     def start_another(self, checkpoint: str | None, steps_completed: int) -> None:
-        """Let the next attempt begin from there. With several ranks every rank calls this."""
+        """Let the next attempt start from this checkpoint and step. With several ranks every rank calls this."""
         self._number += 1
         self._start = (checkpoint, steps_completed)
 
     def find(self) -> BegunAttempt | None:
-        """Return the run's newest attempt if any rank has begun one; nothing is created."""
+        """Return the newest attempt of the run if any rank has begun one; nothing is created."""
         if not self._store_exists():
             return None
         found = self._writer.ask(lambda store: store.newest_attempt(self._member.run_key))
         return None if found is None else found[1]
 
     def begin_or_join(self, previous: BegunAttempt | None) -> tuple[BegunAttempt, bool]:
-        """Return the attempt that reports belong to from now on, and whether this rank has begun it."""
+        """Return the attempt to which reports belong from now on, and whether this rank has begun it."""
         alone = self._member.size == 1
         if not self._member.is_chief:
             self.check_reach()
         return self._writer.ask(lambda store: self._begin_or_join(store, previous, alone=alone))
 
     def check_reach(self) -> None:
-        """Raise if the store is a file that only the chief's machine has: this one would begin a run of its own."""
+        """Raise StoreOutOfReach if the store is a file on the chief's machine only.
+
+        Without this check a rank on another machine would create a separate store and a separate run there.
+        """
         if on_this_machine(self._member.chief) or places.is_postgres(self._place) or self.find() is not None:
             return
         raise StoreOutOfReach(

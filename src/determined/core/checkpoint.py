@@ -1,4 +1,4 @@
-"""`CheckpointContext`: store and fetch checkpoints, by one rank or by all together."""
+"""`CheckpointContext`: store, read and delete checkpoints, by one rank or by all ranks together."""
 
 from __future__ import annotations
 
@@ -35,22 +35,26 @@ T = TypeVar("T")
 
 
 class DownloadMode(enum.Enum):
-    """Whether the ranks of a node fetch a checkpoint together, in step, or each for itself."""
+    """Whether the ranks of a node download a checkpoint together (all call in step) or each rank separately."""
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
     NoSharedDownload = "NO_SHARED_DOWNLOAD"
 
 
 class _Offer(NamedTuple):
-    """What one rank brings to a sharded upload."""
+    """The files and metadata that one rank contributes to a sharded upload."""
 
     listing: list[str] | None
-    directory: tuple[int, int, int] | None  # node, device, inode: None for a rank that selects
+    # node, device, inode; None for a rank with a selector, which may choose other files of the same directory
+    directory: tuple[int, int, int] | None
     metadata: dict[str, Any]
 
 
 class CheckpointContext:
-    """A checkpoint is a directory tree with an id and metadata; it appears only when it is complete."""
+    """Stores and loads checkpoints.
+
+    A checkpoint is a directory tree with an id and metadata; it becomes visible only when it is complete.
+    """
 
     def __init__(
         self,
@@ -60,7 +64,10 @@ class CheckpointContext:
         keep: Retention | None = None,
         code: Path | None = None,
     ) -> None:
-        """`code` is where checkpoints link files from that are flushed once, by `files.flush_once`."""
+        """Create the context.
+
+        `code` is the directory from which checkpoints link code files that are flushed only once.
+        """
         self._code = code
         self._distributed = distributed
         self._storage = storage
@@ -69,11 +76,11 @@ class CheckpointContext:
         self._log_level = logging.INFO
 
     def _leave_lines_to_caller(self) -> None:
-        """Log stored checkpoints at DEBUG from now on, for a caller that names each of them to the user itself."""
+        """Log stored checkpoints at DEBUG from now on, because the caller shows each of them to the user itself."""
         self._log_level = logging.DEBUG
 
     def local_roots(self) -> list[Path]:
-        """Directories of this machine that hold checkpoints."""
+        """Return the directories of this machine that hold checkpoints."""
         return self._storage.local_roots()
 
     def upload(
@@ -84,10 +91,10 @@ class CheckpointContext:
         shard: bool = False,
         selector: Selector | None = None,
     ) -> str:
-        """Copy a directory to the storage under a new id; the source stays as it is.
+        """Copy a directory to the checkpoint storage under a new id, and return the id.
 
-        `shard=False` is for the chief alone. With `shard=True` every rank calls, in step, each with its part
-        of the files and of the metadata; a rank that has none passes None.
+        `shard=False` is for the chief only. With `shard=True` every rank calls this in step, each with its part of the
+        files and of the metadata; a rank without files passes None.
         """
         if shard:
             return self._upload_sharded(ckpt_dir, metadata, selector)
@@ -104,11 +111,11 @@ class CheckpointContext:
     def store_path(
         self, metadata: dict[str, Any] | None = None, *, shard: bool = False, with_manifest: bool = False
     ) -> Iterator[tuple[Path, str]]:
-        """A directory to write a checkpoint into, and its id; at the end of the block it is stored.
+        """Yield an empty directory to write a checkpoint into, and the checkpoint's id; store it when the block ends.
 
-        `shard=False` is for the chief alone. With `shard=True` every rank enters, in step, and all write into
-        the same directory. A failure in any block leaves no checkpoint. `with_manifest` adds a list of all files
-        with their hashes, by which `restore_path` notices damage.
+        `shard=False` is for the chief only. With `shard=True` every rank enters the block in step, and all write into
+        the same directory. A failure in any block leaves no checkpoint. `with_manifest` adds a list of all files with
+        their hashes, with which `restore_path` detects damage.
         """
         if shard:
             with self._staged_sharded(metadata) as staged:
@@ -119,11 +126,11 @@ class CheckpointContext:
                 yield staged
 
     def begin_storing(self, write: Callable[[Path], Mapping[str, str]], metadata: dict[str, Any]) -> Storing:
-        """Store what `write` puts into a directory, with a manifest, while this process goes on. For the chief.
+        """Start to store a checkpoint in the background, from a forked snapshot of this process. For the chief only.
 
-        It returns the SHA-256 of those files of which it knows it already.
-        `write` runs in a forked copy of the process, so that it sees all memory as it is now; see `core.forked` for
-        what it may do there. Where none can be made, CannotFork is raised, and nothing has happened.
+        `write` fills a directory and returns the SHA-256 of those files whose hash it already knows; a manifest is
+        added. It runs in a forked child, so it sees memory as it is now while training continues; `core.forked`
+        describes what it may do there. Raises CannotFork, without side effects, if the process cannot be forked.
         """
         self._chief_only("begin_storing")
         checked = _checked_metadata(metadata)
@@ -157,9 +164,9 @@ class CheckpointContext:
         *,
         selector: Selector | None = None,
     ) -> None:
-        """Copy a checkpoint, or what is selected of it, into a directory, which is created.
+        """Copy a checkpoint, or the selected files of it, into a directory, which is created.
 
-        In shared mode the ranks of a node call in step; each file that one of them wants is fetched once.
+        In shared mode the ranks of a node call this in step; each file that one of them wants is downloaded once.
         """
         target = Path(ckpt_dir)
         if not _is_shared(download_mode) or self._distributed.local_size == 1:
@@ -182,9 +189,10 @@ class CheckpointContext:
         *,
         selector: Selector | None = None,
     ) -> Iterator[Path]:
-        """A directory with the checkpoint's files, or at least those selected, to read inside the block.
+        """Yield a directory with the checkpoint's files, or at least the selected ones, for reading inside the block.
 
-        In shared mode the ranks of a node enter in step, see what any of them selected, and leave it together.
+        In shared mode the ranks of a node enter the block in step, see the files that any of them selected, and leave
+        it together.
         """
         if not _is_shared(download_mode):
             with self._opened(storage_id, selector) as path:
@@ -195,7 +203,7 @@ class CheckpointContext:
         with contextlib.ExitStack() as stack:
 
             def enter() -> Path | None:
-                # One rank fetches and reads everything for all ranks of its node.
+                # One rank downloads and verifies everything for all ranks of its node.
                 if self._distributed.local_rank == 0:
                     return stack.enter_context(self._opened(storage_id, wanted))
                 return None
@@ -206,27 +214,34 @@ class CheckpointContext:
             self._distributed.allgather_local(None)
 
     def of_the_last_run(self) -> list[str]:
-        """Return the checkpoints of this program's last run by hand, the newest first. For the chief."""
+        """Return the checkpoint ids of this program's last standalone run, newest first. For the chief only."""
         self._record_published()
         return self._supervisor.checkpoints_of_the_last_run()
 
     def verify(self, storage_id: str) -> None:
-        """Read all of a checkpoint, and raise what is wrong with it."""
+        """Read a complete checkpoint and raise an error if a file is missing or damaged."""
         with self._storage.open(storage_id) as path:
             manifest.verify(path, storage_id)
 
     def delete(self, storage_id: str) -> None:
-        """Remove a checkpoint; `CheckpointInUse` if it is registered, or another trial begins with it. For any rank."""
+        """Delete a checkpoint. Any rank may call this.
+
+        Raises `CheckpointInUse` if the checkpoint is registered as a model version or another trial starts from it.
+        """
+        # Marked in the store first: after an interruption a later clean-up finds the mark and deletes the remaining
+        # files. In the other order a recorded checkpoint could lack files.
         self._supervisor.condemn_own_checkpoint(storage_id)
         self._storage.delete(storage_id)
         self._supervisor.checkpoint_deleted(storage_id)
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
-        """The metadata that a checkpoint was stored with."""
+        """Return the metadata with which a checkpoint was stored."""
         return self._storage.metadata(storage_id)
 
     @contextlib.contextmanager
     def _opened(self, storage_id: str, selector: Selector | None) -> Iterator[Path]:
+        """Open a checkpoint for reading and verify the selected files if it has a manifest."""
+
         def wanted(name: str) -> bool:
             return selector is None or name == manifest.MANIFEST_FILE or selector(name)
 
@@ -236,7 +251,7 @@ class CheckpointContext:
             yield path
 
     def _wanted_on_node(self, storage_id: str, selector: Selector | None, doing: str) -> Selector | None:
-        """What any rank of this node wants; None is everything."""
+        """Return a selector for the files that any rank of this node wants; None selects all files."""
         if any(self._on_node(lambda: selector is None, doing)):
             return None
         local_chief = self._distributed.local_rank == 0
@@ -247,6 +262,7 @@ class CheckpointContext:
         return wanted.__contains__
 
     def _chief_only(self, method: str) -> None:
+        """Raise RuntimeError on every rank but the chief."""
         if self._distributed.rank != 0:
             raise RuntimeError(
                 f"checkpoint.{method}(shard=False) is for the chief, this is rank {self._distributed.rank}: "
@@ -255,6 +271,7 @@ class CheckpointContext:
 
     @contextlib.contextmanager
     def _staged(self, metadata: dict[str, Any] | None, with_manifest: bool = False) -> Iterator[tuple[Path, str]]:
+        """Yield a staging directory and a new id; store it at the end of the block, or discard it on failure."""
         _checked_metadata(metadata)
         storage_id = str(uuid.uuid4())
         try:
@@ -268,6 +285,7 @@ class CheckpointContext:
 
     @contextlib.contextmanager
     def _staged_sharded(self, metadata: dict[str, Any] | None) -> Iterator[tuple[Path, str]]:
+        """Yield the staging directory that all ranks share; store the checkpoint when all blocks have succeeded."""
         doing = "storing a sharded checkpoint"
         parts = self._together(lambda: _jsonable_metadata(metadata), doing)
         _checked_metadata(sharded.merge_metadata(parts))
@@ -286,6 +304,8 @@ class CheckpointContext:
     def _finish_together(
         self, storage_id: str, metadata: dict[str, Any] | None, failure: Exception | None, doing: str
     ) -> None:
+        """Exchange failures and metadata of all ranks; commit the checkpoint, or raise on every rank."""
+
         def own_part() -> dict[str, Any]:
             if failure is not None:
                 raise failure
@@ -295,7 +315,7 @@ class CheckpointContext:
             parts = self._together(own_part, doing)
         except Exception as error:
             if failure is not None and error is not failure:
-                raise failure from error  # the user's error is the one to show
+                raise failure from error  # show the user's own error rather than the report of another rank's
             raise
         self._commit_together(storage_id, sharded.merge_metadata(parts), doing)
 
@@ -305,6 +325,7 @@ class CheckpointContext:
         metadata: dict[str, Any] | None,
         selector: Selector | None,
     ) -> str:
+        """Upload each rank's files once, after all ranks have agreed on who uploads which."""
         doing = "uploading a sharded checkpoint"
         offers = self._together(lambda: self._offer(ckpt_dir, metadata, selector), doing)
         if all(offer.listing is None for offer in offers):
@@ -343,6 +364,7 @@ class CheckpointContext:
         metadata: dict[str, Any] | None,
         selector: Selector | None,
     ) -> _Offer:
+        """Return what this rank contributes to a sharded upload."""
         kept = _jsonable_metadata(metadata)
         if ckpt_dir is None:
             return _Offer(None, None, kept)
@@ -352,7 +374,7 @@ class CheckpointContext:
         return _Offer(_listing(source, selector), key, kept)
 
     def _stage_together(self, doing: str) -> str:
-        """The chief makes the directory that all ranks write into, and tells its id."""
+        """Create the staging directory on the chief and return its id on all ranks."""
 
         def stage() -> str:
             storage_id = str(uuid.uuid4())
@@ -364,7 +386,7 @@ class CheckpointContext:
         return self._together(stage, doing)[0]
 
     def _commit_together(self, storage_id: str, metadata: dict[str, Any], doing: str) -> None:
-        """The chief makes the checkpoint visible; no rank goes on before it is."""
+        """Commit the checkpoint on the chief; no rank continues before it is visible."""
         checked = _checked_metadata(metadata)
 
         def contribute() -> None:
@@ -380,6 +402,7 @@ class CheckpointContext:
         self._together(commit, doing)
 
     def _finish(self, storage_id: str, metadata: dict[str, Any], with_manifest: bool = False) -> None:
+        """Write the descriptions of a staged checkpoint, commit it and record it."""
         origin = self._supervisor.checkpoint_origin() if with_manifest else None
         with saying_not_saved(storage_id):
             _write_descriptions(self._storage.staged(storage_id), metadata, origin)
@@ -387,12 +410,18 @@ class CheckpointContext:
         self._announce(storage_id, metadata, resources)
 
     def _commit(self, storage_id: str) -> Resources:
-        """Make a checkpoint visible, after a note in the store: it can be recorded even if this process is killed."""
+        """Make a checkpoint visible, after a note in the store.
+
+        With that note the checkpoint can be recorded even if this process is killed between the two steps.
+        """
         self._supervisor.publish_checkpoint(storage_id)
         return self._storage.commit(storage_id, self._code)
 
     def _record_published(self) -> None:
-        """Record checkpoints in this storage whose processes were killed before they could. For the chief."""
+        """Record checkpoints in this storage whose processes were killed before they could record them.
+
+        For the chief only.
+        """
         for storage in (self._storage, self._storage.earlier):
             if storage is None:
                 continue
@@ -402,6 +431,7 @@ class CheckpointContext:
                 logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
 
     def _announce(self, storage_id: str, metadata: dict[str, Any], resources: Resources) -> None:
+        """Record a stored checkpoint, log it, and delete checkpoints that the retention policy does not keep."""
         try:
             self._supervisor.report_checkpoint(
                 CheckpointRecord(storage_id, metadata["steps_completed"], metadata, resources)
@@ -429,6 +459,7 @@ def _write_descriptions(
 
 
 def _jsonable_metadata(metadata: Any) -> dict[str, Any]:
+    """Return metadata as JSON-compatible data; raise TypeError if that is impossible."""
     if metadata is None:
         return {}
     if not isinstance(metadata, dict):
@@ -438,6 +469,7 @@ def _jsonable_metadata(metadata: Any) -> dict[str, Any]:
 
 
 def _checked_metadata(metadata: Any) -> dict[str, Any]:
+    """Return metadata as JSON-compatible data; raise if `steps_completed` is missing or not an integer."""
     kept = _jsonable_metadata(metadata)
     if "steps_completed" not in kept:
         raise ValueError("the checkpoint metadata lacks steps_completed: pass metadata={'steps_completed': <int>, ...}")
@@ -455,7 +487,7 @@ def _directory(ckpt_dir: str | os.PathLike[str]) -> Path:
 
 
 def _listing(source: Path, selector: Selector | None) -> list[str]:
-    """What is to be stored of a directory; the metadata file is ours to write."""
+    """Return the selected paths of a directory, without the metadata file, which this library writes."""
     names = [name + "/" if is_directory else name for name, is_directory in files.walk(source)]
     return [name for name in names if name != METADATA_FILE and (selector is None or selector(name))]
 

@@ -1,4 +1,4 @@
-"""Clean-up of a trial's checkpoints while it runs, where the configuration says how many to keep."""
+"""Delete old checkpoints of a running trial according to its retention policy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 
 
 class Retention(NamedTuple):
-    """How many checkpoints a trial keeps, and by which metric the best are known."""
+    """The retention policy of a trial, and the metric by which its best checkpoints are determined."""
 
     policy: retention.Policy
     metric: str | None
 
 
 def retention_of(block: Any, searcher: dict[str, Any]) -> Retention | None:
-    """What a `checkpoint_storage` block asks for; None, which keeps everything, where it names no number."""
+    """Return the retention policy of a `checkpoint_storage` block, or None (keep everything) if it names no number."""
     if not isinstance(block, dict):
         return None
     numbers = {name: block[name] for name in _NUMBERS if block.get(name) is not None}
@@ -35,7 +35,7 @@ def retention_of(block: Any, searcher: dict[str, Any]) -> Retention | None:
 
 
 def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention) -> None:
-    """Remove what this trial need not keep. A failure costs room, not the run."""
+    """Delete the checkpoints that this trial need not keep. A failure is logged: it costs disk space, not the run."""
     try:
         in_use = supervisor.checkpoints_in_use()
         known = [
@@ -50,7 +50,8 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
             )
             for checkpoint in supervisor.checkpoints()
         ]
-        claim = supervisor.condemn_checkpoints  # the store decides: one may have been registered just now
+        # the store decides in one transaction: a checkpoint may have been registered just now
+        claim = supervisor.condemn_checkpoints
         for uuid in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
             supervisor.checkpoint_deleted(uuid)
     except (OSError, DeterminedError) as error:

@@ -1,4 +1,4 @@
-"""Warnings of this library on the console of a program that has configured no logging, with their level."""
+"""Print this library's warnings with their level in programs that have not configured logging."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 
 
 class _ConsoleHandler(logging.Handler):
-    """Prints warnings and errors as Python would without any handler, with the level before them."""
+    """Prints warnings and errors to standard error, prefixed with their level, if the program has no log handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if logging.root.handlers or sys.stderr is None:
-            return  # the program has handlers of its own, which get the record as well
+            return  # the handlers of the program receive the record, too
         try:
             sys.stderr.write(self.format(record) + "\n")
         except Exception:  # noqa: BLE001  (as every handler does it: logging must not end a program)

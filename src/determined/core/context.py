@@ -1,4 +1,4 @@
-"""`core.init()` and `core.Context`: open a run, and close it whatever happens inside."""
+"""`core.init()` and `core.Context`: open a run, and close it reliably."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _ALERT_LEVELS = {
 
 
 class Context:
-    """One worker's view of its run; made by `core.init()` and used as `with core.init() as context`."""
+    """One worker's view of its run. Create it with `core.init()` and use it as `with core.init() as context`."""
 
     def __init__(
         self,
@@ -100,33 +100,38 @@ class Context:
         self._closed = False
         self._left_open: LeftOpen | None = None
         self._copies_output = copies_output
-        self._error_is_shown = False  # whether Python has printed the error that ends the run before it is closed
+        self._error_is_shown = False  # whether Python has already printed the error that ended the program
 
     @property
     def run_dir(self) -> Path:
-        """The directory with this run's records."""
+        """The directory with this run's files."""
         return self._supervisor.run_dir
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
-        """Training starts (again), out of a checkpoint or anew. With several ranks every rank calls this.
+        """Start a new attempt of the trial, from a checkpoint or from scratch.
 
-        Steps reported from now on replace those of the attempt before. A checkpoint that the store knows makes this
-        run the next attempt of that checkpoint's trial.
+        With several ranks every rank calls this.
+
+        Reports replace those of the previous attempt for the same steps. If the store knows the checkpoint, this run
+        becomes the next attempt of that checkpoint's trial.
         """
         self._supervisor.begin_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
         if self.distributed.rank == 0:
             self.checkpoint._record_published()
 
     def _compare_by(self, metric: str, *, smaller_is_better: bool = True) -> None:
-        """Record by which validation metric checkpoints are compared. A search has named its metric already."""
+        """Record the validation metric by which checkpoints are compared.
+
+        Only for standalone runs: a search has its metric.
+        """
         self._supervisor.compare_by(metric, smaller_is_better=smaller_is_better)
 
     def at_close(self, action: Callable[[BaseException | None], None]) -> None:
-        """Call this first when the run is closed, with the error that ends it, if there is one."""
+        """Call `action` first when the run is closed, with the error that ended it or None."""
         self._at_close.append(action)
 
     def start(self) -> Context:
-        """Begin the run; `with` does so."""
+        """Start the run; entering the context with `with` does this."""
         if self._started:
             raise RuntimeError("this core.Context was started already")
         self._started = True
@@ -146,11 +151,16 @@ class Context:
         exc_val: BaseException | None = None,
         exc_tb: TracebackType | None = None,
     ) -> None:
-        """Write what is left and free everything; an error here never hides one that is under way."""
+        """Write pending data and release all resources.
+
+        Every step runs even if another one fails. An error of a step is raised only if the run itself did not fail.
+        """
         if self._closed:
             return
         self._closed = True
         self._release()
+        # The order matters: everything that reports is stopped before the supervisor writes the end of the run and
+        # closes the store; the ranks are disconnected last.
         steps: list[Callable[[], None]] = [
             *(partial(action, exc_val) for action in self._at_close),
             self.preempt.close,
@@ -189,24 +199,26 @@ class Context:
             raise SystemExit(0) from exc_val
 
     def alert(self, title: str = "", description: str = "", level: str = "info") -> None:
-        """Tell people: a line in the log of the level debug, info, warn or error."""
+        """Write an alert to the log with the level debug, info, warn or error."""
         logger.log(_ALERT_LEVELS.get(level, logging.INFO), "alert: %s: %s", title, description)
 
     def end_at_exit(self, error: BaseException | None) -> None:
-        """End the run with the program. A run without any record stays without: it has nothing to show."""
+        """End the run because the program exits. A run without any record is not recorded for an error alone."""
         self._error_is_shown = True
         self.close(exc_val=error if self._supervisor.begun_attempt() is not None else None)
 
     def end_for_another(self) -> None:
-        """End the run because another one starts, and tell the user."""
+        """End the run because another one starts, and notify the user."""
         self.close()
         tell_of_new_run(self._supervisor.begun_attempt())
 
     def _release(self) -> None:
+        """Cancel the automatic end of the run at the exit of the program."""
         if self._left_open is not None:
             self._left_open.release()
 
     def _report_end(self, error: BaseException | None) -> None:
+        """Record the final state of the run, the reason and the exit code."""
         end = how_it_ended(error)
         self._supervisor.report_status(StatusChange(state=end.state, reason=end.reason, exit_code=end.exit_code))
 
@@ -228,11 +240,11 @@ def init(
 ) -> Context:
     """Open a run: `with core.init() as context: ...`.
 
-    With several ranks every rank calls it, in step, each with its `distributed`. `checkpoint_storage` is a
-    directory, a URI or a configuration block; without it checkpoints go where the experiment says, or to the
-    user's data directory. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user
-    with the same name continue each other. `labels`, a list of texts, and `notes` describe a standalone run in lists.
-    What a standalone run prints is stored as its log; `store_output=False`, or DET_STORE_OUTPUT=0, switches that off.
+    With several ranks every rank calls this in step, each with its `distributed`. `checkpoint_storage` is a directory,
+    a URI or a configuration block; by default the experiment's configuration decides, or else the user's data directory
+    is used. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user with the same
+    name continue each other. `labels`, a list of texts, and `notes` describe a standalone run in lists. The output of a
+    standalone run is stored as its log; `store_output=False`, or DET_STORE_OUTPUT=0, disables that.
     """
     refuse_while_importing("core.init()")
     if not isinstance(preempt_mode, PreemptMode):
@@ -307,16 +319,16 @@ def init(
         outputs=OutputContext(distributed, storages[0], supervisor),
         copies_output=described is None and copies_output,
     )
-    if _detached is None:  # core_v2 ends such a run itself
+    if _detached is None:  # core_v2 ends a detached run itself
         context._left_open = LeftOpen(context)
     return context
 
 
 def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:
-    """Return what masks the secrets of this process and of the configuration in texts that a program wants stored."""
+    """Return a function that masks secrets of the environment and of the configuration in a text."""
 
     def mask(text: str) -> str:
-        from determined.config.line_mask import line_mask  # few programs need it
+        from determined.config.line_mask import line_mask  # imported on use: few programs need it
 
         return line_mask(os.environ, config)(text)
 
@@ -326,12 +338,12 @@ def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:
 def _begin_now(
     distributed: DistributedContext, supervisor: StoreSupervisor, checkpoint: CheckpointContext
 ) -> DetachedRun:
-    """Begin the attempt on the chief, and return on every rank what it is."""
+    """Begin the attempt of a detached run on the chief, and return its description on every rank."""
 
     def begin() -> DetachedRun | None:
         if distributed.rank != 0:
             return None
-        checkpoint._record_published()  # the trial goes on after its newest one
+        checkpoint._record_published()  # first, because the trial resumes from its newest checkpoint
         return supervisor.begin_detached()
 
     try:
@@ -349,18 +361,19 @@ def _begin_now(
 
 
 class _Opened(NamedTuple):
-    """What the chief decides for all ranks of a run."""
+    """The facts about a run that the chief determines for all ranks."""
 
     run_dir: Path
     cluster_id: str
     request_id: str
     session_token: str
     trial_seed: int
-    run_key: str  # of which all ranks make the keys of attempts
+    run_key: str  # from which all ranks derive the keys of attempts
     process: Process
 
     @classmethod
     def fresh(cls) -> _Opened:
+        """Create a run directory, random ids and a seed for a new run."""
         return cls(
             run_dir=paths.new_run_dir(),
             cluster_id=str(uuid.uuid4()),
@@ -373,6 +386,7 @@ class _Opened(NamedTuple):
 
 
 def _checked_distributed(distributed: DistributedContext | None, described: ClusterInfo | None) -> DistributedContext:
+    """Return the distributed context; raise if a trial with several slots was given none."""
     if distributed is None:
         slots = sum(described.container_slot_counts) if described is not None else 1
         if slots > 1:
@@ -387,6 +401,7 @@ def _checked_distributed(distributed: DistributedContext | None, described: Clus
 
 
 def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | None) -> CheckpointStorage:
+    """Return the checkpoint storage of the argument, or else of the experiment's configuration, or else the default."""
     if argument is None and described is not None and described.trial._config.get("checkpoint_storage"):
         return build_from_config(described.trial._config["checkpoint_storage"])
     return build_from_argument(argument)
@@ -395,6 +410,7 @@ def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | Non
 def _retention(
     argument: str | dict[str, Any] | None, described: ClusterInfo | None, info: ClusterInfo
 ) -> Retention | None:
+    """Return the retention policy of the argument, or else of the experiment's configuration."""
     config = info.trial._config
     managed = None if described is None else config.get("checkpoint_storage")
     return retention_of(argument if argument is not None else managed, config.get("searcher") or {})
@@ -407,7 +423,10 @@ def _info_by_hand(
     exp_conf: dict[str, Any] | None,
     trial_seed: int | None,
 ) -> ClusterInfo:
-    """Describe a run that no search started. Its slots are the visible GPUs, else one for each rank of this machine."""
+    """Return the ClusterInfo of a standalone run.
+
+    Its slots are the visible GPUs, or else one per rank of this machine.
+    """
     task_id = f"0.{opened.request_id}"
     return ClusterInfo(
         master_url="local",
@@ -434,12 +453,13 @@ def _info_by_hand(
 
 
 def _visible_gpus() -> list[int]:
-    """The GPUs as torch counts them, if the program uses torch at all."""
+    """Return the indices of the GPUs that torch sees, or an empty list if the program has not imported torch."""
     torch = sys.modules.get("torch")
     return list(range(torch.cuda.device_count())) if torch is not None else []
 
 
 def _searcher_length(info: ClusterInfo, *, by_hand: bool) -> Length | None:
+    """Return the configured length of training; a standalone run without one has a length of one epoch."""
     searcher = info.trial._config.get("searcher") or {}
     if searcher.get("max_length") is not None:
         return parse_length(searcher["max_length"], "searcher.max_length")
@@ -452,11 +472,11 @@ def _searcher_length(info: ClusterInfo, *, by_hand: bool) -> Length | None:
 
 
 def _print_stack_on_sigusr1() -> None:
-    """`kill -USR1` shows where the program is, even while it waits inside a collective."""
+    """Print all Python stacks on SIGUSR1, even while the program waits inside a collective."""
     if not hasattr(signal, "SIGUSR1") or threading.current_thread() is not threading.main_thread():
         return
     if sys.__stderr__ is None:
         return
     previous = signal.getsignal(signal.SIGUSR1)
-    # Chaining to the default action would end the process; to a handler of the user's own it is right.
+    # Chained only to a handler of the user: the default action of the signal would end the process.
     faulthandler.register(signal.SIGUSR1, file=sys.__stderr__, all_threads=True, chain=callable(previous))

@@ -1,4 +1,4 @@
-"""A run that begins when it is opened, whoever started its process, and maybe under names that its program gives it."""
+"""Detached runs (`core_v2`): recorded as soon as they are opened, optionally under names chosen by the program."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ logger = logging.getLogger("determined.core")
 
 
 class Detached(NamedTuple):
-    """The program's own names of its experiment and trial (the same names continue it), and the store to record in."""
+    """The program's own names of experiment and trial (equal names continue it), and the store to record the run in."""
 
     external_experiment: str | None = None
     external_trial: str | None = None
-    store: str | None = None  # None: the store that the environment names
+    store: str | None = None  # None: the store named by the environment
 
 
 class DetachedRun(NamedTuple):
-    """What the store made of it."""
+    """The experiment, trial and attempt that the store assigned to a detached run, and its starting point."""
 
     experiment_id: int
     trial_id: int
@@ -33,7 +33,11 @@ class DetachedRun(NamedTuple):
 
 
 def describe(info: ClusterInfo, run: DetachedRun, hparams: dict[str, Any] | None) -> ClusterInfo:
-    """What the process knows about itself then. A trial that goes on keeps its seed; given hyperparameters count."""
+    """Return the ClusterInfo of a detached run.
+
+    A trial that is continued keeps its seed; hyperparameters that the program passes take precedence over the recorded
+    ones.
+    """
     if hparams is not None and run.attempt > 1 and mask_secrets(hparams) != run.hparams:
         logger.warning("trial %d goes on with other hyperparameters than it was begun with", run.trial_id)
     task_id = f"{run.experiment_id}.{info.task_id.partition('.')[2]}"

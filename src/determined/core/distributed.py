@@ -1,4 +1,4 @@
-"""`DistributedContext`: which rank this process is, and how the ranks of a job talk to each other."""
+"""`DistributedContext`: the rank of this process, and collectives among the ranks of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _DefaultPort(int):
-    """A port nobody asked for: it is shown in the signature and never opened."""
+    """A port that the user has not given: it is shown in the signature and never opened."""
 
 
 _PUB_PORT = _DefaultPort(12360)
@@ -28,11 +28,10 @@ _PULL_PORT = _DefaultPort(12376)
 class DistributedContext:
     """The ranks of one job, and collectives over Python objects among them.
 
-    Meant for control and small values; tensors belong to `torch.distributed`. Objects are pickled and travel
-    over a gloo group that is made at the first collective: beside the default process group when there is
-    one, else through the chief's `pub_port` if it was given, else through the launcher's store. All ranks
-    must make the same calls in the same order. `pull_port`, `port_offset` and `force_tcp` belong to an
-    older transport and are accepted without effect.
+    Intended for control data and small values; use `torch.distributed` for tensors. Objects are pickled and sent over a
+    gloo group that is created at the first collective: beside the default process group if there is one, else through
+    the chief's `pub_port` if it was given, else through the launcher's store. All ranks must make the same calls in the
+    same order. `pull_port`, `port_offset` and `force_tcp` belong to an older transport and are accepted without effect.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class DistributedContext:
 
     @classmethod
     def from_torch_distributed(cls, chief_ip: str | None = None) -> DistributedContext:
-        """The ranks that torchrun (or a launcher like it) put into the environment."""
+        """Create the context from the environment variables of torchrun or a compatible launcher."""
         return cls._from_env(
             "torchrun",
             ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"],
@@ -101,7 +100,7 @@ class DistributedContext:
 
     @classmethod
     def from_deepspeed(cls, chief_ip: str | None = None) -> DistributedContext:
-        """The ranks that DeepSpeed's launcher put into the environment."""
+        """Create the context from the environment variables of DeepSpeed's launcher."""
         return cls._from_env(
             "the deepspeed launcher",
             ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"],
@@ -110,7 +109,7 @@ class DistributedContext:
 
     @classmethod
     def from_horovod(cls, hvd: Any, chief_ip: str | None = None) -> DistributedContext:
-        """The ranks that an initialised `horovod.torch` (or anything shaped like it) tells."""
+        """Create the context from an initialized `horovod.torch` module or an object with the same functions."""
         if hasattr(hvd, "cross_rank") and hasattr(hvd, "cross_size"):
             cross_rank, cross_size = hvd.cross_rank(), hvd.cross_size()
         else:
@@ -128,7 +127,7 @@ class DistributedContext:
 
     @classmethod
     def from_tf_config(cls) -> tuple[DistributedContext, Any]:
-        """The ranks in $TF_CONFIG, and the `tf.distribute.Strategy` that fits them."""
+        """Create the context from $TF_CONFIG, and return it with the matching `tf.distribute.Strategy`."""
         rank, addresses = _read_tf_config(os.environ)
         try:
             tf: Any = importlib.import_module("tensorflow")
@@ -155,6 +154,7 @@ class DistributedContext:
 
     @classmethod
     def _from_env(cls, launcher: str, names: list[str], chief_ip: str | None) -> DistributedContext:
+        """Create the context from the six named environment variables."""
         rank, size, local_rank, local_size, cross_rank, cross_size = _read_env(launcher, names)
         return cls(
             rank=rank,
@@ -168,31 +168,34 @@ class DistributedContext:
         )
 
     def get_rank(self) -> int:
-        """The number of this process among all; 0 is the chief."""
+        """Return the rank of this process among all processes; 0 is the chief."""
         return self.rank
 
     def get_local_rank(self) -> int:
-        """The number of this process among those of its machine."""
+        """Return the rank of this process among those of its machine."""
         return self.local_rank
 
     def get_size(self) -> int:
-        """The number of processes."""
+        """Return the number of processes."""
         return self.size
 
     def get_num_agents(self) -> int:
-        """The number of machines."""
+        """Return the number of machines."""
         return self.cross_size
 
     def allgather(self, stuff: Any) -> list[Any]:
-        """Everybody's object, in rank order, on every rank."""
+        """Return the objects of all ranks, in rank order, on every rank."""
         return [stuff] if self._world is None else self._world.allgather(stuff)
 
     def gather(self, stuff: Any) -> list[Any] | None:
-        """Everybody's object, in rank order, on the chief; None elsewhere. All wait for all."""
+        """Return the objects of all ranks, in rank order, on the chief; None on other ranks.
+
+        All ranks wait for each other.
+        """
         return [stuff] if self._world is None else self._world.gather(stuff)
 
     def broadcast(self, stuff: Any) -> Any:
-        """The chief's object on every rank."""
+        """Return the chief's object on every rank."""
         return stuff if self._world is None else self._world.broadcast(stuff)
 
     def allgather_local(self, stuff: Any) -> list[Any]:
@@ -200,7 +203,7 @@ class DistributedContext:
         return [stuff] if self._node is None else self._node.allgather(stuff)
 
     def gather_local(self, stuff: Any) -> list[Any] | None:
-        """Like `gather`, among the ranks of this node, for its local chief."""
+        """Like `gather`, among the ranks of this node, to its local chief."""
         return [stuff] if self._node is None else self._node.gather(stuff)
 
     def broadcast_local(self, stuff: Any = None) -> Any:
@@ -208,15 +211,18 @@ class DistributedContext:
         return stuff if self._node is None else self._node.broadcast(stuff)
 
     def describe_failure(self, what: str, error: RuntimeError) -> str:
-        """For a failure in a collective of torch's own: which ranks are missing. Survivors call it, as they fail."""
+        """Return a description of a failed torch collective with the ranks that are missing.
+
+        Called by each surviving rank.
+        """
         return f"{what} failed: {error}" if self._world is None else self._world.describe_failure(what, error)
 
     def shared_store(self) -> Store | None:
-        """A torch store that all ranks of the job share, under a name of its own; None for a job of one rank."""
+        """Return a torch store with a separate key prefix that all ranks of the job share; None for a single rank."""
         return None if self._world is None else self._world.shared_store()
 
     def close(self) -> None:
-        """Free what the collectives hold; calling it again does nothing."""
+        """Release the groups of the collectives. Further calls have no effect."""
         for group in (self._node, self._world):
             if group is not None:
                 group.close()
@@ -226,21 +232,21 @@ class DistributedContext:
 
 
 class DummyDistributedContext(DistributedContext):
-    """A job of one rank."""
+    """The context of a job with one rank."""
 
     def __init__(self) -> None:
         super().__init__()
 
 
 class MissingRanksError(KeyError, RuntimeError):
-    """The environment does not tell the ranks: the message names the variables."""
+    """The environment variables that give the rank are not set; the message names them."""
 
-    def __str__(self) -> str:  # a KeyError would show its message in quotes
+    def __str__(self) -> str:  # KeyError would show its message in quotes
         return RuntimeError.__str__(self)
 
 
 def _checked(numbers: Mapping[str, int | None]) -> tuple[int, int, int, int, int, int]:
-    """The six rank numbers, once they are known to make sense together."""
+    """Return the six rank numbers; raise if they are incomplete or contradictory."""
     missing = [name for name, value in numbers.items() if value is None]
     if len(missing) == len(numbers):
         return 0, 1, 0, 1, 0, 1
@@ -265,6 +271,7 @@ def _checked(numbers: Mapping[str, int | None]) -> tuple[int, int, int, int, int
 
 
 def _read_env(launcher: str, names: list[str]) -> list[int]:
+    """Return the integers in these environment variables; raise MissingRanksError if some are not set."""
     missing = [name for name in names if name not in os.environ]
     if missing:
         raise MissingRanksError(
@@ -282,6 +289,7 @@ def _read_env(launcher: str, names: list[str]) -> list[int]:
 
 
 def _port_from_env() -> int:
+    """Return the port that the environment gives, or the default port, which is never opened."""
     given = os.environ.get("INTER_TRAIN_PROCESS_COMM_PORT_1")
     if given is None:
         return _PUB_PORT
@@ -291,7 +299,7 @@ def _port_from_env() -> int:
 
 
 def _read_tf_config(env: Mapping[str, str]) -> tuple[int, list[str]]:
-    """This worker's index and all workers' addresses; one worker when the variable is not set."""
+    """Return this worker's index and the addresses of all workers; one worker if TF_CONFIG is not set."""
     text = env.get("TF_CONFIG")
     if text is None:
         return 0, [LOOPBACK + ":0"]

@@ -1,4 +1,4 @@
-"""A worker's doorbell: it makes the runner look at the store, and rings when the runner has answered there."""
+"""The worker's end of the notification socket: wakes the runner and is woken by it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import socket
 import time
 from pathlib import Path
 
-_SECONDS_WITHOUT_BELL = 0.2  # between two looks at the store, where nobody rings
+_SECONDS_WITHOUT_BELL = 0.2  # polling interval when there is no runner to send notifications
 _rooms = itertools.count()
 
 
 class Doorbell:
-    """Nothing is said through it but "look": what there is to know is in the store."""
+    """A socket for wake-up notifications. They carry no information except the key: all data is in the store."""
 
     def __init__(self, place: str | None, key: str) -> None:
         self._key = key.encode()
@@ -26,14 +26,14 @@ class Doorbell:
             self._socket.bind(str(self._own))
 
     def ring(self) -> None:
-        """A runner that is gone, or too busy to listen, looks by itself later."""
+        """Notify the runner. A failure is ignored: the runner also polls the store."""
         if self._socket is not None:
             self._socket.setblocking(False)
             with contextlib.suppress(OSError):
                 self._socket.sendto(self._key, str(self._runner))
 
     def wait(self, seconds: float) -> None:
-        """Return when it rings, and after that time at the latest."""
+        """Return when a notification arrives, or after `seconds` at the latest."""
         if self._socket is None:
             time.sleep(min(seconds, _SECONDS_WITHOUT_BELL))
             return

@@ -1,4 +1,4 @@
-"""How a run ended, from the error that ended it: its state, the reason and the exit code of the process."""
+"""Derive the final state of a run, the reason and the exit code from the error that ended it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_REASON = 16 * 1024
 
 
 class RunEnd(NamedTuple):
-    """What is recorded about the end of a run."""
+    """The final state of a run as it is recorded."""
 
     state: AttemptState
     reason: str | None
@@ -21,7 +21,7 @@ class RunEnd(NamedTuple):
 
 
 def how_it_ended(error: BaseException | None) -> RunEnd:
-    """Return the end of a run whose block was left with this error; secrets in the reason are masked."""
+    """Return the final state of a run whose block was left with this error; secrets in the reason are masked."""
     if error is None:
         return RunEnd("completed", None, 0)
     if isinstance(error, InvalidHP):
@@ -31,15 +31,16 @@ def how_it_ended(error: BaseException | None) -> RunEnd:
             code = error.code or 0
             state: AttemptState = "stopped" if code in _STOPPED_POLITELY else "failed" if code else "completed"
             return RunEnd(state, None, code)
-        return RunEnd("failed", _stored(str(error.code)), 1)  # Python prints the text and ends with 1
+        return RunEnd("failed", _stored(str(error.code)), 1)  # Python prints the text and exits with 1
     if isinstance(error, KeyboardInterrupt):
         return RunEnd("stopped", None, 130)
-    import traceback  # here, like the mask below: most runs end well
+    import traceback  # imported on use, like the mask below: most runs succeed
 
     return RunEnd("failed", _stored("".join(traceback.format_exception(error)).rstrip()), 1)
 
 
 def _stored(reason: str) -> str:
+    """Return a reason with secrets masked and the middle of a long text cut out."""
     from determined.config.line_mask import line_mask
 
     masked = line_mask(os.environ)(reason)

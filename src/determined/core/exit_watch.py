@@ -1,4 +1,4 @@
-"""How this process ends: by an exception, by `sys.exit`, or well."""
+"""Find out how this process ends: by an exception, by `sys.exit`, or normally."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 
 class ExitWatch:
-    """From `start` to `stop` the last word of the program is noted. What was there before is called all the same."""
+    """Records, between `start` and `stop`, the error that ends the program. The original hooks are still called."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -21,7 +21,7 @@ class ExitWatch:
         sys.exit = self._on_exit
 
     def stop(self) -> None:
-        # Bound methods are made anew each time: they are equal, not identical.
+        # Compared by equality: a bound method is a new object at each access.
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._excepthook
         if sys.exit == self._on_exit:
@@ -32,7 +32,7 @@ class ExitWatch:
         self._excepthook(kind, error, trace)
 
     def _on_exit(self, status: Any = None, /) -> NoReturn:
-        if threading.current_thread() is threading.main_thread():  # elsewhere it ends the thread alone
+        if threading.current_thread() is threading.main_thread():  # in another thread sys.exit() ends only that thread
             self.error = SystemExit(status)
         self._exit(status)
         raise SystemExit(status)

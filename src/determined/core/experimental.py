@@ -1,4 +1,4 @@
-"""`context.experimental`: which checkpoints this run makes use of."""
+"""`context.experimental`: record which checkpoints a run uses."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from determined.core.supervisor import Supervisor
 
 
 class ExperimentalContext:
-    """What a run evaluates or begins with: its metrics are found from there, by `Checkpoint.get_metrics()`."""
+    """Records the checkpoints that a run evaluates or starts from.
+
+    `Checkpoint.get_metrics()` finds its metrics by that.
+    """
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
 
     def report_task_using_checkpoint(self, checkpoint: Any) -> None:
-        """This run makes use of a checkpoint: one of the SDK, or its id. Once more changes nothing."""
+        """Record that this run uses a checkpoint, given as an SDK object or an id. Repeated calls have no effect."""
         uuid = getattr(checkpoint, "uuid", checkpoint)
         if not isinstance(uuid, str):
             raise TypeError(f"checkpoint must be a Checkpoint or the id of one, got {checkpoint!r}")
         self._supervisor.report_use(uuid)
 
     def report_task_using_model_version(self, model_version: Any) -> None:
-        """This run makes use of a version of a model, and so of its checkpoint."""
+        """Record that this run uses a version of a model, and so its checkpoint."""
         try:
             uuid = model_version.checkpoint.uuid
             version = (model_version.model_id, model_version.model_version)

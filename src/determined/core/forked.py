@@ -1,12 +1,11 @@
-"""Work in a forked copy of this process: it sees memory as it was, while this one goes on and changes it.
+"""Run work in a forked child, which sees a snapshot of this process's memory while training continues.
 
-A fork has only the thread that forked: a lock that another thread held stays held. So what the child may do is little:
-files of its own, and Python code that takes no locks of the program's. It writes to no log (a stream that a thread was
-writing to is locked for good: the lines come here, and are logged here) and loads no modules (one that a thread was
-loading is locked as well: whoever forks loads all that the work needs before). It never ends through the interpreter's
-shutdown, collects no garbage of the program's (finalisers might wait for threads that are not there), does not react to
-signals that are meant for this process, and dies with it. A child that sleeps without end all the same is noticed, and
-ended.
+A forked child has only the thread that called fork: a lock that another thread held stays locked forever. So the child
+may only write its own files and run Python code that takes no locks of the program. It does not write to a log (the
+lock of a stream may be held; its log records are sent to the parent, which logs them) and imports no modules (an import
+lock may be held; the caller imports everything beforehand). It never goes through the interpreter's shutdown, never
+runs the garbage collector (finalizers might wait for threads that do not exist), ignores signals meant for the parent,
+and is killed when the parent ends. A child that hangs in spite of this is detected and killed.
 """
 
 from __future__ import annotations
@@ -27,37 +26,42 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _SECONDS_BETWEEN_LOOKS = 0.5
-_SECONDS_ASLEEP = {True: 60.0, False: 900.0}  # for a lock, which nobody will give back; for a slow disk
+# a child asleep on a lock (futex) is deadlocked; one asleep on a slow disk is not
+_SECONDS_ASLEEP = {True: 60.0, False: 900.0}
 
 
 class CannotFork(OSError):
-    """The system makes no copy of this process, for want of memory or of process numbers."""
+    """The process cannot be forked, for lack of memory or of process ids."""
 
 
 class ChildLost(RuntimeError):
-    """The child ended without an answer."""
+    """The child ended without a result."""
 
 
 class _InTheChild(Exception):
-    """Carries the child's traceback as the cause of the error in the parent."""
+    """Carries the child's traceback as the cause of the error raised in the parent."""
 
 
 def can_fork() -> bool:
-    """On Linux a child can be made to die with its parent; elsewhere forks beside threads are not to be trusted."""
+    """Return whether forked work is supported: on Linux only.
+
+    There a child can be killed together with its parent. On other systems forks of a process with threads are
+    unreliable.
+    """
     return sys.platform == "linux"
 
 
 class ForkedWork:
-    """Work under way in a child; `fork` begins it."""
+    """Work that is running in a forked child, created by `fork`."""
 
     def __init__(self, pid: int, answers: int) -> None:
         self.pid = pid
         self._answers = answers
         self._unwanted = False
-        self._ended = ""  # why we ended it
+        self._ended = ""  # why this process killed the child
 
     def wait(self) -> None:
-        """Wait for the end; an error in the child is raised here."""
+        """Wait for the child; an error of the work is raised here."""
         try:
             answer = self._listen()
         finally:
@@ -72,14 +76,15 @@ class ForkedWork:
         _raise(told["error"])
 
     def give_up(self) -> None:
-        """Let `wait`, which runs in another thread, end the child soon and raise ChildLost.
+        """Let `wait`, which runs in another thread, kill the child soon and raise ChildLost.
 
-        Only that thread may send the signal: after it has collected the child, the number may be another process's.
+        Only that thread may send the signal: once it has waited for the child, the process id may belong to another
+        process.
         """
         self._unwanted = True
 
     def _listen(self) -> bytes:
-        """Return everything that the child writes before it ends."""
+        """Return the bytes that the child writes before it ends; kill the child if it hangs or is no longer wanted."""
         answer = b""
         asleep_since, cpu = time.monotonic(), -1.0
         while True:
@@ -91,7 +96,7 @@ class ForkedWork:
                 continue
             state, used = _activity(self.pid)
             if state in ("Z", "gone"):
-                return answer  # somebody else has inherited the other end of the pipe
+                return answer  # the pipe is not at its end because another process has inherited it
             if state != "S" or used != cpu:
                 asleep_since, cpu = time.monotonic(), used
             if self._unwanted or time.monotonic() - asleep_since > _longest_sleep(self.pid):
@@ -99,10 +104,11 @@ class ForkedWork:
                 os.kill(self.pid, signal.SIGKILL)
 
     def _reap(self) -> str:
+        """Wait for the child's exit status and describe how it ended."""
         try:
             status = os.waitpid(self.pid, 0)[1]
         except ChildProcessError:
-            return "is gone"  # the program waits for all children itself
+            return "is gone"  # the program itself waits for all children
         if self._ended:
             return f"{self._ended}, and was ended"
         code = os.waitstatus_to_exitcode(status)
@@ -113,21 +119,24 @@ class ForkedWork:
 
 
 def fork(work: Callable[[], None]) -> ForkedWork:
-    """Begin `work` in a child."""
-    libc = ctypes.CDLL(None, use_errno=True)  # found now: the child shall not search for it
+    """Start `work` in a forked child."""
+    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork, because the child must not load libraries
     parent = os.getpid()
     reading, writing = os.pipe()
-    # No handler of the program's may run in the child, not even between two lines of this function.
+    # All signals stay blocked in the child: no handler of the program may run there, not even between two lines of this
+    # function.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         with warnings.catch_warnings():
-            # Newer Pythons warn about threads at every fork. Why this one is safe is said above.
+            # Python 3.12 and later warn when a process with threads forks. The module docstring says why this fork is
+            # safe.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
             try:
                 libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-                if os.getppid() == parent:  # else it died before it could be told
+                # otherwise the parent ended before the kernel was asked to send a signal for that
+                if os.getppid() == parent:
                     _live(work, writing)
             finally:
                 os._exit(1)
@@ -141,13 +150,13 @@ def fork(work: Callable[[], None]) -> ForkedWork:
 
 
 def _live(work: Callable[[], None], writing: int) -> NoReturn:
-    """The child's life."""
+    """Run the work in the child, send the result through the pipe and exit."""
     lines: list[tuple[str, int, str]] = []
     answer: dict[str, Any] = {"log": lines, "error": None}
     try:
         gc.disable()
         logging.Logger.handle = _keeping(lines)  # type: ignore[assignment, method-assign]
-        # Whoever waits for the end of a pipe or a connection of this process shall not wait for the child.
+        # A process that waits for the end of a pipe or connection of the parent must not wait for the child.
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
         work()
@@ -160,6 +169,8 @@ def _live(work: Callable[[], None], writing: int) -> NoReturn:
 
 
 def _keeping(lines: list[tuple[str, int, str]]) -> Callable[[logging.Logger, logging.LogRecord], None]:
+    """Return a replacement for Logger.handle that collects records instead of writing them."""
+
     def handle(logger: logging.Logger, record: logging.LogRecord) -> None:
         lines.append((record.name, record.levelno, record.getMessage()))
 
@@ -167,6 +178,7 @@ def _keeping(lines: list[tuple[str, int, str]]) -> Callable[[logging.Logger, log
 
 
 def _described(error: BaseException) -> dict[str, Any]:
+    """Return an exception as JSON-compatible data."""
     described: dict[str, Any] = {"type": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}
     if isinstance(error, OSError) and error.errno is not None:
         filename = None if error.filename is None else os.fsdecode(error.filename)
@@ -175,6 +187,7 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _raise(described: dict[str, Any] | None) -> None:
+    """Raise the exception that `_described` turned into data."""
     if described is None:
         return
     if "errno" in described:
@@ -185,6 +198,7 @@ def _raise(described: dict[str, Any] | None) -> None:
 
 
 def _longest_sleep(pid: int) -> float:
+    """Return after how many seconds of sleep the child counts as hanging."""
     try:
         with open(f"/proc/{pid}/wchan") as file:
             return _SECONDS_ASLEEP["futex" in file.read()]
@@ -193,7 +207,10 @@ def _longest_sleep(pid: int) -> float:
 
 
 def _activity(pid: int) -> tuple[str, float]:
-    """The state of a process, and the CPU time that it has used: a sleeper with no more of it waits for somebody."""
+    """Return the state of a process and the CPU time it has used.
+
+    A sleeping process whose CPU time does not grow is waiting.
+    """
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()

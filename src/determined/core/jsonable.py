@@ -1,4 +1,4 @@
-"""From what training code holds to what JSON can hold, without importing torch or numpy."""
+"""Convert values of training code (arrays, tensors, enums ...) to JSON-compatible data, without importing torch."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Otherwise = Callable[[Any, str], Any]
 
 
 def to_jsonable(value: Any, name: str, depth: int = 0, otherwise: Otherwise | None = None) -> Any:
-    """Return `value` as plain numbers, strings, lists and maps; floats keep their value, NaN and infinities included.
+    """Return `value` as plain numbers, strings, lists and dicts. Floats keep their value, including NaN and infinities.
 
-    `name` is what an error calls the value. `otherwise` is called with a value that JSON cannot hold and its name, and
-    returns what to put in its place; without it such a value is a TypeError.
+    `name` is the name of the value in error messages. `otherwise` is called with a value that JSON cannot represent and
+    its name, and returns the replacement; without it such a value raises TypeError.
     """
     if depth > _DEEPEST:
         raise ValueError(f"{name} is nested deeper than {_DEEPEST} levels")
     if value is None or isinstance(value, (bool, str)):
         return value
     if otherwise is not None and isinstance(value, (type, *_FUNCTIONS)):
-        return otherwise(value, name)  # first, because the class of arrays has a method `tolist`, too
+        return otherwise(value, name)  # first, because the class of arrays has a `tolist` method, too
     if isinstance(value, enum.Enum):
         return value.name
     if hasattr(value, "tolist"):  # arrays, tensors, and their scalars
         inner = value.tolist()
-        # A number with more digits than a float (numpy.longdouble) gives back itself.
+        # numpy.longdouble, which has more digits than a float, returns itself from tolist().
         return to_jsonable(float(value) if type(inner) is type(value) else inner, name, depth + 1, otherwise)
     if isinstance(value, int):
         _refuse_endless(value, name)
@@ -61,22 +61,22 @@ def to_jsonable(value: Any, name: str, depth: int = 0, otherwise: Otherwise | No
 
 
 def as_text(value: Any) -> str:
-    """Return what stands for a value that JSON cannot hold: the name of a class or function, else its repr.
+    """Return a text for a value that JSON cannot represent: the name of a class or function, or else its repr.
 
-    Sets are sorted: the order of their elements is another one in each process.
+    Sets are sorted, because the order of their elements differs between processes.
     """
     if isinstance(value, (set, frozenset)) and value:
         inner = "{" + ", ".join(as_text(element) for element in sorted(value, key=_place_in_set)) + "}"
         return (inner if type(value) is set else f"{type(value).__name__}({inner})")[:_LONGEST_TEXT]
     try:
-        qualname = getattr(value, "__qualname__", None)  # functions in C, such as numpy.mean, have their own classes
+        qualname = getattr(value, "__qualname__", None)  # C functions such as numpy.mean have special classes
         return f"{value.__module__}.{qualname}" if callable(value) and qualname else repr(value)[:_LONGEST_TEXT]
     except Exception:  # noqa: BLE001  (a program's own methods may fail in any way, and only a text is wanted)
         return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
 def _place_in_set(element: Any) -> tuple[int, float, str]:
-    """Return what sets are sorted by: numbers first, by value, then the rest by text."""
+    """Return the sort key of a set's element: numbers first, by value, then the others by text."""
     if isinstance(element, (int, float)):
         return 0, element, ""
     return 1, 0, as_text(element)
@@ -91,7 +91,7 @@ def _key(key: Any, name: str) -> str:
 
 
 def _refuse_endless(value: int, name: str) -> None:
-    """Raise for an integer with so many digits that Python does not turn it into text, which JSON is."""
+    """Raise ValueError for an integer with more digits than Python converts to text."""
     most = sys.get_int_max_str_digits()
     if most and value.bit_length() > 3.3 * most and abs(value) >= 10**most:
         raise ValueError(f"{name} is an integer of more than {most} digits, which cannot be kept")

@@ -1,4 +1,4 @@
-"""Runs that were opened without `with`: the next run of an interactive session ends them, or the end of the program."""
+"""Runs opened without `with`: ended by the next run of an interactive session, or when the program exits."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class Endable(Protocol):
     """A run that can be ended from outside."""
 
     def end_at_exit(self, error: BaseException | None) -> None:
-        """End the run with the program, which the error ended, if there is one."""
+        """End the run because the program exits; `error` is the error that ended the program, if any."""
         ...
 
     def end_for_another(self) -> None:
-        """End the run because another one starts, and tell the user."""
+        """End the run because another one starts, and notify the user."""
         ...
 
 
 class LeftOpen:
-    """A run that no `with` block ends; `release` when one does, or when the run has ended."""
+    """A run that no `with` block ends. `release` is called when a block takes over or the run has ended."""
 
     def __init__(self, run: Endable) -> None:
         self._run = run
-        self._pid = os.getpid()  # a forked child must not end the run of its parent
+        self._pid = os.getpid()  # a forked child must not end its parent's run
         self._watch = ExitWatch()
-        if not is_interactive():  # there every mistake at the prompt would look like the end of the program
+        if not is_interactive():  # at a prompt every error would look like the end of the program
             self._watch.start()
         _runs.append(self)
-        # Registered later than the writer of the run's store, and so called earlier: it still takes the last reports.
+        # Registered after the store's writer and so called before it: the writer still accepts the last reports.
         atexit.register(self._end_at_exit)
 
     def release(self) -> None:
-        """Leave the end of the run to the caller."""
+        """Do not end the run automatically any more."""
         if self in _runs:
             _runs.remove(self)
             atexit.unregister(self._end_at_exit)
@@ -58,13 +58,13 @@ class LeftOpen:
 
 
 def end_earlier_runs() -> None:
-    """In an interactive session, end the runs that are left open: as a rule the user runs a cell again."""
+    """End the runs that are still open in an interactive session: usually the user executes a cell again."""
     if is_interactive():
         for earlier in list(_runs):
             earlier._run.end_for_another()
 
 
 def tell_of_new_run(earlier: BegunAttempt | None) -> None:
-    """Tell the user that a new run starts, and what the end of the earlier one means."""
+    """Log that a new run starts and that the earlier one has ended."""
     ended = "the earlier run recorded nothing" if earlier is None else f"experiment {earlier.experiment_id} has ended"
     logger.warning("A new run starts; %s.", ended)

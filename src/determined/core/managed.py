@@ -1,4 +1,4 @@
-"""A trial that a runner started: where its rows belong, and when it waits for the runner's decision."""
+"""A worker's connection to the runner of its search: waits for decisions and reads shared results."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from determined.store.writer import Writer
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision
 
-_SECONDS_BETWEEN_LOOKS = 1.0  # at the store, should the bell be lost
+_SECONDS_BETWEEN_LOOKS = 1.0  # polling interval, in case a notification is lost
 
 
 class Managed:
-    """A worker's part in a search; only the chief waits for decisions.
+    """A trial that was started by the runner of a search. Only its chief waits for decisions.
 
-    Trials are compared at certain times: lengths in the searcher's `time_metric`. The one that a trial comes to next
-    is its goal. A validation there is a question, and training goes on when it is answered.
+    Searchers compare trials at certain lengths, measured in `time_metric`. The next such length is the trial's goal.
+    After a validation at the goal, training waits until the runner has set a new goal or requested a stop.
     """
 
     def __init__(
@@ -41,22 +41,23 @@ class Managed:
     ) -> None:
         self.key = key
         self.trial_id = trial_id
-        self.steps_completed = steps_completed  # of the checkpoint that the runner wants it to go on from
+        self.steps_completed = steps_completed  # steps of the checkpoint from which the runner wants it to resume
         self.metric = metric
         self.time_metric = time_metric
         self._experiment_id = experiment_id
         self._smaller_is_better = smaller_is_better
         self._is_copied = is_copied
         self._doorbell = doorbell
-        self._goal: float = -math.inf  # not known yet: the first validation asks for it
+        self._goal: float = -math.inf  # unknown until the first validation reads it from the store
 
     def wait_if_due(self, writer: Writer, time: float | None, look_for_requests: Callable[[Store], bool]) -> None:
-        """Return at once on the way to the goal; there, when it was moved on or somebody wants the trial to stop."""
+        """Wait, if the trial has reached its goal, until the goal was raised or a stop was requested."""
         if time is None or time < self._goal:
             return
         asked = False
         while True:
-            # The goal first: what is decided together is never seen as a new goal without its request.
+            # The goal is read before the requests: if the runner writes both in one transaction, the new goal is never
+            # seen without its request.
             self._goal, stopping = writer.ask(lambda store: (self._goal_now(store), look_for_requests(store)))
             if stopping or time < self._goal:
                 return
@@ -66,7 +67,7 @@ class Managed:
             self._doorbell.wait(_SECONDS_BETWEEN_LOOKS)
 
     def best_validation(self, writer: Writer) -> float | None:
-        """Of all trials of the experiment."""
+        """Return the best searcher metric of all trials of the experiment."""
         metric = self.metric
         if metric is None:
             return None
@@ -75,14 +76,17 @@ class Managed:
         )
 
     def checkpoints_in_use(self, writer: Writer) -> set[str]:
-        """Those that trials were copied from. Only in populations trials become others; elsewhere nobody asks."""
+        """Return the checkpoints from which other trials were copied. Only population-based training copies trials."""
         if not self._is_copied:
             return set()
         trials = writer.ask(lambda store: store.experiments.trials(self._experiment_id))
         return {trial.source for trial in trials if trial.source is not None}
 
     def check_is_ours(self, store: Store) -> None:
-        """A runner that was stopped and lost its experiment cannot end its trials: they must see it themselves."""
+        """Raise StoreError if the trial was started again elsewhere.
+
+        A runner that was suspended and has lost its lease cannot stop its trials, so they must find out themselves.
+        """
         self._decision(store)
 
     def close(self) -> None:
@@ -102,7 +106,7 @@ class Managed:
 def managed_trial(
     info: ClusterInfo | None, env: Mapping[str, str] = os.environ, *, is_chief: bool = True
 ) -> Managed | None:
-    """Return what the runner wants to know from this worker, or None in a run that a person started."""
+    """Return the connection to the runner that started this worker, or None in a standalone run."""
     if info is None or not env.get("DET_RUNNER"):
         return None
     searcher = info.trial._config.get("searcher") or {}

@@ -1,4 +1,4 @@
-"""Python objects exchanged over one gloo process group that is made by hand, on first use."""
+"""Exchange Python objects over a gloo process group that is created on first use, apart from the default group."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ _OPERATIONS: tuple[Operation, ...] = ("allgather", "gather", "broadcast")
 _HEADER = struct.Struct("<BBxxI")  # operation, whether the payload is an error, length of the payload
 _LARGEST_PAYLOAD = 2**32 - 1
 _FIRST_CAPACITY = 4096
-# One large object must not make all later small ones as slow: what is larger takes a second collective.
+# A single large object must not slow down all later small ones: larger payloads take a second collective.
 _LARGEST_CAPACITY = 64 * 1024
 _WAIT_FOR_SURVIVORS = timedelta(seconds=5)
 
-# Groups take their names from this count, so that equal groups of all ranks meet. Counted per rank, because
-# the ranks of a test may be threads of one process.
+# Numbers groups of the same name, so that all ranks use the same store prefix for the same group. Counted per rank,
+# because the ranks of a test may be threads of one process.
 _groups_made: Counter[tuple[str, int]] = Counter()
 
-# A group that is torn down with the interpreter may abort the process: its threads are still at work then.
+# A group that is destroyed during interpreter shutdown may abort the process, because its threads are still running.
 _open_groups: weakref.WeakSet[ObjectGroup] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_open_groups() -> None:
+    """Close all groups of this process before the interpreter shuts down."""
     for group in list(_open_groups):
-        if group._process == os.getpid():  # a fork has none of the threads
+        if group._process == os.getpid():  # the threads of a group do not exist in a forked child
             group.close()
 
 
@@ -59,12 +60,12 @@ class ObjectGroup:
     ) -> None:
         self._name = name
         self._rank = rank  # within the group
-        self._members = list(members)  # what the world calls them
+        self._members = list(members)  # ranks in the job
         self._on_one_node = on_one_node
         self._find_store = find_store
         self._capacity = _FIRST_CAPACITY
         self._sequence = 0
-        self._group: Any = None  # torch types its backends in part only
+        self._group: Any = None  # torch's type annotations of its backends are incomplete
         self._store: Store | None = None
         self._timeout = timedelta()
         self._process = 0
@@ -72,19 +73,20 @@ class ObjectGroup:
         self._closed = False
 
     def allgather(self, obj: Any) -> list[Any]:
-        """Everybody's object, in rank order, on every rank."""
+        """Return the objects of all ranks, in rank order, on every rank."""
         return [pickle.loads(payload) for payload in self._exchange("allgather", obj)]
 
     def gather(self, obj: Any) -> list[Any] | None:
-        """Everybody's object on the first rank, None on the others."""
+        """Return the objects of all ranks on the first rank, None on the others."""
         payloads = self._exchange("gather", obj)
         return [pickle.loads(payload) for payload in payloads] if self._rank == 0 else None
 
     def broadcast(self, obj: Any) -> Any:
-        """The first rank's object on every rank."""
+        """Return the first rank's object on every rank."""
         return pickle.loads(self._exchange("broadcast", obj if self._rank == 0 else None)[0])
 
     def shared_store(self) -> Store:
+        """Return the group's store, opening it if necessary."""
         self._open_store()
         assert self._store is not None
         return self._store
@@ -94,7 +96,10 @@ class ObjectGroup:
         self._group = self._store = None
 
     def _exchange(self, operation: Operation, obj: Any) -> list[bytes]:
-        """One all_gather of every rank's frame, and a second collective when a payload does not fit."""
+        """Return the pickled objects of all ranks.
+
+        Raise on every rank if one cannot be pickled or the ranks are out of step.
+        """
         if self._closed:
             raise RuntimeError(f"{operation} was called after this distributed context had been closed")
         if self._failure is not None:
@@ -123,6 +128,7 @@ class ObjectGroup:
     def _transfer(
         self, operation: Operation, payload: bytes, is_error: bool
     ) -> tuple[list[tuple[int, int, int]], list[bytes]]:
+        """Exchange one frame per rank (header and payload); payloads that do not fit take a second collective."""
         import torch
 
         size = len(self._members)
@@ -137,7 +143,7 @@ class ObjectGroup:
         lengths = [length for _, _, length in headers]
         payloads = [frame[_HEADER.size : _HEADER.size + length] for frame, length in zip(frames, lengths, strict=True)]
         longest = max(lengths)
-        # All ranks have seen all headers, so that they agree on what follows.
+        # All ranks have seen all headers, so they agree on whether a second collective follows.
         if longest > room and len({kind for kind, _, _ in headers}) == 1:
             if operation == "broadcast":
                 payloads[0] = self._broadcast_bytes(payload, lengths[0])
@@ -167,6 +173,7 @@ class ObjectGroup:
         self._connected().allgather([received], [sent]).wait()
 
     def _check(self, operation: Operation, headers: list[tuple[int, int, int]], payloads: list[bytes]) -> None:
+        """Raise DistributedError if the ranks called different operations, or one of them could not send its object."""
         called = [_OPERATIONS[kind] for kind, _, _ in headers]
         if len(set(called)) > 1:
             self._failure = (
@@ -182,6 +189,7 @@ class ObjectGroup:
                 )
 
     def _open_store(self) -> None:
+        """Find the torch store of the job and add a separate prefix for this group."""
         if self._store is None:
             from torch._C import _distributed_c10d as c10d
 
@@ -192,6 +200,7 @@ class ObjectGroup:
             self._store = c10d.PrefixStore(f"determined/{self._name}/{_groups_made[key]}", store)
 
     def _connected(self) -> Any:
+        """Return the gloo process group; create it on first use."""
         if self._group is None:
             from torch._C import _distributed_c10d as c10d
 
@@ -203,7 +212,7 @@ class ObjectGroup:
                 options._devices = [gloo.create_device(hostname=rendezvous.LOOPBACK)]
                 options._threads = 2
                 self._group = gloo(self._store, self._rank, size, options)
-            else:  # this constructor honours GLOO_SOCKET_IFNAME
+            else:  # only this constructor honours GLOO_SOCKET_IFNAME
                 self._group = gloo(self._store, self._rank, size, self._timeout)
             self._process = os.getpid()
             _open_groups.add(self)
@@ -212,7 +221,10 @@ class ObjectGroup:
         return self._group
 
     def describe_failure(self, what: str, error: RuntimeError) -> str:
-        """Ask the store which ranks noticed the failure too: the others are the ones that are missing."""
+        """Return a description of a failed collective with the ranks that are missing.
+
+        Every surviving rank leaves a note in the store; ranks without a note are missing.
+        """
         me = self._members[self._rank]
         words = str(error).strip().partition("\n")[0]
         missing = self._missing_ranks()
@@ -226,7 +238,7 @@ class ObjectGroup:
         return f"{what} failed on rank {me}; {lost}. The transport said: {words}"
 
     def _missing_ranks(self) -> dict[int, str] | None:
-        """The ranks that left no note in the store in time, and what is known of each; None without a store."""
+        """Return the ranks that left no note in the store in time, with details on each; None without a store."""
         store = self._store
         if store is None:
             return None
@@ -243,9 +255,9 @@ class ObjectGroup:
                     silent = [rank for rank, key in keys.items() if not store.check([key])]
                     answer.append({rank: _known_of(rank, store) for rank in silent})
             except RuntimeError:
-                return  # no answer: the caller says so
+                return  # no answer: the caller reports that
 
-        # A store whose host is frozen never answers, and its client has no time-out then: hence the thread.
+        # In a thread, because the store's client has no timeout if the store's host is suspended.
         asking = threading.Thread(target=ask, name="determined-missing-ranks", daemon=True)
         asking.start()
         asking.join(2 * _WAIT_FOR_SURVIVORS.total_seconds())
@@ -253,6 +265,7 @@ class ObjectGroup:
 
 
 def _known_of(rank: int, store: Store) -> str:
+    """Return what is known about the process of a rank."""
     key = f"process/{rank}"
     return stacks.describe(store.get(key).decode()) if store.check([key]) else "it never came up"
 

@@ -1,4 +1,4 @@
-"""What this process prints, stored as the log of its run as well."""
+"""Store a copy of what this process prints as the log of its run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ logger = logging.getLogger("determined.core")
 
 VARIABLE = "DET_STORE_OUTPUT"
 
-_MOST_PIECES = 100_000  # then whoever prints waits for the thread
+_MOST_PIECES = 100_000  # above this, printing blocks until the thread has caught up (back-pressure)
 _MOST_UNFINISHED = 1000
-_MOST_WAITING = 10_000  # lines of a run that is not in the store yet
+_MOST_WAITING = 10_000  # lines kept for a run that is not in the store yet
 _SECONDS_BETWEEN_TRIES = 0.5
 _STREAMS = ("stdout", "stderr")
 _ERASE_LINE = ("\x1b[K", "\x1b[2K")
@@ -42,7 +42,7 @@ class PrintedLine(NamedTuple):
 
 
 def is_wanted(given: bool | None, environment: Mapping[str, str]) -> bool:
-    """Return whether the output of a run is stored: unless the argument of `init()` or the environment says no."""
+    """Return whether the output of a run is stored. The argument of `init()` or else the environment can disable it."""
     if given is not None and not isinstance(given, bool):
         raise TypeError(f"init: store_output must be True, False or None, got {given!r:.80}")
     if given is not None:
@@ -51,21 +51,21 @@ def is_wanted(given: bool | None, environment: Mapping[str, str]) -> bool:
 
 
 class OutputCopy:
-    """From `start` to `stop` every text that is printed to `sys.stdout` and `sys.stderr` is stored, too.
+    """Stores, between `start` and `stop`, every text that is printed to `sys.stdout` and `sys.stderr`.
 
-    The stream objects stay in place, with their file descriptors, so terminals, `input()`, debuggers and logging
-    handlers that hold a stream work as before. What subprocesses or libraries written in C print is not stored. Trouble
-    with the store ends the copying, never the program.
+    The stream objects and their file descriptors stay in place, so terminals, `input()`, debuggers and logging handlers
+    that hold a stream work as before. Output of subprocesses and C libraries is not stored. A failure of the store ends
+    the copying, never the program.
 
-    `store` takes lines, and returns False as long as the run is not in the store; they wait until then.
+    `store` takes lines and returns False while the run is not in the store; the lines wait until then.
     """
 
     def __init__(self, store: Callable[[list[PrintedLine]], bool]) -> None:
         self._store = store
         self._pid = os.getpid()
-        # Unlike a lock this may be used by a signal handler that prints while its own thread is printing.
+        # A SimpleQueue is reentrant, unlike a lock: a signal handler may print while its own thread is printing.
         self._pieces: queue.SimpleQueue[tuple[str, str, float] | None] = queue.SimpleQueue()
-        # One `print` writes its arguments one by one.
+        # Texts of an unfinished line: one `print` call writes its arguments one by one.
         self._unfinished: dict[str, deque[str]] = {name: deque() for name in _STREAMS}
         self._lines = {name: _Lines() for name in _STREAMS}
         self._limit = OutputLimit()
@@ -73,12 +73,12 @@ class OutputCopy:
         self._listening = False
         self._failed = False
         self._restore: dict[str, Callable[[], None]] = {}
-        self._writes: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()  # put in place of a stream's
-        self._newest: dict[str, Callable[..., Any]] = {}  # of them, the one that copies
+        self._writes: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()  # replacements of a stream's write method
+        self._newest: dict[str, Callable[..., Any]] = {}  # the one of them that copies
         self._thread = threading.Thread(target=self._run, name="determined-output", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen to both streams."""
+        """Start to copy both streams."""
         self._listening = True
         self._thread.start()
         atexit.register(self.stop)
@@ -89,7 +89,10 @@ class OutputCopy:
             self._restore["cells"] = lambda: shell.events.unregister("pre_run_cell", self._attach)
 
     def _attach(self, _cell: Any = None) -> None:
-        """Listen to both streams. IPython puts back, after each cell, the `write` that a stream had before it."""
+        """Replace the write method of both streams.
+
+        Repeated before each cell, because IPython restores the original after it.
+        """
         heard: list[Any] = []
         for name in _STREAMS:
             stream = getattr(sys, name)
@@ -98,13 +101,13 @@ class OutputCopy:
                 self._listen(name, stream)
 
     def run_has_begun(self) -> None:
-        """Store what waits. At exit this must end before the connection to the store, which is open by now, does."""
+        """Make `stop` run at exit before the store's writer closes; called once the writer is open."""
         if self._listening:
             atexit.unregister(self.stop)
             atexit.register(self.stop)
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Store what is left; an error that Python has not shown yet is added as Python will show it."""
+        """Store the remaining output, and an error that Python will print after this, and restore the streams."""
         if not self._listening or os.getpid() != self._pid:
             return
         self._listening = False
@@ -113,7 +116,7 @@ class OutputCopy:
         for name in _STREAMS:
             self._hand_over(name)
         if isinstance(error, Exception):
-            import traceback  # here: most runs end well
+            import traceback  # imported on use: most runs succeed
 
             self._pieces.put(("stderr", "".join(traceback.format_exception(error)), time.time()))
         self._pieces.put(None)
@@ -121,16 +124,18 @@ class OutputCopy:
         atexit.unregister(self.stop)
 
     def _listen(self, name: str, stream: Any) -> None:
+        """Replace the write method of a stream by one that also copies the text."""
         original = stream.write
         if original in self._writes:
             self._newest[name] = original
             return
-        replaced = vars(stream).get("write") if hasattr(stream, "__dict__") else None  # that of a run around this one
+        replaced = vars(stream).get("write") if hasattr(stream, "__dict__") else None  # the replacement of an outer run
         unfinished = self._unfinished[name]
 
         def write(text: Any, /) -> Any:
             done = original(text)
-            is_newest = self._newest.get(name) is write  # it may call an older one of ours, through IPython's
+            # the original may be an older replacement of this object, reached through IPython's
+            is_newest = self._newest.get(name) is write
             if is_newest and self._listening and isinstance(text, str) and os.getpid() == self._pid:
                 unfinished.append(text)
                 if "\n" in text or "\r" in text or len(unfinished) > _MOST_UNFINISHED:
@@ -140,7 +145,7 @@ class OutputCopy:
 
         def restore() -> None:
             if vars(stream).get("write") is not write:
-                return  # another listener was put above ours; it calls ours, which does nothing any more
+                return  # another replacement calls this one, which no longer copies
             if replaced is None:
                 del stream.write
             else:
@@ -156,7 +161,7 @@ class OutputCopy:
         self._restore[name] = restore
 
     def _hand_over(self, name: str) -> None:
-        """Pass on what was printed. Other threads may print meanwhile: each piece is taken once."""
+        """Pass the printed pieces to the thread. Other threads may print meanwhile: each piece is taken once."""
         unfinished = self._unfinished[name]
         taken = []
         with contextlib.suppress(IndexError):
@@ -165,14 +170,16 @@ class OutputCopy:
         self._pieces.put((name, "".join(taken), time.time()))
 
     def _wait_for_thread(self) -> None:
+        """Block while too many pieces are queued."""
         if threading.current_thread().name.startswith("determined-"):
-            return  # the thread itself, and those that it waits for
+            return  # this thread, or one that it waits for: blocking here would deadlock
         while self._pieces.qsize() > _MOST_PIECES and self._thread.is_alive():
             time.sleep(0.01)
 
-    # What follows is called by the thread.
+    # The methods below run in the thread.
 
     def _run(self) -> None:
+        """Turn queued pieces into stored lines until None is received."""
         while True:
             try:
                 piece = self._pieces.get(timeout=_SECONDS_BETWEEN_TRIES if self._waiting else None)
@@ -191,6 +198,7 @@ class OutputCopy:
         return PrintedLine(stream, text, written, level_of(text))
 
     def _keep(self, lines: list[PrintedLine]) -> None:
+        """Store these and all waiting lines; stop storing after an error of the store."""
         if self._failed:
             return
         self._waiting.extend(self._limit.admitted(lines))
@@ -207,7 +215,10 @@ class OutputCopy:
 
 
 class _Lines:
-    """Pieces of printed text become lines; of one that was overwritten, as by a progress bar, the last state counts."""
+    """Joins pieces of printed text into lines.
+
+    Of a line that was overwritten, as by a progress bar, the last state counts.
+    """
 
     def __init__(self) -> None:
         self._pending = ""
@@ -232,7 +243,7 @@ def _stored_pieces(line: str) -> list[str]:
 
 
 def _last_state(line: str) -> str:
-    """Return what a terminal shows of a line with carriage returns, up to leftovers of longer earlier states."""
+    """Return what a terminal shows of a line with carriage returns, ignoring remains of longer earlier states."""
     last = _last_part(line)
     while last.startswith(_ERASE_LINE):
         last = last[last.index("K") + 1 :]
@@ -240,4 +251,5 @@ def _last_state(line: str) -> str:
 
 
 def _last_part(line: str) -> str:
+    """Return the last non-empty part between carriage returns."""
     return next((part for part in reversed(line.split("\r")) if part), "") if "\r" in line else line

@@ -1,4 +1,4 @@
-"""How much of what a program prints is stored: bounded in a second and in total, with a line for what is left out."""
+"""Limit how much printed output is stored, per second and in total, and note what was omitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTES_IN_ALL = 256 * 2**20
 
 
 class OutputLimit:
-    """Admits lines at a limited rate; bursts are admitted as long as they are paid back by quiet seconds."""
+    """A token bucket that limits stored lines; a burst is admitted if quieter seconds make up for it."""
 
     def __init__(self) -> None:
         self._lines: float = LINES_AT_ONCE
@@ -23,7 +23,7 @@ class OutputLimit:
         self._dropped = 0
 
     def admitted(self, lines: list[PrintedLine]) -> list[PrintedLine]:
-        """Return the lines that are stored, with one that counts those left out before them."""
+        """Return the lines to store, preceded by a line that counts those omitted before them."""
         kept: list[PrintedLine] = []
         for line in lines:
             self._refill(line.written)
@@ -39,11 +39,11 @@ class OutputLimit:
         return kept
 
     def note_dropped(self) -> None:
-        """Count a line that was left out elsewhere."""
+        """Count a line that was omitted elsewhere."""
         self._dropped += 1
 
     def summary(self, now: float) -> list[PrintedLine]:
-        """Return the line about what was left out since the last one, if anything was."""
+        """Return a line about the lines omitted since the last summary, if any."""
         from determined.core.output_copy import PrintedLine
 
         if not self._dropped:
@@ -54,6 +54,7 @@ class OutputLimit:
         return [PrintedLine("stderr", f"WARNING: {lines} not stored here: {why}", now, "WARNING")]
 
     def _refill(self, now: float) -> None:
+        """Add the tokens for the time since the last call."""
         seconds = 0.0 if self._since is None else max(0.0, now - self._since)
         self._since = now
         self._lines = min(LINES_AT_ONCE, self._lines + seconds * LINES_IN_A_SECOND)

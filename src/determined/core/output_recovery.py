@@ -1,4 +1,4 @@
-"""After a restart: remove the uploads that the restored progress does not cover."""
+"""Remove, after a restart, uploaded output files that the restored progress does not cover."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ T = TypeVar("T")
 
 
 class Ask(Protocol):
-    """Asks the store of the run."""
+    """A function that runs a query on the store of the run."""
 
     def __call__(self, question: Callable[[Store], T], /) -> T: ...
 
 
 def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upload], batches: int) -> None:
-    """Leave the output as it was when progress after `batches` batches of each rank was saved.
+    """Restore the output to its state when progress after `batches` batches per rank was saved.
 
-    An upload is covered if it was finished and was made when not more than `batches` batches of its rank had begun.
-    The number of batches of a rank counts on over all attempts, also when the number of ranks changes, so the ranks of
-    then and now need not be the same. Calling this again after an interruption completes it.
+    An upload is covered if it was finished and was made when at most `batches` batches of its rank had begun. The
+    batches of a rank are counted across all attempts, also when the number of ranks changes, so the ranks need not be
+    the same as before. Idempotent: a call after an interruption completes the work.
     """
     covered = {upload.key for upload in uploads if upload.finished and upload.batches <= batches}
     uncovered = [upload for upload in uploads if upload.key not in covered]
     if uncovered:
-        # First of all, so that these uploads are not listed even if this process is killed while it removes them.
+        # First, so that these uploads are no longer listed if this process is killed while it removes them.
         ask(lambda store: store.outputs.withdraw([upload.key for upload in uncovered]))
-    first: dict[str, int] = {}  # path to the place of the first covered upload that has it
-    last: dict[str, int] = {}  # and of the last one
+    first: dict[str, int] = {}  # path to the index of the first covered upload that contains it
+    last: dict[str, int] = {}  # path to the index of the last covered upload that contains it
     for place, upload in enumerate(uploads):
         if upload.key in covered:
             for path in upload.paths:
@@ -43,7 +43,7 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
                 last[path] = place
     for place, upload in reversed(list(enumerate(uploads))):
         if upload.key not in covered:
-            # An upload that failed may have been followed by others: a file of theirs is not its own any more.
+            # Later uploads may have replaced files of a failed upload: those files do not belong to it any more.
             own = [path for path in upload.paths if last.get(path, place) <= place]
             earlier = [path for path in own if first.get(path, place) < place]
             _remove(storage, ask, output, upload, own, earlier)
@@ -57,12 +57,13 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
 
 
 def _remove(storage: OutputStorage, ask: Ask, output: str, upload: Upload, own: list[str], earlier: list[str]) -> None:
+    """Remove the files of an uncovered upload and its record; files that cannot be restored are kept."""
     staying = storage.take_back(output, upload.key, own, earlier)
     if not staying or not upload.finished:
         ask(partial(_forget, upload.key))
         return
-    # Progress beyond this upload was saved once, and the files that it had replaced were removed then. To remove these
-    # as well would lose the results of batches that are not processed again.
+    # Progress beyond this upload was saved once, and the files it had replaced were deleted then. Deleting its files as
+    # well would lose results of batches that are not processed again.
     below = f"{rank_directory(upload.rank)}/"
     ask(partial(_keep, upload.key, [path.removeprefix(below) for path in staying]))
     logger.warning(

@@ -1,4 +1,4 @@
-"""`OutputContext`: files that each rank uploads independently, beside the checkpoints of its trial."""
+"""`OutputContext`: output files that each rank uploads independently of the other ranks (batch inference)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,24 @@ logger = logging.getLogger("determined.core")
 
 
 class OutputContext:
-    """The output of this run's trial. After `begin`, which is a collective, ranks never wait for each other here."""
+    """The output files of this run's trial. `begin` is a collective; after that ranks never wait for each other."""
 
     def __init__(self, distributed: DistributedContext, storage: CheckpointStorage, supervisor: Supervisor) -> None:
         self._distributed = distributed
         self._storage = storage
         self._supervisor = supervisor
         self._output: str | None = None
-        self._publishing = threading.Lock()  # one upload after the other, in the order in which they are recorded
-        self._replacing: list[tuple[str, int]] = []  # uploads that replaced files, with their number of batches
+        # uploads are published one at a time, in the order in which they are recorded
+        self._publishing = threading.Lock()
+        # uploads that replaced files, with the number of batches at that time
+        self._replacing: list[tuple[str, int]] = []
 
     def begin(self, batches: int, checkpoint: str | None) -> None:
-        """Go on after `batches` batches of each rank, which a checkpoint says. Every rank calls it, in step.
+        """Resume the output after `batches` batches of each rank, as restored from a checkpoint.
 
-        The chief removes the uploads of earlier attempts that this progress does not cover, before any rank goes on.
+        Every rank calls this in step.
+
+        Before any rank continues, the chief removes the uploads of earlier attempts that this progress does not cover.
         """
         opened = in_step(
             self._distributed.allgather,
@@ -52,10 +56,10 @@ class OutputContext:
 
     @contextlib.contextmanager
     def upload(self, batches: Callable[[], int]) -> Iterator[Path]:
-        """A directory whose files are added to those of this rank when the block ends, all or none.
+        """Yield a directory whose files are added to this rank's output when the block ends, all or none.
 
-        `batches` is asked then for how many batches of this rank have begun. A file replaces an earlier one of the
-        same name.
+        `batches` is called at that time and returns how many batches of this rank have begun. A file replaces an
+        earlier one of the same name.
         """
         if self._output is None:
             raise RuntimeError("the output of this run is not open: uploads are possible inside torch_batch_process")
@@ -67,7 +71,7 @@ class OutputContext:
                     self._store(self._output, staged, files, batches())
 
     def covered(self, batches: int) -> None:
-        """Progress after that number of batches is saved: what its uploads replaced is not needed any more."""
+        """Delete replaced files that are no longer needed, because progress after `batches` batches is saved."""
         with self._publishing:
             settled = [key for key, count in self._replacing if count <= batches]
             self._replacing = [(key, count) for key, count in self._replacing if count > batches]
@@ -79,7 +83,7 @@ class OutputContext:
                 logger.warning("files that newer uploads replaced were not removed: %s", error)
 
     def _begin(self, batches: int, checkpoint: str | None) -> tuple[str, bool]:
-        """Return the id of the output, and whether it lies where an earlier version stored it."""
+        """Return the id of the output, and whether it is in the storage location of an earlier version."""
         attempt = self._supervisor.attempt()
         if checkpoint is not None:
             source = self._supervisor.ask(lambda store: store.outputs.of_checkpoint(checkpoint))
@@ -108,7 +112,7 @@ class OutputContext:
         return known.uuid, is_earlier
 
     def _store(self, output: str, staged: Path, files: dict[str, int], batches: int) -> None:
-        """Record the upload, move its files into place, and record that they are there."""
+        """Record the upload, move its files into place, and record that it is finished."""
         attempt = self._supervisor.attempt()
         upload = NewUpload(
             key=uuid.uuid4().hex,
@@ -135,7 +139,7 @@ class OutputContext:
         logger.info("uploaded %d files to %s/%s", len(files), output, directory)
 
     def _take_back(self, upload: NewUpload) -> None:
-        """Restore the state before an upload that failed; what cannot be restored now is when the trial goes on."""
+        """Restore the state before a failed upload. What cannot be restored now is restored when the trial resumes."""
         try:
             uploads = self._supervisor.ask(lambda store: store.outputs.all_uploads(upload.trial_id))
             earlier = merged(known for known in uploads if known.finished and known.rank == upload.rank)
@@ -147,14 +151,14 @@ class OutputContext:
 
 
 def _place(storage: CheckpointStorage) -> str:
-    """Return the name of a storage as it is recorded."""
+    """Return the name of a storage as it is recorded, with secrets masked."""
     place: str = mask_secrets(storage.name)
     return place
 
 
 @contextlib.contextmanager
 def _saying_not_stored(rank: int) -> Iterator[None]:
-    """Say first what an error of the system means for the upload."""
+    """Prefix an OSError with the statement that the upload was not stored."""
     try:
         yield
     except OSError as error:

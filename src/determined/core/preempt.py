@@ -1,4 +1,4 @@
-"""`PreemptContext`: whether somebody wants this run to stop soon."""
+"""`PreemptContext`: check whether this run was asked to stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from determined.core.supervisor import StopReason, Supervisor
 
 
 class PreemptMode(enum.Enum):
-    """Who may ask, and who answers."""
+    """Which ranks may call `should_preempt`, and where they get the answer from."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
@@ -18,7 +18,7 @@ class PreemptMode(enum.Enum):
 
 
 class PreemptContext:
-    """Once the answer was yes, it stays yes, and `reason` says why: pause, cancel, stop or reschedule."""
+    """Tells whether this run should save and exit. Once requested, a stop stays requested; `reason` gives its kind."""
 
     def __init__(
         self,
@@ -34,14 +34,14 @@ class PreemptContext:
         self._reason: str | None = None
 
     def start(self) -> PreemptContext:
-        """Begin to listen for requests; `core.init` does so."""
+        """Enable `should_preempt`; `core.init` calls this."""
         if self._started:
             raise RuntimeError("this PreemptContext was started already")
         self._started = True
         return self
 
     def close(self) -> None:
-        """Nothing is left running; calling it again does nothing."""
+        """Do nothing: there is nothing to release. May be called repeatedly."""
 
     def __enter__(self) -> PreemptContext:
         return self.start()
@@ -57,7 +57,10 @@ class PreemptContext:
         return self._reason
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
-        """Whether to save and exit now; in the default mode all ranks ask in step and get the same answer."""
+        """Return whether to save and exit now.
+
+        In the default mode all ranks call this in step and get the same answer.
+        """
         if not self._started:
             raise RuntimeError(
                 "should_preempt() was called before start(): call it inside `with core.init()`, or after start()"
@@ -76,19 +79,20 @@ class PreemptContext:
         return self._reason is not None
 
     def pending(self) -> bool:
-        """What this process knows by itself, without asking other ranks."""
+        """Return whether this process knows of a stop request, without communicating with other ranks."""
         return self._own_reason() is not None
 
     def request(self, reason: StopReason = "pause") -> None:
-        """Ask this run to stop from inside; safe in a signal handler. The first reason stays."""
+        """Request a stop of this run from inside. Safe in a signal handler; the first reason is kept."""
         self._supervisor.request_stop(reason)
 
     def acknowledge_preemption_signal(self) -> None:
-        """Say that this run will exit although it is not finished."""
+        """Record that this run will exit although it is not finished."""
         self._acknowledged = True
         self._supervisor.acknowledge_stop()
 
     def _own_reason(self) -> str | None:
+        """Return the reason of the stop request that this process knows of, or None."""
         if self._reason is not None:
             return self._reason
         if self._mode is PreemptMode.WorkersAskMaster:

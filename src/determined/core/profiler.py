@@ -1,4 +1,4 @@
-"""`ProfilerContext`: system metrics of each machine, sampled by a thread of one rank and reported as averages."""
+"""`ProfilerContext`: sample system metrics in a thread of one rank per machine and report averages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Sample = dict[str, Any]
 
 
 class ProfilerContext:
-    """Off until `on()` is called."""
+    """Samples system metrics; off until `on()` is called."""
 
     def __init__(self, supervisor: Supervisor, *, agent_id: str, records: bool) -> None:
         self._supervisor = supervisor
@@ -28,7 +28,7 @@ class ProfilerContext:
         self._thread: threading.Thread | None = None
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
-        """Begin to sample every `sampling_interval` seconds and to report averages of so many samples."""
+        """Sample every `sampling_interval` seconds, and report the averages of `samples_per_report` samples."""
         if not isinstance(sampling_interval, (int, float)) or not sampling_interval >= 0.1:
             raise ValueError(f"sampling_interval must be at least 0.1 seconds, got {sampling_interval!r}")
         if isinstance(samples_per_report, bool) or not isinstance(samples_per_report, int) or samples_per_report < 1:
@@ -45,7 +45,7 @@ class ProfilerContext:
         self._thread.start()
 
     def off(self) -> None:
-        """Stop; samples that do not fill a report are dropped."""
+        """Stop sampling; samples that do not fill a report are dropped."""
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
@@ -62,12 +62,12 @@ class ProfilerContext:
                         self._supervisor.report_metrics(group, None, {self._agent_id: metrics})
                     samples.clear()
         except Exception:
-            # Training must not end for want of statistics.
+            # A failure to collect statistics must not end the training.
             logger.exception("the profiler stopped after an error")
 
 
 class SystemSampler:
-    """Reads counters of this machine; rates are those since the sample before."""
+    """Reads counters of this machine; rates refer to the time since the previous sample."""
 
     def __init__(self) -> None:
         import psutil  # type: ignore[import-untyped,unused-ignore]
@@ -77,9 +77,10 @@ class SystemSampler:
         self._rates: dict[str, tuple[float, float]] = {}
         self._nvml, self._gpus = _open_nvml()
         psutil.cpu_percent()
-        self.sample()  # the first sample has no rates: it only starts them
+        self.sample()  # the first sample has no rates and only initializes them
 
     def sample(self) -> Sample:
+        """Return the current values, grouped by cpu, memory, disk, network and gpu."""
         psutil = self._psutil
         sample: Sample = {
             "cpu": {"cpu_util_simple": psutil.cpu_percent()},
@@ -97,7 +98,7 @@ class SystemSampler:
     def _disk(self) -> Sample:
         disk: Sample = {"/": {"disk_util": self._psutil.disk_usage("/").percent}}
         counters = self._psutil.disk_io_counters()
-        if counters is not None:  # containers may hide them
+        if counters is not None:  # not available in some containers
             disk["disk_iops"] = self._rate("iops", counters.read_count + counters.write_count)
             disk["disk_throughput_read"] = self._rate("read", counters.read_bytes)
             disk["disk_throughput_write"] = self._rate("write", counters.write_bytes)
@@ -121,6 +122,7 @@ class SystemSampler:
         }
 
     def _rate(self, name: str, count: float) -> float:
+        """Return the change of a counter per second since the previous call."""
         now = time.monotonic()
         before, earlier = self._rates.get(name, (count, now))
         self._rates[name] = (count, now)
@@ -128,7 +130,7 @@ class SystemSampler:
 
 
 def average(samples: list[Sample]) -> Sample:
-    """The mean of each value over the samples, in the shape of the last one."""
+    """Return the mean of each value over the samples, in the structure of the last one."""
     return {
         name: average([sample[name] for sample in samples if name in sample])
         if isinstance(value, dict)
@@ -138,7 +140,7 @@ def average(samples: list[Sample]) -> Sample:
 
 
 def _open_nvml() -> tuple[Any, dict[str, Any]]:
-    """The NVML binding and its devices by UUID; none where the binding or the driver is missing."""
+    """Return the NVML module and the devices by UUID; no devices if the module or the driver is missing."""
     try:
         import pynvml  # type: ignore[import-not-found,unused-ignore]
     except ImportError:

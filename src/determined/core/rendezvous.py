@@ -1,4 +1,4 @@
-"""Where the ranks of a job meet: the torch store that their groups are built on, and how long they wait."""
+"""Find the torch store through which the ranks of a job connect, and the timeout of collectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def collective_timeout() -> timedelta:
-    """The default process group's time-out, else $DET_COLLECTIVE_TIMEOUT seconds, else torch's own."""
+    """Return the timeout of the default process group, else of $DET_COLLECTIVE_TIMEOUT, else torch's default."""
     import torch.distributed as dist
 
     if dist.is_initialized():
@@ -39,13 +39,13 @@ def collective_timeout() -> timedelta:
     return timedelta(seconds=seconds)
 
 
-# Stores that ranks opened themselves live as long as the process: were the chief to close one with a context, the
-# others could meet its end while they open the next.
+# Kept open until the process exits: if the chief closed a store together with a context, other ranks could lose the
+# connection while they open the next one.
 _opened_stores: dict[tuple[object, ...], Store] = {}
 
 
 def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, timeout: timedelta) -> Store:
-    """The store of the default process group, else at the port the user named, else of the launcher."""
+    """Return the store of the default process group, else one at the port the user gave, else the launcher's store."""
     import torch.distributed as dist
 
     if dist.is_initialized():
@@ -75,6 +75,7 @@ def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, 
 
 
 def _launcher_store(rank: int, size: int, timeout: timedelta) -> Store:
+    """Return the store that torchrun, or a launcher like it, describes in the environment."""
     from torch.distributed.rendezvous import rendezvous
 
     store: Store = next(rendezvous("env://", rank, size, timeout=timeout))[0]
@@ -82,11 +83,12 @@ def _launcher_store(rank: int, size: int, timeout: timedelta) -> Store:
 
 
 def _store_at(rank: int, host: str, port: int, timeout: timedelta) -> Store:
+    """Return a store hosted by the chief at this address."""
     from torch._C._distributed_c10d import TCPStore
 
     if rank != 0:
         return TCPStore(host, port, is_master=False, timeout=timeout, wait_for_workers=False)
-    # Left to itself the store would listen on every interface; this socket is bound to the chief's address.
+    # The socket is passed in, because the store would otherwise listen on every network interface.
     with socket.create_server((host, port)) as listener:
         return TCPStore(
             host,

@@ -1,4 +1,4 @@
-"""Which runs belong together for `latest_checkpoint="latest"`: those of one program, or those with one name."""
+"""The identity of standalone runs: runs of one program, or with one name, share `latest_checkpoint="latest"`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_NAME = 200
 
 
 def run_name(given: str | None, env: Mapping[str, str]) -> str | None:
-    """Return the name of the run, from the argument or the environment; an unusable one raises `ValueError`."""
+    """Return the name of the run from the argument or the environment; raise ValueError if it is unusable."""
     source, name = ("name", given) if given is not None else (NAME_VARIABLE, env.get(NAME_VARIABLE) or None)
     if name is None:
         return None
@@ -28,7 +28,7 @@ def run_name(given: str | None, env: Mapping[str, str]) -> str | None:
 
 
 def run_labels(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the labels of a run without repetitions; what is no list of texts raises `TypeError`."""
+    """Return the labels of a run without duplicates; raise TypeError if they are not a list of texts."""
     if given is None:
         return ()
     if isinstance(given, str) or not isinstance(given, (list, tuple, set, frozenset)):
@@ -40,14 +40,14 @@ def run_labels(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def run_notes(given: str | None) -> str:
-    """Return the notes on a run; what is no text raises `TypeError`."""
+    """Return the notes on a run; raise TypeError if they are not a text."""
     if given is not None and not isinstance(given, str):
         raise TypeError(f"init: notes must be a text, got {type(given).__name__}: {given!r:.80}")
     return given or ""
 
 
 def run_identity(program: Program, name: str | None) -> str | None:
-    """Return a text that only runs of the same program have; None for code that has neither a file nor a name.
+    """Return a text that all runs of the same program share, or None for code that has neither a file nor a name.
 
     A name replaces host and path, so that it survives a moved directory and a new container.
     """
@@ -59,5 +59,5 @@ def run_identity(program: Program, name: str | None) -> str | None:
 
 
 def shown_identity(identity: str) -> str:
-    """Return an identity for messages: `user@host:path`, or `user:name`."""
+    """Return an identity as shown in messages: `user@host:path`, or `user:name`."""
     return identity.partition(":")[2]

@@ -1,4 +1,4 @@
-"""`SearcherContext`: how long a trial shall train, in the shape that older scripts ask for it."""
+"""`SearcherContext`: the length of training as operations, the interface that older scripts use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.core.train import TrainContext
 
 
 class Unit(enum.Enum):
-    """What a length counts."""
+    """The unit of a length."""
 
     EPOCHS = "UNIT_EPOCHS"
     RECORDS = "UNIT_RECORDS"
@@ -22,14 +22,14 @@ class Unit(enum.Enum):
 
 
 class SearcherMode(enum.Enum):
-    """Whether all ranks iterate over the operations, or the chief alone."""
+    """Whether all ranks iterate over the operations, or only the chief."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
 
 
 class SearcherOperation:
-    """Train until `length` is reached, counted from the trial's beginning; then report the metric."""
+    """Train until `length` is reached, counted from the beginning of the trial; then report the metric."""
 
     def __init__(self, length: int, is_chief: bool, train: TrainContext) -> None:
         self._length = length
@@ -39,11 +39,11 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
-        """How far to train, counted from the very first step."""
+        """The length to train to, counted from the first step of the trial."""
         return self._length
 
     def report_progress(self, length: float) -> None:
-        """How far the training is, in the unit of `length`."""
+        """Report how far the training is, in the unit of `length`."""
         self._chief_only("report_progress")
         if isinstance(length, bool) or not isinstance(length, (int, float)) or not 0 <= length < math.inf:
             raise ValueError(f"length must be a number from 0 on, got {length!r}")
@@ -52,7 +52,7 @@ class SearcherOperation:
         self._train.report_progress(1.0 if length >= self._length else length / self._length)
 
     def report_completed(self, searcher_metric: float) -> None:
-        """The operation is done; to be called once."""
+        """Report the metric at the end of the operation. Call this exactly once."""
         self._chief_only("report_completed")
         metric = number(searcher_metric)
         if metric is None:
@@ -68,8 +68,11 @@ class SearcherOperation:
 
 
 class SearcherContext:
-    """One operation of the length that the configuration gives; where trials are compared on the way, one up to each
-    comparison, as long as the searcher wants more."""
+    """Yields the operations of a trial.
+
+    There is one operation of the configured length. If the searcher compares trials at intermediate lengths, there is
+    one up to each comparison, until the searcher stops the trial.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class SearcherContext:
     def operations(
         self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
     ) -> Iterator[SearcherOperation]:
-        """The work of this trial; each operation must be completed before the next is asked for."""
+        """Yield the operations of this trial; each must be completed before the next one is requested."""
         length = self._configured().value
         is_chief = self._distributed.rank == 0
         if searcher_mode is SearcherMode.ChiefOnly and not is_chief:
@@ -96,10 +99,10 @@ class SearcherContext:
         return self._operations(length, is_chief)
 
     def acknowledge_out_of_ops(self) -> None:
-        """Kept for older scripts: there is nobody to tell."""
+        """Do nothing; kept for older scripts."""
 
     def get_configured_units(self) -> Unit | None:
-        """The unit of the configured length; None for a bare number."""
+        """Return the unit of the configured length; None for a number without a unit."""
         unit = self._configured().unit
         return None if unit is None else Unit[unit.upper()]
 

@@ -1,4 +1,4 @@
-"""How the parts that several ranks contribute to one checkpoint become a whole: pure functions."""
+"""Merge the files and metadata that several ranks contribute to one checkpoint. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ Listing = Sequence[str]
 
 
 def merge_metadata(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One dict of all ranks' dicts: maps merge, equal leaves collapse, anything else is a conflict."""
+    """Return the merged metadata of all ranks.
+
+    Dicts are merged and equal values collapse; a conflict raises RuntimeError.
+    """
     conflicts: dict[str, list[int]] = {}
     merged = _merge([(rank, part) for rank, part in enumerate(parts)], "", conflicts)
     if conflicts:
@@ -33,7 +36,7 @@ def _merge(parts: list[tuple[int, Mapping[str, Any]]], prefix: str, conflicts: d
 
 
 def first_of_each(keys: Sequence[Hashable | None]) -> list[bool]:
-    """Which ranks are the lowest with their key; a rank without a key (None) stands for itself."""
+    """Return, for each rank, whether it is the lowest rank with its key; a rank without a key (None) always is."""
     seen: set[Hashable] = set()
     first = []
     for key in keys:
@@ -43,7 +46,7 @@ def first_of_each(keys: Sequence[Hashable | None]) -> list[bool]:
 
 
 def shared_files(listings: Sequence[Listing]) -> set[str]:
-    """The files that more than one rank offers: only they must be compared."""
+    """Return the files that more than one rank contributes: only their contents must be compared."""
     seen: set[str] = set()
     shared: set[str] = set()
     for listing in listings:
@@ -54,10 +57,10 @@ def shared_files(listings: Sequence[Listing]) -> set[str]:
 
 
 def assign(listings: Sequence[Listing], digests: Sequence[Mapping[str, str]]) -> list[list[str]]:
-    """What each rank shall upload: every path once, by the lowest rank that offers it.
+    """Return the paths that each rank uploads: every path once, by the lowest rank that has it.
 
-    `digests` holds each rank's digest of its shared files. Different contents under one name, and a file on
-    one rank against a directory on another, are conflicts.
+    `digests` holds each rank's digests of its shared files. Different contents under one name, or a file on one rank
+    and a directory of the same name on another, raise RuntimeError.
     """
     owners: dict[str, list[int]] = {}
     for rank, listing in enumerate(listings):

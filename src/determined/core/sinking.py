@@ -1,4 +1,4 @@
-"""What the store has written, told to the sinks of a run."""
+"""Forward what the store has written to the sinks (MLflow, W&B, Trackio) of a run."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ _SECONDS_IN_A_HURRY = 5.0
 
 
 class Sinking:
-    """Called by the writer's thread after each transaction: what a service shows, the store has."""
+    """Turns committed rows into events for the sinks. Called by the writer's thread after each transaction.
+
+    Events are sent only after the commit, so a service never shows data that the store does not have.
+    """
 
     def __init__(self, sinks: Sequence[Sink], run: NewRun) -> None:
         self._senders = [Sender(sink) for sink in sinks]
         self._run = run
         self._pid = os.getpid()
         self._closed = False
-        # Before the writer's own, which therefore runs first and hands over the last rows.
+        # Registered before the writer's exit function, which therefore runs first and passes on the last rows.
         atexit.register(self.close)
 
     def begin(self, attempt: BegunAttempt, first: Attempt) -> None:
-        """An attempt began; `first` is the first one of its trial, which tells trials of all stores apart."""
+        """Send the start of an attempt.
+
+        `first` is the first attempt of its trial, which identifies the trial across stores.
+        """
         config = self._run.config
         experiment = str(config.get("name") or Path(self._run.program).stem)
         self._tell(
@@ -48,13 +54,15 @@ class Sinking:
         )
 
     def written(self, rows: Sequence[Row]) -> None:
-        # An end comes behind the reports of its attempt, whatever their order among the rows.
+        """Send the rows of a committed transaction."""
+        # The end of an attempt must follow its reports, but rows come in any order.
         for row in sorted(rows, key=lambda row: isinstance(row, EndRow)):
             event = _event(row)
             if event is not None:
                 self._tell(event)
 
     def close(self, *, hurry: bool = False) -> None:
+        """Send pending events for a limited time and close the sinks."""
         if self._closed or os.getpid() != self._pid:
             return
         self._closed = True
@@ -67,11 +75,12 @@ class Sinking:
 
 
 def _labels(given: Any) -> tuple[str, ...]:
-    """Nobody has checked the configuration of a run by hand."""
+    """Return the labels of a configuration; other values are ignored, because a standalone run's is not validated."""
     return tuple(map(str, given)) if isinstance(given, (list, tuple)) else ()
 
 
 def _event(row: Row) -> Event | None:
+    """Return the event for a row, or None if sinks are not interested in it."""
     if isinstance(row, MetricRow) and row.steps_completed is not None:
         return Report(row.group, row.steps_completed, row.body, row.reported)
     if isinstance(row, CheckpointRow):
@@ -82,6 +91,7 @@ def _event(row: Row) -> Event | None:
 
 
 def _key(first: Attempt) -> str:
+    """Return a key that identifies a trial across stores."""
     process = first.process
     said = f"{first.trial_id} {first.started!r} {process.host} {process.pid} {process.started}"
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]

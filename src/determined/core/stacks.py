@@ -1,8 +1,8 @@
-"""Where a rank that does not answer is: its Python stack, asked for by another process of the same machine.
+"""Read the Python stack of another rank on the same machine that does not respond.
 
-A rank writes its stack into a piece of memory when it gets a certain signal, and tells others its process and the
-number of that piece; they send the signal and read it through /proc. There are no files to clean up. The stack is
-written by a handler in C: it works while the rank is inside a system call or a collective.
+Each rank registers a signal handler (in C, by faulthandler) that writes its stack into an anonymous memory file, and
+publishes its process id and the file's descriptor. Another process sends the signal and reads the memory file through
+/proc. This leaves no files behind and works while the rank is inside a system call or a collective.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SIGNAL = signal.SIGRTMIN + 6 if sys.platform == "linux" else None
 _SECONDS_FOR_AN_ANSWER = 2.0
 _MOST_LINES = 15
 
-_memory: int | None = None  # what this process writes its stack into
+_memory: int | None = None  # the memory file into which this process writes its stack
 
 
 def address() -> str:
-    """What another process needs to ask this one; from now on it answers."""
+    """Register the signal handler and return the data with which another process can ask for this process's stack."""
     global _memory
     if _SIGNAL is not None and _memory is None:
         _memory = os.memfd_create("determined-stack")
@@ -35,7 +35,7 @@ def address() -> str:
 
 
 def describe(where: str) -> str:
-    """What can be told about the process with that address."""
+    """Return what is known about the process with this address, including its stack if it responds."""
     known = json.loads(where)
     process, memory = Process(**known["process"]), known["memory"]
     name = f"process {process.pid} on {process.host}"
@@ -50,10 +50,10 @@ def describe(where: str) -> str:
 
 
 def _ask(pid: int, memory: int) -> str:
-    """The stack of its main thread; empty when there is no answer."""
+    """Return the stack of the process's main thread, or an empty text if it does not respond."""
     assert _SIGNAL is not None
     path = f"/proc/{pid}/fd/{memory}"
-    with contextlib.suppress(OSError):  # it died just now, or is another user's
+    with contextlib.suppress(OSError):  # it has just ended, or belongs to another user
         seen = before = os.stat(path).st_size
         os.kill(pid, _SIGNAL)
         deadline = time.monotonic() + _SECONDS_FOR_AN_ANSWER
@@ -61,7 +61,7 @@ def _ask(pid: int, memory: int) -> str:
             time.sleep(0.05)
             size = os.stat(path).st_size
             if size > before and size == seen:
-                break  # nothing more has come in the meantime
+                break  # the stack is complete: nothing was added since the last look
             seen = size
         with open(path, errors="replace") as file:
             file.seek(before)
@@ -71,6 +71,7 @@ def _ask(pid: int, memory: int) -> str:
 
 
 def _is_stopped(pid: int) -> bool:
+    """Return whether the process was stopped by a signal such as SIGSTOP."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0] in ("T", "t")
     return False

@@ -1,4 +1,4 @@
-"""The supervisor that keeps the records of a run in a store."""
+"""The supervisor that records a run in a store."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ logger = logging.getLogger("determined.core")
 
 T = TypeVar("T")
 
-_SECONDS_BETWEEN_TRIES = 1.0  # to find the attempt whose requests a rank wants to see
+_SECONDS_BETWEEN_TRIES = 1.0  # between attempts to find the run whose stop requests a rank wants to read
 
 
 class StoreSupervisor:
-    """Records a run in a store, one for each rank.
+    """Records one rank's part of a run in a store.
 
-    A run appears in the store with its first metric, checkpoint, metadata or progress, or when training begins: what
-    only looks around leaves nothing behind. A rank that reports nothing never opens the store. What concerns the run
-    as a whole (its status, checkpoints and end, decisions of a search) is the chief's to record.
+    A run appears in the store with its first metric, checkpoint, metadata or progress, or when training begins: a
+    program that only opens a run leaves nothing behind. A rank that reports nothing never opens the store. The chief
+    alone records what concerns the run as a whole: its status, checkpoints and end.
     """
 
     def __init__(
@@ -90,8 +90,9 @@ class StoreSupervisor:
         self._stop: StopRequest | None = None
         self._listens = member.is_chief
         self._next_try_to_listen = 0.0
-        self._heard_of: BegunAttempt | None = None  # of a rank that has reported nothing and wants to see requests
-        self._beginning = threading.Lock()  # the profiler reports from a thread of its own
+        self._heard_of: BegunAttempt | None = None  # the attempt whose requests a rank reads without having reported
+        # the profiler reports from another thread, and an attempt must be begun only once
+        self._beginning = threading.Lock()
         self._attempt: BegunAttempt | None = None
         self._has_begun_it = False
         self._origin: tuple[BegunAttempt, dict[str, Any]] | None = None
@@ -99,8 +100,9 @@ class StoreSupervisor:
         self._reports = itertools.count()
         self._latest: dict[str, tuple[int, Metrics]] = {}
         self._output: OutputCopy | None = None
-        self._log: tuple[tuple[int, int], Iterator[int]] | None = None  # of which attempt lines are, and their numbers
-        self._mask: Callable[[str], str] | None = None  # made with the first line that is stored
+        # (trial, attempt) that log lines belong to, and their numbers
+        self._log: tuple[tuple[int, int], Iterator[int]] | None = None
+        self._mask: Callable[[str], str] | None = None  # created with the first stored line
 
     @property
     def run_dir(self) -> Path:
@@ -125,8 +127,8 @@ class StoreSupervisor:
             return
         self._remember(group, steps_completed, metrics)
         if not self._member.is_chief:
-            # A checkpoint of the chief is recorded after its own reports, but does not wait for those of other ranks:
-            # what one of them reported before must be stored by then, or a restart from there would lose it.
+            # The chief's checkpoint does not wait for reports of other ranks. So this rank's reports must be stored
+            # before it continues; otherwise a restart from that checkpoint would lose them.
             self._writer.flush()
         elif group == "validation" and self._managed is not None and not self._is_completed_later():
             self._managed.wait_if_due(
@@ -150,7 +152,7 @@ class StoreSupervisor:
             return {}
         if steps_completed == latest[0]:
             return latest[1]
-        # Steps grow as a rule: an earlier one is looked up in the store instead of being kept in memory.
+        # Steps usually grow: an earlier one is looked up in the store rather than kept in memory.
         attempt, rank = self._begun(), self._member.rank
         found = self._writer.ask(lambda store: store.find_metric(attempt.trial_id, group, steps_completed, rank))
         return found.metrics if found is not None and found.attempt == attempt.number else {}
@@ -163,7 +165,7 @@ class StoreSupervisor:
             else:
                 if self._has_begun_it:
                     self._write_end("completed")
-                self._attempt, self._has_begun_it = None, False  # joined with the next report
+                self._attempt, self._has_begun_it = None, False  # the new attempt is joined with the next report
                 self._log = None
 
     def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:
@@ -171,17 +173,17 @@ class StoreSupervisor:
             self._writer.put(ComparedMetricRow(self._begun().trial_id, metric, smaller_is_better))
 
     def copy_output(self) -> None:
-        """Store what this process prints from now on until `close`."""
+        """Store what this process prints, from now on until `close`."""
         self._output = OutputCopy(self._store_lines)
         self._output.start()
 
     def end_output(self, error: BaseException | None = None) -> None:
-        """Store what was printed so far, and an error that Python is about to show; stop listening."""
+        """Store the remaining output and an error that Python is about to print; stop copying."""
         if self._output is not None:
             self._output.stop(error)
 
     def _store_lines(self, lines: list[PrintedLine]) -> bool:
-        """Called by the thread of the output; returns False as long as the run is not in the store."""
+        """Store printed lines; return False while the run is not in the store. Called by the output thread."""
         if self._log is None and not self._member.is_chief:
             begun = self._attempts.find()
             if begun is not None:
@@ -189,7 +191,8 @@ class StoreSupervisor:
         if self._log is None:
             return False
         if self._mask is None:
-            from determined.config.line_mask import line_mask  # here, for the sake of programs that print nothing
+            # imported on use: not needed by programs that print nothing
+            from determined.config.line_mask import line_mask
 
             self._mask = line_mask(os.environ, self._run.config)
         (trial_id, attempt), numbers = self._log
@@ -200,6 +203,7 @@ class StoreSupervisor:
         return True
 
     def _take_lines_of(self, begun: BegunAttempt) -> None:
+        """Assign log lines to this attempt from now on, numbered from 0."""
         attempt = (begun.trial_id, begun.number)
         if self._log is None or self._log[0] != attempt:
             self._log = attempt, itertools.count()
@@ -224,7 +228,7 @@ class StoreSupervisor:
         attempt = self._begun()
         row = PublishingRow(storage_id, attempt.trial_id, attempt.number, self._storage, time.time())
         self._writer.put(row)
-        # Whoever finds the checkpoint goes on from it, and does not report again what came before.
+        # Flushed, because a run that resumes from this checkpoint does not report earlier steps again.
         self._writer.flush()
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None:
@@ -273,7 +277,7 @@ class StoreSupervisor:
             )
 
         def ask(store: Store) -> tuple[list[str], list[str]]:
-            # Earlier versions recorded the path of the program alone; a name was not known then.
+            # Earlier versions recorded only the path of the program and no name.
             known = store.latest_checkpoints(identity, None if self._named else program)
             for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
                 newest = store.attempts(trial_id)[-1]
@@ -293,7 +297,7 @@ class StoreSupervisor:
         return uuids
 
     def begin_detached(self) -> DetachedRun:
-        """Begin the attempt now and return which trial it is of, and from where it goes on."""
+        """Begin the attempt of a detached run now, and return its trial and starting point."""
         begun = self._begun()
 
         def ask(store: Store) -> DetachedRun:
@@ -341,7 +345,7 @@ class StoreSupervisor:
                 setattr(self._status, name, value)
         ended = change.state not in (None, "running")
         if ended and self._writer.failed:
-            return  # close() raises what failed
+            return  # the writer has failed; close() raises its error
         if not self._member.is_chief:
             self._report_status_of_another_rank(change)
             return
@@ -354,7 +358,10 @@ class StoreSupervisor:
             self._write_end(change.state, change)
 
     def _report_status_of_another_rank(self, change: StatusChange) -> None:
-        """Record what ends the run, and say once that the rest is the chief's to report."""
+        """Record an early exit or the end of the run, reported by a rank other than the chief.
+
+        Phase and progress are recorded for rank 0 only; a warning says so once.
+        """
         if change.early_exit is not None:
             attempt = self._begun()
             self._writer.put(StatusRow(attempt.trial_id, attempt.number, early_exit=change.early_exit))
@@ -366,16 +373,16 @@ class StoreSupervisor:
                     f"the {name} of a run is what rank 0 reports: that of rank {self._member.rank} is not recorded",
                 )
         if change.state not in (None, "running") and self._has_begun_it:
-            self._write_end(change.state, change)  # counts if the chief, which has reported nothing, says nothing of it
+            self._write_end(change.state, change)  # counts unless the chief records an end, too
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
         self._metadata = metadata
         if self._attempt is not None:
             self._write_metadata()
-        elif not self._is_begun():  # to begin writes it
+        elif not self._is_begun():  # beginning the attempt has written it
             return
         if self._member.size > 1:
-            self._writer.flush()  # the other ranks may ask for it now
+            self._writer.flush()  # other ranks may read it now
 
     def metadata(self) -> dict[str, Any]:
         attempt = self._attempt
@@ -391,7 +398,7 @@ class StoreSupervisor:
 
     def best_validation(self) -> float | None:
         if self._managed is None:
-            return None  # a run by hand has no searcher metric to compare by
+            return None  # a standalone run has no searcher metric
         return self._managed.best_validation(self._writer)
 
     def request_stop(self, reason: StopReason) -> None:
@@ -436,6 +443,7 @@ class StoreSupervisor:
                 self._sinking.close(hurry=hurry)
 
     def _begun(self) -> BegunAttempt:
+        """Return the current attempt; begin or join it first if necessary."""
         if self._attempt is None:
             with self._beginning:
                 if self._attempt is None:
@@ -444,9 +452,9 @@ class StoreSupervisor:
         return self._attempt
 
     def _is_begun(self) -> bool:
-        """Return False, after an error in the log, if this rank's machine cannot reach the store of the run.
+        """Begin the attempt if necessary; log an error and return False if this machine cannot reach the store.
 
-        Training does not end for it: the chief's reports, which count first, are stored.
+        Training continues in that case: the chief's reports, which take precedence, are stored.
         """
         try:
             self._begun()
@@ -456,9 +464,10 @@ class StoreSupervisor:
         return True
 
     def _begin(self) -> None:
+        """Begin or join the next attempt, and write its metadata and status."""
         again = self._attempt is not None
         if self._member.is_chief:
-            self._write_end("completed")  # what this run did before, if it did anything
+            self._write_end("completed")  # ends the previous attempt of this run, if there is one
         begun, self._has_begun_it = self._attempts.begin_or_join(self._attempt)
         if self._sinking is not None:
             self._sinking.begin(begun, self._writer.ask(lambda store: store.attempts(begun.trial_id)[0]))
@@ -477,25 +486,27 @@ class StoreSupervisor:
             self._writer.watch(self._watch)
 
     def _watch(self, store: Store) -> None:
+        """Check that the trial still belongs to this process, and read stop requests. Called by the writer's thread."""
         if self._managed is not None:
             self._managed.check_is_ours(store)
         self._look_for_requests(store)
 
     def _look_for_requests(self, store: Store) -> bool:
-        """Return whether somebody wants this run to stop."""
+        """Read new stop requests; return whether a stop is requested."""
         attempt = self._attempt or self._heard_of
         if attempt is not None and self._stop is None:
             for request in store.requests(attempt.trial_id, after=attempt.last_request):
-                # To kill is up to whoever runs this process: it does what it can.
+                # Killing is up to the runner; the worker itself handles the request like a cancel.
                 self.request_stop("cancel" if request.kind == "kill" else request.kind)
         return self._stop is not None
 
     def _is_completed_later(self) -> bool:
-        """Return whether the newest validation lacks the metric of the searcher, which `report_completed` will add."""
+        """Return whether the newest validation lacks the searcher metric, which `report_completed` will add."""
         metric = None if self._managed is None else self._managed.metric
         return self._status.follows_operations and metric not in self._latest["validation"][1]
 
     def _remember(self, group: str, steps_completed: int, metrics: Metrics) -> None:
+        """Keep the newest metrics of a group in memory."""
         latest = self._latest.get(group)
         if latest is None or steps_completed > latest[0]:
             self._latest[group] = (steps_completed, dict(metrics))
@@ -519,12 +530,13 @@ class StoreSupervisor:
         )
 
     def _write_metadata(self) -> None:
-        """A trial that goes on keeps its metadata, unless this run has set its own."""
+        """Write the metadata if this run has set some; otherwise a resumed trial keeps its earlier metadata."""
         if self._metadata is not None and self._attempt is not None:
             attempt = self._attempt
             self._writer.put(MetadataRow(attempt.trial_id, attempt.number, self._metadata, self._member.rank))
 
     def _write_end(self, state: AttemptState, change: StatusChange | None = None) -> None:
+        """Write the end of the current attempt."""
         if self._attempt is None:
             return
         seconds = time.monotonic() - self._attempt_began
@@ -535,7 +547,7 @@ class StoreSupervisor:
         self._writer.put(EndRow(attempt.trial_id, attempt.number, state, time.time(), seconds, rank, reason, exit_code))
 
     def _check_names(self, store: Store, rows: list[Row]) -> None:
-        """Warn once in an attempt of a metric that two ranks report. Called by the writer's thread."""
+        """Warn once per attempt if two ranks report the same metric. Called by the writer's thread."""
         reports = [row for row in rows if isinstance(row, MetricRow)]
         found = store.claim_shared_metric(reports) if reports else None
         if found is not None:
@@ -551,6 +563,7 @@ class StoreSupervisor:
             )
 
     def _say_once(self, level: int, message: str) -> None:
+        """Log a message unless the same message was logged before."""
         if message not in self._warned:
             self._warned.add(message)
             logger.log(level, "%s", message)

@@ -1,4 +1,4 @@
-"""A checkpoint on its way to the storage while the program goes on."""
+"""Store a checkpoint in the background while training continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _SECONDS_FOR_REMOVING = 2.0
 
 
 class Storing:
-    """A forked child writes the files; a thread waits for it, commits the checkpoint, and announces it."""
+    """A checkpoint that is being stored.
+
+    A forked child writes the files; a thread then commits and records the checkpoint.
+    """
 
     def __init__(
         self,
@@ -44,24 +47,25 @@ class Storing:
 
     @property
     def failure(self) -> Exception | None:
-        """Why it was not stored; None while nothing has gone wrong."""
+        """The error that prevented storing; None if there was none so far."""
         return self._failure
 
     def wait(self) -> None:
-        """Until it is stored, or has failed, which is raised."""
+        """Wait until the checkpoint is stored; raise the error if it failed."""
         self._thread.join()
         if self._failure is not None:
             raise self._failure
 
     def give_up(self) -> None:
-        """Stop writing, and remove what was written; a checkpoint that is complete already stays.
+        """Stop writing and delete what was written. A checkpoint that is already complete is kept.
 
-        It does not wait for long: an upload that hangs ends with the process, as it would with a SIGKILL.
+        Waits only briefly: an upload that hangs ends with the process, as after SIGKILL.
         """
         self._writing.give_up()
         self._thread.join(_SECONDS_FOR_REMOVING)
 
     def _see_through(self) -> None:
+        """Wait for the child, commit and record the checkpoint; keep the error if a step fails. Runs in the thread."""
         try:
             self._writing.wait()
             resources = self._commit()
@@ -80,7 +84,7 @@ class Storing:
 
 @contextlib.contextmanager
 def saying_not_saved(storage_id: str) -> Iterator[None]:
-    """For what the system refuses while a checkpoint is written here."""
+    """Prefix an OSError with the statement that the checkpoint was not saved."""
     try:
         yield
     except OSError as error:
@@ -88,7 +92,7 @@ def saying_not_saved(storage_id: str) -> Iterator[None]:
 
 
 def not_saved(storage_id: str, error: Exception) -> Exception:
-    """An error that says first what it means for the checkpoint, then the system's own words, as on a full disk."""
+    """Return an error that says first that the checkpoint was not saved, and then why."""
     told = f"checkpoint {storage_id} was not saved"
     if isinstance(error, OSError):
         new: Exception = OSError(error.errno, f"{told}: {error.strerror or error}", error.filename)

@@ -1,4 +1,4 @@
-"""Make the supervisor of a run, and describe the run in its directory."""
+"""Create the supervisor of a run, and write a description into the run's directory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def supervise(
     labels: Sequence[str] = (),
     notes: str = "",
 ) -> StoreSupervisor:
-    """Return the supervisor that records a run in the store that the environment names, with secrets masked."""
+    """Return the supervisor that records a run, with secrets masked, in the store named by the environment."""
     program = this_program()
     if name is not None:
         config = {"name": name, **(config or {})}
@@ -81,8 +81,8 @@ def supervise(
 
 
 def _command() -> str:
-    """Return the command line of this process as a shell would take it, without secrets and with a limited length."""
-    import shlex  # here: trials of a search need neither of the two
+    """Return the command line of this process, quoted for a shell, with secrets masked and limited in length."""
+    import shlex  # imported on use: trials of a search need neither of the two
 
     from determined.config.line_mask import line_mask
 
@@ -101,7 +101,7 @@ def _sinking(sinks: Sequence[Sink], run: NewRun) -> Sinking | None:
 
 
 def _write_description(run: NewRun) -> None:
-    """For people who find the directory of a run."""
+    """Write run.json into the run's directory, for people who look there."""
     description = {
         "started": run.created,
         "host": socket.gethostname(),
@@ -115,9 +115,9 @@ def _write_description(run: NewRun) -> None:
 
 
 def _replace_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON object, one name on each line, into a file that readers see either old or new, never half.
+    """Write a JSON object atomically, one key per line.
 
-    Every trial does this once: with `indent` Python would encode all of it slowly, without its accelerated encoder.
+    Keys are encoded one by one because `indent` disables Python's fast encoder, and every trial does this once.
     """
     lines = [f"  {json.dumps(name)}: {json.dumps(inner, default=repr)}" for name, inner in value.items()]
     draft = path.with_name(f".{path.name}.new")

@@ -1,4 +1,4 @@
-"""A worker's line upwards: whom it tells what happens, and who may ask it to stop."""
+"""The interface between a worker and the recording of its run: reports, checkpoints, stop requests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ StopReason = Literal["pause", "cancel", "stop", "reschedule"]
 
 
 class StopRequest(NamedTuple):
-    """Somebody wants this run to end soon."""
+    """A request that this run ends soon."""
 
     reason: StopReason
 
 
 class CheckpointRecord(NamedTuple):
-    """A finished checkpoint, as it is announced."""
+    """A complete checkpoint to be recorded."""
 
     storage_id: str
     steps_completed: int
@@ -33,7 +33,7 @@ class CheckpointRecord(NamedTuple):
 
 
 class StatusChange(NamedTuple):
-    """What is new about a run; None means unchanged."""
+    """Changes of a run's status; None means unchanged."""
 
     phase: str | None = None
     progress: float | None = None
@@ -46,7 +46,7 @@ class StatusChange(NamedTuple):
 
 @dataclass
 class RunStatus:
-    """All that is known about a run now."""
+    """The current status of a run."""
 
     phase: str = ""
     progress: float | None = None
@@ -59,7 +59,7 @@ class RunStatus:
 
 
 class Supervisor(Protocol):
-    """What a worker may tell, and ask, whoever runs it."""
+    """The reports of a worker to the store of its run, and its queries."""
 
     @property
     def run_dir(self) -> Path:
@@ -67,108 +67,116 @@ class Supervisor(Protocol):
         ...
 
     def report_metrics(self, group: str, steps_completed: int | None, metrics: Metrics) -> None:
-        """Store metrics of this rank; None as the step makes them a sample.
+        """Store metrics of this rank. Without a step (None) they are a sample.
 
-        On the chief they are written soon, and a validation by which trials are compared waits for the runner's
-        decision. On other ranks the call returns when they are stored: no checkpoint of the chief waits for them.
+        On the chief they are written in the background, and a validation at which trials are compared waits for the
+        runner's decision. On other ranks the call returns when they are stored, because the chief's checkpoints do not
+        wait for them.
         """
         ...
 
     def complete_length(self, length: float, metric: float) -> None:
-        """The last validation was after that length, in the unit of the searcher, and gave that metric."""
+        """Record that the last validation was at this length, in the searcher's unit, with this metric."""
         ...
 
     def find_metrics(self, group: str, steps_completed: int) -> Metrics:
-        """Return what this rank reported for that group and step in this attempt."""
+        """Return the metrics that this rank reported for the group and step in this attempt."""
         ...
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
-        """Training starts after that step, from that checkpoint. With several ranks every rank calls this.
+        """Start an attempt after this step, from this checkpoint. With several ranks every rank calls this.
 
-        What is reported from now on replaces what an earlier attempt reported for the same steps.
+        Reports replace those of earlier attempts for the same steps.
         """
         ...
 
     def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:
-        """Record by which validation metric the checkpoints of a standalone run are compared."""
+        """Record the validation metric by which the checkpoints of a standalone run are compared."""
         ...
 
     def copy_output(self) -> None:
-        """Store what this process prints from now on, as the log of the run."""
+        """Store what this process prints from now on as the log of the run."""
         ...
 
     def end_output(self, error: BaseException | None = None) -> None:
-        """Store what this process printed so far, and an error that Python is about to show; stop listening to it."""
+        """Store the remaining output and an error that Python is about to print; stop copying."""
         ...
 
     def attempt(self) -> BegunAttempt:
-        """Return the attempt that reports of this rank belong to; it begins now if no rank has begun it."""
+        """Return the attempt to which this rank's reports belong; begin it if no rank has."""
         ...
 
     def begun_attempt(self) -> BegunAttempt | None:
-        """Return the attempt that reports of this rank belong to, or None if nothing is recorded yet."""
+        """Return the attempt to which this rank's reports belong, or None if nothing is recorded yet."""
         ...
 
     def ask(self, question: Callable[[Store], T]) -> T:
-        """Return what the store answers when everything that this rank reported before is written."""
+        """Run a query on the store and return its result.
+
+        Everything that this rank reported before is written first.
+        """
         ...
 
     def publish_checkpoint(self, storage_id: str) -> None:
-        """Note that a checkpoint is about to appear in its storage. Everything reported before is stored then."""
+        """Record that a checkpoint is about to become visible; all earlier reports are stored when this returns."""
         ...
 
     def checkpoint_origin(self) -> dict[str, Any]:
-        """Return what a checkpoint of this attempt says about where it comes from."""
+        """Return the description of this attempt that is stored in its checkpoints."""
         ...
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None: ...
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Those of this trial that are not deleted, the newest first."""
+        """Return the checkpoints of this trial that are not deleted, newest first."""
         ...
 
     def checkpoints_in_use(self) -> set[str]:
-        """Those in the registry, or that other trials of the experiment begin with: they stay in any case."""
+        """Return the checkpoints that are registered or that other trials start from: they are never deleted."""
         ...
 
     def checkpoints_of_the_last_run(self) -> list[str]:
-        """Those of the last run of this same program that is not at work now, the newest first."""
+        """Return the checkpoint ids of the last run of this program that is not running now, newest first."""
         ...
 
     def report_use(self, checkpoint: str, version: tuple[int, int] | None = None) -> None:
-        """This run makes use of a checkpoint, maybe as a version of a model: its id and the version's number."""
+        """Record that this run uses a checkpoint, optionally as a model version (model id and version number)."""
         ...
 
     def condemn_checkpoints(self, storage_ids: Sequence[str]) -> list[str]:
-        """Mark those that nobody needs as deleted, before their files go; returns them.
+        """Mark unused checkpoints as deleted before their files are deleted, and return them.
 
-        Those of this trial that were marked before, and whose files may be there still, are among them.
+        The result includes checkpoints of this trial that were marked earlier and whose files may still exist.
         """
         ...
 
     def condemn_own_checkpoint(self, storage_id: str) -> None:
-        """Mark it as deleted, before its files are removed; `CheckpointInUse` when others need it. For any rank.
+        """Mark a checkpoint as deleted before its files are deleted. Any rank may call this.
 
-        A rank whose machine cannot reach the store of the run raises a StoreError.
+        Raises `CheckpointInUse` if the checkpoint is needed elsewhere, and StoreError on a machine that cannot reach
+        the store of the run.
         """
         ...
 
     def checkpoint_deleted(self, storage_id: str) -> None:
-        """Record that its files are removed. For any rank."""
+        """Record that the files of a checkpoint were deleted. Any rank may call this."""
         ...
 
     def report_status(self, change: StatusChange) -> None:
-        """Record what is new. The chief's phase, progress and end are the run's; an early exit is that of any rank."""
+        """Record changes of the status.
+
+        Phase, progress and end are taken from the chief, an early exit from any rank.
+        """
         ...
 
     def status(self) -> RunStatus: ...
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Replace what this rank said about the run in its own words."""
+        """Replace the free-form metadata that this rank has set for the run."""
         ...
 
     def metadata(self) -> dict[str, Any]:
-        """Return what all ranks said about the run; of a name that several ranks use the lowest rank's value."""
+        """Return the metadata of all ranks; if several ranks set the same name, the lowest rank's value counts."""
         ...
 
     def best_validation(self) -> float | None: ...
@@ -176,19 +184,19 @@ class Supervisor(Protocol):
     def stop_requested(self) -> StopRequest | None: ...
 
     def listen(self) -> None:
-        """Look for requests to stop on this rank. The chief does so anyway; other ranks rely on it by default."""
+        """Read stop requests on this rank as well. By default only the chief does, and other ranks ask the chief."""
         ...
 
     def request_stop(self, reason: StopReason) -> None:
-        """This worker itself was asked to stop, as by a signal; the first reason stays."""
+        """Request a stop from inside this worker, as after a signal; the first reason is kept."""
         ...
 
     def acknowledge_stop(self) -> None: ...
 
     def flush(self) -> None:
-        """Return when everything reported before is kept, whatever happens to this process."""
+        """Return when everything reported so far is durably stored."""
         ...
 
     def close(self, *, hurry: bool = False) -> None:
-        """Keep what is left; in a hurry, not at any price."""
+        """Store pending rows and close the store; with `hurry`, wait only briefly."""
         ...

@@ -1,4 +1,4 @@
-"""TensorBoard files of a run: where they lie, and the scalars that are written without being asked for."""
+"""The TensorBoard event files of a run, including automatically written scalars."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TensorboardMode(enum.Enum):
 
 
 class TensorboardFiles:
-    """One rank's event files: the chief's directory, below it one for every other rank."""
+    """The event files of one rank: the chief's are in the run's directory, those of other ranks in subdirectories."""
 
     def __init__(self, run_dir: Path, rank: int, mode: TensorboardMode) -> None:
         self._shared = run_dir / "tensorboard"
@@ -35,8 +35,9 @@ class TensorboardFiles:
         return self._mode
 
     def path(self) -> Path:
-        """This rank's directory, created on first request."""
-        for directory in (self._shared.parent, self._shared):  # each of them private, unlike with `parents=True` alone
+        """Return this rank's directory; it is created on first request."""
+        # one by one, because `parents=True` ignores the mode for parents
+        for directory in (self._shared.parent, self._shared):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._rank == 0:
             return self._shared
@@ -45,7 +46,7 @@ class TensorboardFiles:
         return path
 
     def write_report(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
-        """Write the scalars of a report; nothing in MANUAL mode and on other ranks than the chief."""
+        """Write the scalars of a report; nothing in MANUAL mode and on ranks other than the chief."""
         if self._mode is not TensorboardMode.AUTO or self._rank != 0:
             return
         rows = [
@@ -60,7 +61,7 @@ class TensorboardFiles:
         self._writer.add_scalars(rows)
 
     def upload(self, selector: Callable[[Path], bool], mangler: Callable[[Path, int], Path]) -> None:
-        """Put this rank's selected files, under their mangled names, into the chief's directory."""
+        """Copy this rank's selected files to the chief's directory, under their mangled names."""
         if self._mode is not TensorboardMode.MANUAL:
             raise RuntimeError("upload_tensorboard_files is for TensorboardMode.MANUAL, the mode is AUTO")
         own = self.path()
@@ -81,6 +82,7 @@ class TensorboardFiles:
             self._writer = None
 
     def _own_files(self, own: Path) -> Iterator[Path]:
+        """Yield this rank's files; the chief's directory contains those of other ranks, which are skipped."""
         for path in sorted(own.rglob("*")):
             first = path.relative_to(own).parts[0]
             if path.is_file() and not (self._rank == 0 and first.startswith("rank_")):
@@ -88,6 +90,7 @@ class TensorboardFiles:
 
 
 def _tag(group: str, name: str) -> str:
+    """Return the TensorBoard tag of a metric."""
     if group == "training":
         return f"Determined/{name}"
     if group == "validation":
@@ -96,5 +99,5 @@ def _tag(group: str, name: str) -> str:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Return whether a value has a place in a curve: any float, and every integer that fits into one."""
+    """Return whether a value can be plotted: any float, and every integer that fits into one."""
     return isinstance(value, float) or finite_number(value) is not None

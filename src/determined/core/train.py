@@ -1,4 +1,4 @@
-"""`TrainContext`: metrics, progress, status and other facts that a training script reports."""
+"""`TrainContext`: report metrics, progress, status and metadata of a training."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ logger = logging.getLogger("determined.core")
 
 
 class EarlyExitReason(enum.Enum):
-    """Why a trial ends before its time."""
+    """Why a trial ends early."""
 
     INVALID_HP = "EXITED_REASON_INVALID_HP"
     USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
 
 
 class TrainContext:
-    """Reports are checked in the call itself and stored soon after; a checkpoint, and the end, wait until they are.
+    """Reports of a training. They are validated in the call and written in the background.
 
-    Any rank may report. Of a metric that several ranks report for the same group and step, the lowest rank's value
-    counts; searching, rungs and best checkpoints use the chief's reports alone.
+    Storing a checkpoint and closing the run wait until all reports are written. Any rank may report. If several ranks
+    report the same metric for the same group and step, the lowest rank's value counts; searches and the choice of best
+    checkpoints use only the chief's reports.
     """
 
     def __init__(
@@ -45,39 +46,39 @@ class TrainContext:
         self._log_level = logging.INFO
 
     def _leave_lines_to_caller(self) -> None:
-        """Log reports at DEBUG from now on, for a caller that shows each of them to the user itself."""
+        """Log reports at DEBUG from now on, because the caller shows each of them to the user itself."""
         self._log_level = logging.DEBUG
 
     def report_training_metrics(
         self, steps_completed: int, metrics: dict[str, Any], batch_metrics: list[dict[str, Any]] | None = None
     ) -> None:
-        """Metrics of the training group; `batch_metrics` are kept beside them, one dict for each batch."""
+        """Report metrics of the training group. `batch_metrics`, one dict per batch, are stored with them."""
         extra = {} if batch_metrics is None else {"batch_metrics": to_jsonable(batch_metrics, "batch_metrics")}
         self._report("training", steps_completed, metrics, extra)
 
     def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
-        """Metrics of the validation group, by which checkpoints and trials are compared."""
+        """Report metrics of the validation group, by which checkpoints and trials are compared."""
         self._report("validation", steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
-        """Metrics of any group."""
+        """Report metrics of any group."""
         self._report(group, steps_completed, metrics)
 
     def report_progress(self, progress: float) -> None:
-        """How much of the training is done, from 0 to 1."""
+        """Report which fraction of the training is done, from 0 to 1."""
         if isinstance(progress, bool) or not isinstance(progress, (int, float)) or not 0 <= progress <= 1:
             raise ValueError(f"progress must be a number from 0 to 1, got {progress!r}")
         logger.debug("report_progress(%s)", progress)
         self._supervisor.report_status(StatusChange(progress=float(progress)))
 
     def set_status(self, status: str) -> None:
-        """Record a word or two on what is being done now. Secrets in it are masked, as in log lines."""
+        """Record in a few words what the training is doing now. Secrets in it are masked, as in log lines."""
         if not isinstance(status, str):
             raise TypeError(f"status must be a str, got {status!r}")
         self._supervisor.report_status(StatusChange(phase=self._mask(status)))
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """Replace the run's free-form metadata, on several ranks what this rank set; returns what is kept."""
+        """Replace the run's free-form metadata (with several ranks: this rank's part) and return what is stored."""
         if not isinstance(metadata, dict):
             raise TypeError(f"metadata must be a dict, got {metadata!r}")
         kept: dict[str, Any] = to_jsonable(metadata, "metadata")
@@ -85,15 +86,15 @@ class TrainContext:
         return dict(kept)
 
     def get_metadata(self) -> dict[str, Any]:
-        """Return the run's free-form metadata, of all ranks; of a shared name the lowest rank's value."""
+        """Return the run's free-form metadata of all ranks; for a shared name the lowest rank's value."""
         return self._supervisor.metadata()
 
     def get_experiment_best_validation(self) -> float | None:
-        """The best searcher metric of all trials so far; None where no searcher metric is configured."""
+        """Return the best searcher metric of all trials so far; None if no searcher metric is configured."""
         return self._supervisor.best_validation()
 
     def get_tensorboard_path(self) -> Path:
-        """This rank's directory for event files."""
+        """Return this rank's directory for event files."""
         return self._tensorboard.path()
 
     def upload_tensorboard_files(
@@ -101,27 +102,28 @@ class TrainContext:
         selector: Callable[[Path], bool] = lambda _: True,
         mangler: Callable[[Path, int], Path] = lambda path, _: path,
     ) -> None:
-        """In MANUAL mode: add this rank's files to those of the run, under the names `mangler` gives."""
+        """Add this rank's files to those of the run, under the names that `mangler` returns. Only in MANUAL mode."""
         self._tensorboard.upload(selector, mangler)
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
-        """Say why this trial is about to end early."""
+        """Report why this trial is about to end early."""
         if not isinstance(reason, EarlyExitReason):
             raise TypeError(f"reason must be an EarlyExitReason, got {reason!r}")
         logger.info("report_early_exit(%s)", reason.name)
         self._supervisor.report_status(StatusChange(early_exit=reason.name))
 
     def _follow_operations(self) -> None:
-        """Let the runner know that validations get their length, and perhaps their metric, by `report_completed`."""
+        """Record that `report_completed` adds the length, and possibly the metric, to validations."""
         self._supervisor.report_status(StatusChange(follows_operations=True))
 
     def _complete_length(self, length: float, metric: float) -> None:
-        """An operation of the searcher ended: the last validation belongs to that length."""
+        """Record that a searcher operation ended: the last validation belongs to this length."""
         self._supervisor.complete_length(length, metric)
 
     def _report(
         self, group: str, steps_completed: int, metrics: dict[str, Any], extra: dict[str, Any] | None = None
     ) -> None:
+        """Validate metrics, then log, store and plot them."""
         _check_group(group)
         _check_steps(steps_completed)
         kept = _checked_metrics(group, metrics) | (extra or {})
@@ -131,9 +133,10 @@ class TrainContext:
         self._tensorboard.write_report(group, steps_completed, kept)
 
     def _refuse_changed(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """Raise ValueError if a metric was reported before for this step with another value."""
         earlier = self._supervisor.find_metrics(group, steps_completed)
         for name in metrics.keys() & earlier.keys():
-            # As text, because NaN is not equal to itself.
+            # Compared as text, because NaN is not equal to itself.
             if json.dumps(metrics[name]) != json.dumps(earlier[name]):
                 raise ValueError(
                     f"the metric {name!r} of group {group!r} was already reported for steps_completed "
@@ -154,6 +157,7 @@ def _check_steps(steps_completed: Any) -> None:
 
 
 def _checked_metrics(group: str, metrics: Any) -> dict[str, Any]:
+    """Return metrics as JSON-compatible data; raise for names and values that cannot be stored."""
     if not isinstance(metrics, dict):
         raise TypeError(f"metrics must be a dict, got {type(metrics).__name__}: {metrics!r}")
     kept = {}
