@@ -1,4 +1,7 @@
-"""PyTorchTrialContext: the wide door between a trial and the library. Each method hands over to a small room."""
+"""`PyTorchTrialContext`: the interface between a trial and the library.
+
+Each method delegates to the module that implements it.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,11 @@ _Optimizers = TypeVar("_Optimizers")
 
 
 class PyTorchTrialContext(TrialContext):
-    """What a trial may ask for and tell while it is trained.
+    """The object through which a trial wraps its models and optimizers, trains, and queries its run.
 
-    A *managed* context belongs to a run: what is wrapped is moved to the device and kept equal over ranks. An
-    unmanaged one (`from_config`, `CheckpointLoadContext`) only registers what is wrapped, so that a trial can be
-    driven by hand.
+    `pytorch.init()` creates a *managed* context, which belongs to a run: wrapped objects are moved to the device and
+    kept equal over ranks. An unmanaged one (`from_config`, `CheckpointLoadContext`) only registers wrapped objects, so
+    that a trial can be created outside a run, for example to load weights.
     """
 
     def __init__(
@@ -84,13 +87,13 @@ class PyTorchTrialContext(TrialContext):
         if aggregation_frequency < 1:
             raise ValueError(f"aggregation_frequency is 1 or more, got {aggregation_frequency!r}")
         self._core = core_context
-        self._run: OpenRun | None = None  # set by pytorch.init()
-        self._code_dir = code_dir  # where the code in checkpoints comes from; None: they contain none
+        self._run: OpenRun | None = None  # set by pytorch.init() for a managed context
+        self._code_dir = code_dir  # directory of the code that checkpoints contain; None: they contain no code
         self.device = choose_device(distributed.size, distributed.local_rank) if managed else torch.device("cpu")
         self._precision = Precision(self.device)
         self._optimization = Optimization(aggregation_frequency, self._precision, managed)
         self._reducers = ReducerContext(distributed.allgather)
-        # Called for every batch, so without a call in between.
+        # Called for every batch, so the bound methods replace the ones below, which saves a Python call each.
         self.backward = self._optimization.backward  # type: ignore[method-assign]
         self.step_optimizer = self._optimization.step  # type: ignore[method-assign]
         self.models = self._optimization.models
@@ -125,10 +128,10 @@ class PyTorchTrialContext(TrialContext):
             self._run.leave(kind, error, trace)
 
     def close(self) -> None:
-        """End the run, for programs and notebooks that do not use `with pytorch.init()`; again, it does nothing.
+        """End the run; for programs and notebooks that do not use `with pytorch.init()`. Further calls do nothing.
 
-        The run is recorded as its last `fit` ended: COMPLETED, CANCELED after an interrupt, ERROR after an exception.
-        A run that is still open is closed when the program or the notebook's kernel ends.
+        The run is recorded with the outcome of its last `fit`: COMPLETED, CANCELED after an interrupt, ERROR after an
+        exception. A run that is still open is closed when the program or the notebook's kernel exits.
         """
         if self._run is not None:
             self._run.close()
@@ -138,10 +141,15 @@ class PyTorchTrialContext(TrialContext):
     def wrap_model(
         self, model: torch.nn.Module, *, compile: bool | dict[str, Any] = False, **ddp_options: Any
     ) -> torch.nn.Module:
-        """Register a model: it is moved to the device, kept equal over ranks and saved in checkpoints.
+        """Register a model and return it, moved to the device, kept equal over ranks and saved in checkpoints.
 
-        `compile=True` (or a dict of options for `torch.compile`) compiles it in place. Further keywords go to torch's
-        `DistributedDataParallel` when there are several ranks, for example `find_unused_parameters=True`.
+        With several ranks the result is wrapped in torch's `DistributedDataParallel`, so use it instead of the
+        argument.
+
+        Args:
+            model: the model, a `torch.nn.Module`. TypeError is raised for anything else.
+            compile: True, or a dict of options for `torch.compile`, compiles the model in place.
+            ddp_options: further keywords go to `DistributedDataParallel`, for example `find_unused_parameters=True`.
         """
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"wrap_model takes a torch.nn.Module, got {type(model).__name__}: {model!r}")
@@ -161,11 +169,13 @@ class PyTorchTrialContext(TrialContext):
         fp16_compression: bool | None = None,
         average_aggregated_gradients: bool | None = None,
     ) -> torch.optim.Optimizer:
-        """Register an optimizer, so that `step_optimizer` can step it and checkpoints hold its state.
+        """Register an optimizer and return it, so that `step_optimizer` can step it and checkpoints hold its state.
 
-        `fp16_compression` exchanges gradients between ranks in float16. `average_aggregated_gradients` (on by default)
-        divides gradients by the aggregation frequency before a step. `backward_passes_per_step` belonged to an older
-        backend and is accepted.
+        Args:
+            optimizer: the optimizer, created from parameters of models that were wrapped before.
+            backward_passes_per_step: ignored; it configured a backend of older releases.
+            fp16_compression: exchange gradients between ranks in float16. Off by default.
+            average_aggregated_gradients: divide gradients by the aggregation frequency before a step. On by default.
         """
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise TypeError(f"wrap_optimizer takes a torch.optim.Optimizer, got {type(optimizer).__name__}")
@@ -191,7 +201,15 @@ class PyTorchTrialContext(TrialContext):
         return optimizer
 
     def wrap_lr_scheduler(self, lr_scheduler: Any, step_mode: LRScheduler.StepMode, frequency: int = 1) -> Any:
-        """Register a learning-rate scheduler, to be stepped every `frequency`-th time of its mode."""
+        """Register a learning-rate scheduler and return it.
+
+        Args:
+            lr_scheduler: the scheduler; its optimizer must have been wrapped before.
+            step_mode: when the loop steps it, see `LRScheduler.StepMode`. `ReduceLROnPlateau` requires `MANUAL_STEP`.
+            frequency: step only every `frequency`-th time.
+
+        Raises InvalidExperimentException if the optimizer or the step mode does not fit.
+        """
         if (
             isinstance(lr_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
             and step_mode is not LRScheduler.StepMode.MANUAL_STEP
@@ -211,7 +229,10 @@ class PyTorchTrialContext(TrialContext):
         return lr_scheduler
 
     def wrap_scaler(self, scaler: Any) -> Any:
-        """Register a gradient scaler that the program drives itself, so that checkpoints hold its state."""
+        """Register a gradient scaler that the program uses itself, so that checkpoints hold its state.
+
+        Call it before `wrap_model`. It cannot be combined with `use_amp` or `configure_apex_amp`.
+        """
         return self._precision.wrap_scaler(scaler, bool(self.models))
 
     def configure_apex_amp(
@@ -231,9 +252,11 @@ class PyTorchTrialContext(TrialContext):
         min_loss_scale: float | None = None,
         max_loss_scale: float | None = 2.0**24,
     ) -> tuple[_Models, _Optimizers]:
-        """Mixed precision as apex had it, carried out by torch.amp: O0 is full precision, O1 to O3 are autocast.
+        """Enable mixed precision with the arguments of apex, implemented by torch.amp.
 
-        Models and optimizers are returned as they were given.
+        `opt_level` O0 is full precision; O1, O2 and O3 all use autocast. Models and optimizers are returned unchanged.
+        `loss_scale`, `min_loss_scale` and `max_loss_scale` configure the gradient scaler; the other options have no
+        effect.
         """
         if not enabled or not self._managed:
             return models, optimizers
@@ -257,7 +280,7 @@ class PyTorchTrialContext(TrialContext):
         return models, optimizers
 
     def autocast_forward_pass(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Let a model run its forward under autocast, with float32 results."""
+        """Change a model so that its forward runs under autocast and returns float32 results; return the model."""
         dtype = self._precision.dtype or (torch.float16 if self.device.type == "cuda" else torch.bfloat16)
         return precision.autocast_forward(model, self.device.type, dtype)
 
@@ -270,7 +293,10 @@ class PyTorchTrialContext(TrialContext):
         retain_graph: bool = False,
         create_graph: bool = False,
     ) -> None:
-        """Compute gradients of a loss, as `loss.backward(...)` does; aggregation and loss scaling are seen to."""
+        """Compute the gradients of a loss, like `loss.backward(...)`, with loss scaling if it is enabled.
+
+        Call it instead of `loss.backward()`: otherwise automatic mixed precision does not scale the loss.
+        """
         self._optimization.backward(loss, gradient, retain_graph, create_graph)
 
     def step_optimizer(
@@ -280,38 +306,41 @@ class PyTorchTrialContext(TrialContext):
         auto_zero_grads: bool = True,
         scaler: Any = None,
     ) -> None:
-        """Step a wrapped optimizer; under gradient aggregation only on every `aggregation_frequency`-th batch.
+        """Step a wrapped optimizer; with gradient aggregation, only on every `aggregation_frequency`-th batch.
 
-        Order: gradients are averaged, `clip_grads` is called with the list of parameters, the optimizer steps, and
-        gradients are cleared unless `auto_zero_grads` is false. Pass `scaler` if you scale the loss yourself.
+        Args:
+            optimizer: an optimizer that `wrap_optimizer` returned.
+            clip_grads: called with the list of parameters after gradients were averaged, before the optimizer steps.
+            auto_zero_grads: clear gradients after the step (default). False is not allowed with gradient aggregation.
+            scaler: the gradient scaler, if the program scales the loss itself.
         """
         self._optimization.step(optimizer, clip_grads, auto_zero_grads, scaler)
 
     def to_device(self, data: Any) -> Any:
-        """Move data to this rank's device; batches given to the trial are there already."""
+        """Move data to this rank's device; batches passed to the trial are already there."""
         return to_device(data, self.device, self._warned_types)
 
     def batch_mover(self) -> Callable[[Any], Any] | None:
-        """What the loop does with each batch before the trial gets it; None where batches are left alone."""
+        """Return the function that the loop applies to each batch, or None if batches are not moved to the device."""
         return mover(self.device, self._warned_types) if self.experimental._auto_to_device else None
 
     def is_epoch_start(self) -> bool:
-        """Is the current batch the first of its epoch?"""
+        """Return whether the current batch is the first of its epoch."""
         batch_idx, length = self._position()
         return batch_idx % length == 0
 
     def is_epoch_end(self) -> bool:
-        """Is the current batch the last of its epoch?"""
+        """Return whether the current batch is the last of its epoch."""
         batch_idx, length = self._position()
         return batch_idx % length == length - 1
 
     def current_train_epoch(self) -> int:
-        """The epoch of the current batch, from 0 on; during a validation that of the last batch trained."""
+        """Return the epoch of the current batch, counted from 0; in a validation, that of the last trained batch."""
         batch_idx, length = self._position()
         return batch_idx // length
 
     def current_train_batch(self) -> int:
-        """The number of the current batch, from 0 on; during a validation that of the last one trained."""
+        """Return the number of the current batch, counted from 0; in a validation, that of the last trained batch."""
         if self._current_batch_idx is None:
             raise InternalException("training has not started, so there is no current batch")
         return self._current_batch_idx
@@ -331,42 +360,51 @@ class PyTorchTrialContext(TrialContext):
         for_training: bool = True,
         for_validation: bool = True,
     ) -> Any:
-        """Register a metric over a whole workload or validation: a `MetricReducer`, or a function of all values.
+        """Register a reducer: a metric computed over all values of a workload or validation, on all ranks.
 
-        For a function, an object with a method `update(value)` is returned.
+        Args:
+            reducer: a `MetricReducer`, or a function of the list of all values.
+            name: the metric's name. Without it, the reducer must return a dict of metrics.
+            for_training: include the metric in training reports.
+            for_validation: include the metric in validation reports.
+
+        Returns the reducer; for a function, an object with a method `update(value)`.
         """
         return self._reducers.wrap_reducer(reducer, name, for_training, for_validation)
 
     def reset_reducers(self) -> None:
-        """Begin a new window in all reducers; the loop does so before each report and validation."""
+        """Reset all reducers; the loop calls it at the start of each training workload and validation."""
         self._reducers.reset_reducers()
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
-        """The metrics of the reducers for training, or for validation; all ranks must call it together."""
+        """Return the metrics of all reducers for training or for validation. All ranks must call it."""
         return self._reducers.reduce_metrics(for_training)
 
     def run_cross_slot_reduction(self, reducables: Sequence[Any], gathered: Sequence[Any]) -> dict[str, Any]:
-        """The second half of `reduce_metrics`: from what the ranks gathered to metrics."""
+        """Return the metrics of `reducables`, computed from the values that were gathered from all ranks."""
         return self._reducers.run_cross_slot_reduction(reducables, gathered)
 
     # TensorBoard and profiling
 
     def get_tensorboard_path(self) -> Path:
-        """Where TensorBoard files go; without a run (a trial made by hand, to load weights) a temporary place."""
+        """Return the directory for TensorBoard files; a temporary one if the context belongs to no run."""
         return self._tensorboard_path if self._tensorboard_path is not None else directory.current()
 
     def get_enable_tensorboard_logging(self) -> bool:
-        """Whether scalars are written to TensorBoard by themselves."""
+        """Return whether the loop writes metrics as TensorBoard scalars."""
         return self._enable_tensorboard_logging
 
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
-        """Switch the automatic TensorBoard scalars on or off."""
+        """Enable or disable writing metrics as TensorBoard scalars."""
         if not isinstance(enable_tensorboard_logging, bool):
             raise AssertionError(f"set_enable_tensorboard_logging takes a bool, got {enable_tensorboard_logging!r}")
         self._enable_tensorboard_logging = enable_tensorboard_logging
 
     def get_tensorboard_writer(self) -> SummaryWriter:
-        """A `SummaryWriter` in the run's TensorBoard directory; from then on the loop writes through it, too."""
+        """Return a `SummaryWriter` for the run's TensorBoard directory.
+
+        After the first call the loop writes its scalars through the same writer.
+        """
         if self._summary_writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -374,9 +412,10 @@ class PyTorchTrialContext(TrialContext):
         return self._summary_writer
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
-        """Profile training with `torch.profiler.profile`, which takes these arguments.
+        """Profile training with `torch.profiler.profile`, to which all arguments are passed.
 
-        Traces go to the TensorBoard directory, unless `on_trace_ready` says otherwise. A handler that fails is logged.
+        Traces are written to the TensorBoard directory unless `on_trace_ready` is given. If that handler fails, the
+        error is logged and training continues.
         """
         names = [name for name in inspect.signature(torch.profiler.profile.__init__).parameters if name != "self"]
         if len(args) > len(names):
@@ -394,23 +433,25 @@ class PyTorchTrialContext(TrialContext):
     # First generation
 
     def get_model(self) -> torch.nn.Module:
-        """The one model of a first-generation trial."""
+        """Return the only model of a first-generation trial."""
         model: torch.nn.Module = _the_only(self.models, "model", "get_model")
         return model
 
     def get_optimizer(self) -> torch.optim.Optimizer:
-        """The one optimizer of a first-generation trial."""
+        """Return the only optimizer of a first-generation trial."""
         optimizer: torch.optim.Optimizer = _the_only(self.optimizers, "optimizer", "get_optimizer")
         return optimizer
 
     def get_lr_scheduler(self) -> LRScheduler | None:
-        """The scheduler of a first-generation trial, if it has one."""
+        """Return the scheduler of a first-generation trial, or None if it has none."""
         return _the_only(self.lr_schedulers, "scheduler", "get_lr_scheduler") if self.lr_schedulers else None
 
     def _fitting(self) -> AbstractContextManager[None]:
+        """Return a context manager that records the outcome of a `fit` in the run, if there is one."""
         return nullcontext() if self._run is None else self._run.fitting()
 
     def _core_context(self) -> core.Context:
+        """Return the core context of the run; raise InternalException if there is none or it has ended."""
         if self._core is None:
             raise InternalException("this context belongs to no run: use the one that pytorch.init() gives")
         if self._run is not None:
@@ -418,17 +459,17 @@ class PyTorchTrialContext(TrialContext):
         return self._core
 
     def has_hparams(self) -> bool:
-        """Whether `get_hparams` has an answer."""
+        """Return whether hyperparameters are available."""
         return self._hparams is not None
 
     def get_mixed_precision_level(self) -> str:
-        """`optimizations.mixed_precision` of the experiment configuration, in which 0.12 kept it."""
+        """Return `optimizations.mixed_precision` of the experiment configuration, where 0.12 had it; default O0."""
         optimizations = (self._exp_conf or {}).get("optimizations") or {}
         return str(optimizations.get("mixed_precision") or "O0")
 
 
 class CheckpointLoadContext(PyTorchTrialContext):
-    """An unmanaged context for making a trial by hand, to load weights into it."""
+    """An unmanaged context for creating a trial outside a run, to load weights into it."""
 
     def __init__(self, hparams: dict[str, Any] | None = None, exp_conf: dict[str, Any] | None = None) -> None:
         from determined.core import DummyDistributedContext
@@ -444,7 +485,10 @@ class CheckpointLoadContext(PyTorchTrialContext):
 
 
 def _logging_failures(handler: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """A trace that cannot be written must not end the training; and raised inside torch's profiler, it would crash."""
+    """Wrap a profiler handler so that its exceptions are logged.
+
+    A trace that cannot be written must not end training, and an exception inside torch's profiler crashes the process.
+    """
 
     def on_trace_ready(profiler: Any) -> None:
         try:
@@ -456,6 +500,7 @@ def _logging_failures(handler: Callable[[Any], Any]) -> Callable[[Any], None]:
 
 
 def _the_only(members: Sequence[Any], kind: str, method: str) -> Any:
+    """Return the single member; raise an error that names the context method `method` if there are none or several."""
     if not members:
         raise InternalException(
             f"context.{method}() has no {kind} to return yet: it cannot be used in __init__, before the {kind} was made"

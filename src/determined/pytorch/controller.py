@@ -1,4 +1,4 @@
-"""One run of a trial, from the first check to the last hook: everything around the loop."""
+"""`PyTorchTrialController`: everything around the training loop in one `fit`, from the first check to the last hook."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class PyTorchTrialController:
-    """Checks a trial, builds what the loop needs, restores a checkpoint, runs the loop, and cleans up."""
+    """Runs one `fit`: checks the trial, builds the loop, restores a checkpoint, runs the loop and cleans up."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class PyTorchTrialController:
         self.saved_before: str | None = None  # the last checkpoint of an earlier fit in this context
         earlier = context._last_fit
         if earlier is not None:
-            context._stop_requested = False  # the request was made to the fit before
+            context._stop_requested = False  # that request was made to the previous fit
         if latest_checkpoint is None and earlier is not None:
             self.state = earlier.next_state(checkpoint_policy.metric)
             self.begins_at, self.saved_before = earlier.next_beginning(), earlier.checkpoint
@@ -109,6 +109,7 @@ class PyTorchTrialController:
         self._check()
 
     def _check(self) -> None:
+        """Raise InvalidExperimentException if the trial wrapped no model or optimizer, or cannot be validated."""
         if not self.context.models:
             raise InvalidExperimentException(
                 "the trial has no model: wrap at least one with context.wrap_model in __init__"
@@ -127,11 +128,12 @@ class PyTorchTrialController:
         self.evaluate_method = own[0]
 
     def run(self) -> None:
-        """Train, from the last checkpoint again and again if what came after it is to be undone."""
+        """Train to the end; with `on_nan="rollback"`, resume from the last checkpoint as often as necessary."""
         given = self.latest_checkpoint
         stopping = self._new_stopping()
         try:
-            # From the very beginning: by the time when one rank restores a checkpoint, all of them take signals alike.
+            # Signal handlers are installed before anything else: while one rank restores a checkpoint, all ranks must
+            # already react to signals in the same way.
             with stopping.listening():
                 self.latest_checkpoint = latest.resolved(self.core_context, given)
                 self._run_with_rollbacks(stopping)
@@ -152,16 +154,17 @@ class PyTorchTrialController:
             self._end_program(why, given)
 
     def _end_program(self, why: Why, given: Any) -> NoReturn:
-        """End the program because of a signal or the time limit; the last line says how to continue."""
+        """End the program after a signal or at the time limit; the last line printed says how to continue."""
         line = self._how_to_continue(given)
         if line is not None:
             say(line)
         raise SystemExit(why.value)
 
     def _how_to_continue(self, given: Any) -> str | None:
-        """Return the line for a standalone script; an experiment's runner says itself how to continue.
+        """Return the line that says how to continue a standalone script, or None.
 
-        At a prompt and in a notebook there is no command to repeat: the next `fit` continues.
+        None in an experiment, whose runner prints its own, and in an interactive session, where the next `fit`
+        continues.
         """
         ranks = self.context.distributed
         if is_interactive() or ranks.rank != 0 or self.core_context.info.trial.trial_id != 0:
@@ -171,6 +174,7 @@ class PyTorchTrialController:
         return resuming.how_to_continue(given, has_checkpoint=has_checkpoint, ranks=ranks.size)
 
     def _run_with_rollbacks(self, stopping: Stopping) -> None:
+        """Train, and start again from the last checkpoint whenever a rollback is requested."""
         while True:
             try:
                 self._run(stopping)
@@ -181,7 +185,10 @@ class PyTorchTrialController:
                 self.state = TrialState(trial_id=self.state.trial_id)
 
     def _run(self, stopping: Stopping) -> None:
-        """Whatever ends it, the shutdown hooks run, and the user's own exception is the one that is raised."""
+        """Train once from the start or from a checkpoint.
+
+        The shutdown hooks always run. If they fail as well, the exception of the training is the one that is raised.
+        """
         with ExitStack() as cleanup, ExitStack() as restoring:
             checkpoint = restoring.enter_context(self._checkpoint_directory())
             if checkpoint is not None:
@@ -230,7 +237,7 @@ class PyTorchTrialController:
                     )
                 )
             self._checkpointer = loop.checkpointer
-            restoring.close()  # of a storage elsewhere, it is a copy
+            restoring.close()  # deletes the local copy of a checkpoint from remote storage before training
             loop.batches = data.begin()
             self.context._epoch_length, self.context._epoch_offset = data.epoch_length, data.epoch_offset
             if self.state.batches_trained:
@@ -251,7 +258,7 @@ class PyTorchTrialController:
                     raise
 
     def _remember(self, plan: Plan, data: TrainingData, loop: TrainLoop) -> None:
-        """Note how this fit ends, for another one in the same context."""
+        """Store the outcome of this fit in the context, for the next fit in the same context."""
         self.state.data = data.position(self.state.batches_trained).as_dict()
         self.context._last_fit = LastFit(
             self.state,
@@ -270,10 +277,14 @@ class PyTorchTrialController:
         )
 
     def _begin_attempt(self) -> None:
-        """From here on reports replace those that came after the checkpoint, and a rollback is on record."""
+        """Start a new attempt in the run's record.
+
+        Reports from now on replace those made after the checkpoint by an earlier attempt. A rollback is recorded as
+        well.
+        """
         steps = self.state.batches_trained
         given = self.latest_checkpoint
-        source = Path(given).name if steps and given is not None else None  # of a path, the id is the last part
+        source = Path(given).name if steps and given is not None else None  # the last part of a path is the id
         ranks, policy = self.context.distributed, self.checkpoint_policy
         in_step(
             ranks.allgather,
@@ -288,6 +299,7 @@ class PyTorchTrialController:
 
     @contextmanager
     def _checkpoint_directory(self) -> Iterator[Path | None]:
+        """Yield the directory of the checkpoint to restore, or None."""
         if self.latest_checkpoint is None:
             yield None
             return
@@ -295,12 +307,15 @@ class PyTorchTrialController:
             yield directory
 
     def _take_counters(self, directory: Path) -> None:
-        """Go on where the checkpoint's trial was, if it is this trial's own; another's weights only warm us up."""
+        """Restore the counters of a checkpoint saved by this trial.
+
+        A checkpoint of another trial is a warm start: only its weights and states are used, and counters start at 0.
+        """
         stored = read_state(directory, str(self.latest_checkpoint))
         if stored is None or stored.get("trial_id", 0) != self.state.trial_id:
             return
         self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
-        # The order of the data goes on as it was, whatever seed this process would have drawn.
+        # The order of the data must continue as before, so the stored seed replaces the one drawn by this process.
         self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 
     def _position_in_data(self) -> DataPosition | None:
@@ -309,6 +324,10 @@ class PyTorchTrialController:
         return DataPosition.from_dict(self.state.data, str(self.latest_checkpoint))
 
     def _start_up(self, callback: Any, cleanup: ExitStack) -> None:
+        """Call `on_trial_startup`, and register `on_trial_shutdown` for the end.
+
+        Registered only afterwards: a callback whose startup failed is not shut down.
+        """
         start = getattr(callback, "on_trial_startup", None)
         if callable(start):
             start(self.state.batches_trained, self.latest_checkpoint)
@@ -324,6 +343,7 @@ class PyTorchTrialController:
             )
 
     def _build_loop(self, plan: Plan, data: TrainingData, stopping: Stopping, cleanup: ExitStack) -> TrainLoop:
+        """Return the training loop with everything it uses, and register what must be closed in `cleanup`."""
         context, whole = self.context, self.evaluate_method == "evaluate_full_dataset"
         loader = checked(self.trial.build_validation_data_loader(), "build_validation_data_loader", self.context)
         chief = context.distributed.rank == 0
@@ -359,6 +379,7 @@ class PyTorchTrialController:
         )
 
     def _bind(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Return the trial's training and evaluation methods in the form that the loop calls."""
         if self.first_generation:
             return (
                 first_generation.bind_train_batch(self.trial, self.context, self.callbacks),
@@ -369,7 +390,10 @@ class PyTorchTrialController:
 
 
 def _shutting_down(stop: Callable[[], None]) -> Callable[..., bool]:
-    """Call a shutdown hook; what it raises is raised, unless an earlier exception is on its way already."""
+    """Return an exit callback that calls a shutdown hook.
+
+    An exception of the hook is raised, unless another exception is already propagating: then it is logged.
+    """
 
     def leave(kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
         if error is None:
@@ -382,6 +406,7 @@ def _shutting_down(stop: Callable[[], None]) -> Callable[..., bool]:
 
 
 def _quietly(clean_up: Callable[[], None]) -> None:
+    """Call `clean_up` and log an exception instead of raising it, so that it does not hide the original error."""
     try:
         clean_up()
     except Exception:

@@ -1,4 +1,4 @@
-"""DataLoader: a recipe for a torch loader, to which the loop adds repeating, sharding and skipping."""
+"""`DataLoader`: the arguments of a torch loader, from which the loop creates one that is sharded and positioned."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from determined.pytorch.worker_end import end_with_parent
 from determined.pytorch.worker_seeds import NumberedBatches, SeededRecords, show_own_data_set
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
-"""What `train_batch` and `evaluate_batch` get: tensors, in any nesting of dicts, lists and tuples."""
+"""The type of a batch for `train_batch` and `evaluate_batch`: tensors, in any nesting of dicts, lists and tuples."""
 
 _Array = np.ndarray[Any, Any]
 _Data: TypeAlias = dict[str, _Array | torch.Tensor] | Sequence[_Array | torch.Tensor] | _Array | torch.Tensor
 
 _default_collate: Callable[[Any], Any] = torch_collate.default_collate
 
-# A seed of its own for each purpose; the order of pass p comes from the trial's seed and p.
+# Each purpose gets a separate seed, so that changing one stream of random numbers does not change another. Numbers
+# from 0 on are not available: they are passes, whose order derives from the trial's seed and the pass number.
 _FOR_WORKERS, _FOR_BATCHES = -1, -2
 
 _TORCH_OPTIONS = frozenset(inspect.signature(torch.utils.data.DataLoader.__init__).parameters) - {"self"}
@@ -38,12 +39,15 @@ _TORCH_OPTIONS = frozenset(inspect.signature(torch.utils.data.DataLoader.__init_
 class DataLoader:
     """A drop-in replacement for `torch.utils.data.DataLoader` in the trial's `build_*_data_loader` methods.
 
-    It takes torch's arguments for map-style data sets and holds them until the loop asks for a loader that
-    repeats, shards over ranks and stands at the right batch. With `shuffle=True` and neither a sampler nor a
-    generator, the order of each pass is decided by the trial's seed and the number of the pass: it is the same on
-    all ranks and after any restart.
+    It takes torch's arguments for map-style data sets (`batch_size=None` needs a `batch_sampler`). The loop creates
+    from them a torch loader that repeats, is sharded over ranks and starts at the right batch. With `shuffle=True` and
+    neither a sampler nor a generator, the order of each pass is derived from the trial's seed and the pass number: it
+    is the same on all ranks and after a restart.
 
-    Outside the loop it can be iterated like a torch loader.
+    Outside a training run it can be iterated like a torch loader.
+
+    Raises ValueError for combinations that cannot work, such as an `IterableDataset`, `sampler` together with
+    `shuffle`, or worker options without workers, and TypeError for unknown keywords.
     """
 
     def __init__(
@@ -95,24 +99,32 @@ class DataLoader:
     def get_data_loader(
         self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
     ) -> torch.utils.data.DataLoader[Any]:
-        """A torch loader over this rank's batches, endless if `repeat`, without the first `skip` of them."""
+        """Return a torch loader over this rank's batches.
+
+        Args:
+            repeat: continue with the next pass at the end of the data, without end.
+            skip: leave out the first `skip` batches of this rank.
+            num_replicas: the number of ranks among which batches are distributed.
+            rank: the number of this rank, from 0.
+        """
         batches = adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank)
         return self._loader(batches, rank + skip * num_replicas, num_replicas)
 
     def deal(self, position: DataPosition, ranks: int, rank: int) -> DealtBatches:
-        """This rank's share of the index lists of a training run that goes on from `position`."""
+        """Return this rank's share of the index lists of a training run that starts at `position`."""
         return DealtBatches(self.batch_sampler, position, ranks, rank, self.num_workers * (self.prefetch_factor or 0))
 
     def load(self, batches: DealtBatches) -> torch.utils.data.DataLoader[Any]:
-        """A torch loader over index lists that `deal` gave."""
+        """Return a torch loader over index lists that `deal` returned."""
         return self._loader(batches, batches.first, batches.ranks)
 
     def _loader(self, batches: Any, first: int, step: int) -> torch.utils.data.DataLoader[Any]:
-        """Over these index lists, which among those of all ranks have the numbers first, first + step, ..."""
+        """Return a torch loader over index lists, numbered first, first + step, ... among those of all ranks."""
         generator = self.generator
         if self._worker_seed is not None and generator is None:
-            # Workers draw their first seeds from a generator of ours, so that the global one is the program's alone;
-            # after a restart they are others, for a program may go on from these seeds without us.
+            # Workers draw their first seeds from this generator, so that the global one is used only by the program.
+            # The seed depends on the position: after a restart workers must not repeat earlier random numbers, which a
+            # program may use directly.
             generator = torch.Generator()
             generator.manual_seed(mix(mix(self._worker_seed, _FOR_WORKERS), first))
         options = {
@@ -143,13 +155,13 @@ class DataLoader:
         return len(self.batch_sampler)
 
     def order_by_seed(self, seed: int) -> None:
-        """Let the trial's seed decide the order of a shuffle that nothing of the user's decides."""
+        """Derive the shuffled order and the seeds of workers from `seed`; a user's sampler or generator is kept."""
         self._worker_seed = seed
         if isinstance(self.sampler, ShuffleSampler):
             self.sampler.seed = seed
 
     def order_by_global_generator(self) -> None:
-        """Shuffle as releases up to 0.38 did: by torch's global generator, read when a pass begins."""
+        """Shuffle with torch's global generator, read at the start of each pass, as releases up to 0.38 did."""
         if isinstance(self.sampler, ShuffleSampler):
             assert self.batch_size is not None
             self.sampler = RandomSampler(self.dataset)
@@ -157,14 +169,14 @@ class DataLoader:
 
 
 class _BeginWorker:
-    """What a worker process does first. A class, so that it can be sent to workers that are not forked."""
+    """The function that a worker process calls first. A class, because workers that are not forked must unpickle it."""
 
     def __init__(self, init: Callable[[int], None] | None) -> None:
         self._init = init
 
     def __call__(self, worker_id: int) -> None:
-        # A signal to the whole process group is for the main process to obey: it needs its workers for the batch in
-        # progress, and they end when it does.
+        # A signal to the process group is handled by the main process alone: it needs its workers to finish the batch
+        # in progress, and they exit with it.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         end_with_parent()
@@ -174,9 +186,10 @@ class _BeginWorker:
 
 
 class OwnLoader(torch.utils.data.DataLoader[Any]):
-    """A torch loader that, without worker processes, fetches without the ceremony around each batch.
+    """A torch loader that fetches batches in this process without torch's per-batch overhead if it has no workers.
 
-    With workers, `behind` may be the loader that does the work: this one shows a program its own data set and sampler.
+    With workers, `behind` may be another loader that does the work, over a wrapped data set and sampler: this loader
+    then shows the program its own data set and sampler.
     """
 
     behind: torch.utils.data.DataLoader[Any] | None = None
@@ -189,7 +202,8 @@ class OwnLoader(torch.utils.data.DataLoader[Any]):
             return iterator
         batches = iter(self.batch_sampler)  # type: ignore[arg-type]
         if self.generator is None or self.generator.device.type == "cpu":
-            # torch draws a base seed per iterator, and the order that follows is the program's expectation.
+            # torch draws a base seed for each iterator; the same draw keeps the program's random numbers those of
+            # torch.
             draw_seed(self.generator)
         return self._fetch_in_process(batches)
 
@@ -209,13 +223,16 @@ _with_workers: WeakSet[Any] = WeakSet()
 
 @atexit.register
 def _end_workers() -> None:
-    """Python would send them a signal that they ignore, and wait for them for ever."""
+    """Shut down all worker processes at exit.
+
+    multiprocessing would send SIGTERM, which workers ignore, and wait for them for ever.
+    """
     for iterator in list(_with_workers):
         iterator._shutdown_workers()
 
 
 def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """The given function, or for torch's own default one that takes the short way for tuples of tensors."""
+    """Return the collate function for fetching in this process: a faster one in place of torch's default."""
     own_rule_for_tensors = torch_collate.default_collate_fn_map.get(torch.Tensor)
     if collate is _default_collate and own_rule_for_tensors is torch_collate.collate_tensor_fn:
         return _collate_records
@@ -223,28 +240,29 @@ def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[A
 
 
 def _collate_records(records: list[Any]) -> Any:
-    """What torch's default_collate gives, with one test per field instead of one per record and field."""
+    """Return the same as torch's default_collate, with one type check per field instead of one per record and field."""
     if type(records[0]) is not tuple:
         return _default_collate(records)
     try:
         columns = list(zip(*records, strict=True))
     except ValueError:
-        return _default_collate(records)  # records of unequal length: its error says so
+        return _default_collate(records)  # records of unequal length: raises torch's own error
     return [_stack(column) if type(column[0]) is torch.Tensor else _default_collate(column) for column in columns]
 
 
 def _stack(column: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """What `torch.stack` gives; labels go by way of their numbers, which is quicker."""
+    """Return the same as `torch.stack`; integer scalars (labels) go through an array of numbers, which is faster."""
     first = column[0]
     if first.dtype is torch.int64 and first.is_cpu and not first.dim():
         try:
             return torch.frombuffer(array("q", [label.item() for label in column]), dtype=torch.int64)
         except (TypeError, RuntimeError):
-            pass  # some of them are fractions, or several numbers
+            pass  # some values are not integers, or have several elements
     return torch.stack(column)
 
 
 def _default_sampler(dataset: Any, shuffle: bool, generator: torch.Generator | None) -> Any:
+    """Return torch's sampler, except for a shuffle without a generator, whose order must survive a restart."""
     if not shuffle:
         return SequentialSampler(dataset)
     if generator is not None:

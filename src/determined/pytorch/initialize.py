@@ -1,4 +1,4 @@
-"""pytorch.init(): open a run and give a trial its context."""
+"""`pytorch.init()`: open a run and return the context for its trial."""
 
 from __future__ import annotations
 
@@ -43,25 +43,34 @@ def init(
     store_output: bool | None = None,
     _program: Program | None = None,
 ) -> PyTorchTrialContext:
-    """Open a run: `with pytorch.init(hparams=...) as context:`. All training happens inside the block.
+    """Open a run and return its context: `with pytorch.init(hparams=...) as context:`.
 
-    In a notebook, `context = pytorch.init(...)` opens a run that later cells use. It ends with `context.close()`, with
-    the kernel, or when the cell is run again, which opens a new run.
+    All training happens inside the block. In a notebook, `context = pytorch.init(...)` opens a run for later cells. It
+    ends with `context.close()`, with the kernel, or when the cell runs again and opens a new run.
 
-    Started by torchrun or our launcher, ranks find each other by themselves. A script run by hand keeps its metrics,
-    TensorBoard files and checkpoints in the user's data directory; `checkpoint_storage` names another place for
-    checkpoints.
+    Ranks started by torchrun or the launcher of this package find each other automatically. A standalone script stores
+    its metrics, TensorBoard files and checkpoints in the user's data directory.
 
-    `seed` seeds Python, numpy and torch. Without it nothing is reseeded, and the order of shuffled data follows from
-    torch's generator as it is: after the same `torch.manual_seed` it is the same. `seed_per_rank` lets ranks differ in
-    everything random but that order.
+    Args:
+        hparams: the hyperparameters; in an experiment, those of the trial are used if this is None.
+        exp_conf: the experiment configuration of a standalone run; it must be JSON data.
+        distributed: the ranks of this job, if they are neither those of a launcher nor of torch's process group.
+        aggregation_frequency: the number of batches whose gradients are accumulated before an optimizer step.
+        enable_tensorboard_logging: write metrics as TensorBoard scalars.
+        checkpoint_storage: where to store checkpoints, a path or a `checkpoint_storage` block of a configuration.
+        seed: seeds Python, numpy and torch. Without it nothing is reseeded, and the order of shuffled data follows from
+            the current state of torch's generator: it is the same after the same `torch.manual_seed`. In an experiment
+            the seed of the trial is used.
+        seed_per_rank: let the random numbers of ranks differ, except for the order of the data.
+        name: the name of a standalone run, also set by the environment variable DET_RUN_NAME. It is shown in lists, and
+            `latest_checkpoint="latest"` then finds checkpoints of this user's runs with the same name, instead of those
+            of the same script on the same host.
+        labels: a list of texts that are shown in lists.
+        notes: a text that describes the run.
+        store_output: store what a standalone run prints as its log (`det trial logs`). On by default; the environment
+            variable DET_STORE_OUTPUT=0 turns it off.
 
-    `name`, or the environment variable DET_RUN_NAME, names a standalone run. It is shown in lists, and
-    `latest_checkpoint="latest"` then finds the checkpoints of this user's runs with the same name, instead of those of
-    the same script on the same host. `labels`, a list of texts, and `notes` describe it in lists.
-
-    What a standalone run prints is stored as its log (`det trial logs`); `store_output=False`, or the environment
-    variable DET_STORE_OUTPUT=0, switches that off.
+    Raises TypeError for arguments of a wrong type.
     """
     refuse_while_importing("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
@@ -76,7 +85,7 @@ def init(
         if trial_seed is not None:
             rng.seed_everything(trial_seed + (ranks.rank if seed_per_rank else 0))
         else:
-            # Every rank would draw its own: the chief's counts.
+            # Each rank would derive a different seed; all must use the same one for the order of the data.
             trial_seed = int(ranks.broadcast(rng.seed_from_torch()))
         if described is not None:
             exp_conf = described.trial._config
@@ -111,7 +120,7 @@ def _close_summary_writer(context: PyTorchTrialContext) -> None:
 
 
 def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:
-    """Copy the code of a standalone run, for its checkpoints, and return the directory it comes from."""
+    """Copy the code of a standalone run for its checkpoints, on the chief; return the directory it was copied from."""
     root, ranks, checkpoint = code_root(program), core_context.distributed, core_context.checkpoint
 
     def copy() -> None:
@@ -154,16 +163,17 @@ def _make_context(
 
 
 def _check_arguments(hparams: Any, exp_conf: Any, seed: Any) -> None:
+    """Raise TypeError for arguments of a wrong type."""
     for name, value in (("hparams", hparams), ("exp_conf", exp_conf)):
         if value is not None and not isinstance(value, dict):
             raise TypeError(f"init: {name} is a dict or None, got {type(value).__name__}: {value!r:.80}")
-    to_jsonable(exp_conf, "exp_conf")  # found out here rather than at the first checkpoint, which stores it
+    to_jsonable(exp_conf, "exp_conf")  # raises here rather than at the first checkpoint, which stores it
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
         raise TypeError(f"init: seed is a whole number of 0 or more, got {seed!r}")
 
 
 def _storable(hparams: dict[str, Any] | None) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """Return the hyperparameters as records and checkpoints hold them, and those of them that became texts."""
+    """Return the hyperparameters as stored in records and checkpoints, and those that were converted to text."""
     texts: dict[str, str] = {}
 
     def note(value: Any, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Internal names of earlier releases that third-party programs came to use."""
+"""Private names of earlier releases that third-party programs import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class _PyTorchTrialController(PyTorchTrialController):
-    """The controller with the constructor of releases 0.21 to 0.38, for programs that build one themselves."""
+    """The controller with the constructor of releases 0.21 to 0.38, for programs that create one themselves."""
 
     def __init__(
         self,
@@ -40,7 +40,11 @@ class _PyTorchTrialController(PyTorchTrialController):
         global_batch_size: int | None = None,
         profiling_enabled: bool | None = False,
     ) -> None:
-        """The counters of a checkpoint and the batch size of the context count: two of the arguments have no effect."""
+        """Create a controller from the arguments of earlier releases.
+
+        `steps_completed` and `global_batch_size` have no effect: the counters of the checkpoint and the batch size of
+        the context are used.
+        """
         exp_conf = context._exp_conf or {}
         super().__init__(
             trial_inst,
@@ -63,12 +67,12 @@ class _PyTorchTrialController(PyTorchTrialController):
 
     @property
     def trial_id(self) -> int:
-        """The number of the trial."""
+        """The id of the trial."""
         return self.state.trial_id
 
 
 class _TrainBoundary:
-    """A kind of boundary with its unit."""
+    """A kind of boundary of the training loop together with its unit."""
 
     def __init__(self, step_type: BoundaryType, unit: TrainUnit) -> None:
         self.step_type = step_type
@@ -79,7 +83,7 @@ class _TrainBoundary:
 def _log_tb_metrics(
     writer: Any, kind: str, steps_completed: int, metrics: dict[str, Any], batch_metrics: Any = None
 ) -> None:
-    """Write a report to a SummaryWriter by the rules of the loop."""
+    """Write reported metrics to a SummaryWriter, with the same tags and steps as the loop."""
     rows = (
         validation_rows(steps_completed, metrics)
         if kind in ("val", "validation")
@@ -90,7 +94,7 @@ def _log_tb_metrics(
 
 
 def reset_parameters(model: torch.nn.Module) -> None:
-    """First generation: let every layer of a model draw its weights again."""
+    """Reinitialise the weights of every layer of a model (first generation; deprecated)."""
     logger.warning("reset_parameters is deprecated: layers draw their weights when they are made")
     for layer in model.modules():
         reset = getattr(layer, "reset_parameters", None)

@@ -1,4 +1,4 @@
-"""How a `fit` ended, for the next one in the same context, which continues from there."""
+"""`LastFit`: the outcome of a `fit`, from which the next one in the same context continues."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from determined.pytorch.state import TrialState
 
 
 class LastFit(NamedTuple):
-    """Where training is, and which length was to be trained."""
+    """The state at the end of a `fit`, and the training length that it was given."""
 
     state: TrialState
-    begins_at: int  # the batch that its length was counted from
+    begins_at: int  # the batch from which its length was counted
     last_batch: int
     metric: str | None
-    checkpoint: str | None  # the last one that was saved, to go back to
+    checkpoint: str | None  # id of the last one saved, for a rollback
 
     def next_beginning(self) -> int:
-        """Return where the next length counts from: the end, or the beginning of a length that was not reached."""
+        """Return the batch from which the next length counts: the current one, or where an unfinished length began."""
         return self.begins_at if self.state.batches_trained < self.last_batch else self.state.batches_trained
 
     def next_state(self, metric: str | None) -> TrialState:
-        """Return the state that the next `fit` begins with; values of another metric are not compared with."""
+        """Return the state that the next `fit` begins with.
+
+        The best validation is forgotten if the metric changed, because values of different metrics cannot be compared.
+        """
         best = self.state.best_validation if metric == self.metric else None
         return replace(self.state, best_validation=best, skipped=list(self.state.skipped))

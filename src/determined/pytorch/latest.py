@@ -1,4 +1,4 @@
-"""`latest_checkpoint="latest"`: the newest good checkpoint of this program's last run."""
+"""Resolve `latest_checkpoint="latest"`: find the newest undamaged checkpoint of this program's last run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATEST = "latest"
 
 
 def resolved(core_context: core.Context, name: Any) -> Any:
-    """Return `name`, or for "latest" the id of that checkpoint, None when there is none yet. All ranks call it."""
+    """Return `name`; for "latest", the id of that checkpoint, or None if none was saved yet. All ranks must call it."""
     if name != LATEST:
         return name
     distributed = core_context.distributed
@@ -27,6 +27,7 @@ def resolved(core_context: core.Context, name: Any) -> Any:
 
 
 def _newest_good(core_context: core.Context) -> str | None:
+    """Return the newest checkpoint of the last run that passes verification; raise if none of them does."""
     candidates = core_context.checkpoint.of_the_last_run()
     if not candidates:
         logger.info("latest_checkpoint='latest': this program has saved none yet, training starts at its beginning")

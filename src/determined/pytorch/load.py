@@ -1,4 +1,4 @@
-"""load_trial_from_checkpoint_path: a trial of any release, with the weights of a checkpoint."""
+"""`load_trial_from_checkpoint_path`: create a trial of any release with the weights of a checkpoint."""
 
 from __future__ import annotations
 
@@ -37,17 +37,21 @@ def load_trial_from_checkpoint_path(
     torch_load_kwargs: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> PyTorchTrial | torch.nn.Module:
-    """Create the trial of a checkpoint directory and load its weights.
+    """Create the trial of a checkpoint directory, load its weights and return it.
 
-    Only weights are loaded: optimizers, schedulers and counters start anew. Checkpoints of a first-generation trial
-    (0.12) give the bare model. Nothing is trained: code that starts a run when it is imported is refused.
+    Only weights are loaded: optimizers, schedulers and counters start anew. For a checkpoint of a first-generation
+    trial (0.12) the model itself is returned. Nothing is trained.
 
     Args:
-        path: the checkpoint's directory.
+        path: the directory of the checkpoint.
         trial_class: the class to create; without it the class is imported from the code in the checkpoint.
         trial_kwargs: further arguments of its constructor, after the context.
-        torch_load_kwargs: options for `torch.load`. Files are read without running code that they may hold; for a file
-            whose author you trust, `{"weights_only": False}` lifts that.
+        torch_load_kwargs: options for `torch.load`. By default files are read without running code that they may
+            contain; for a file whose author you trust, pass `{"weights_only": False}`.
+
+    Raises CheckpointNotFound if there is no such directory, InvalidCheckpointException if its files are damaged or do
+    not fit the trial, ValueError if the class cannot be imported, and TrainingOnImportError if the code in the
+    checkpoint starts a run when it is imported.
     """
     if kwargs:
         if torch_load_kwargs is not None:
@@ -77,6 +81,7 @@ def load_trial_from_checkpoint_path(
 
 
 def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory: Path) -> None:
+    """Load the weights in `state` into the models; raise InvalidCheckpointException if their numbers differ."""
     modern = checkpoint_legacy.modernise(state, len(models), 0, 0)
     stored = decode_weights(modern, models, str(directory)).get("models_state_dict") or []
     if len(stored) != len(models):
@@ -88,7 +93,7 @@ def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory
 
 
 def _describe(directory: Path) -> dict[str, Any]:
-    """Return which class, hyperparameters and configuration the checkpoint was saved with."""
+    """Return the trial class, hyperparameters and configuration that a checkpoint was saved with; None if unknown."""
     about: dict[str, Any] = dict.fromkeys(
         ("trial_cls_spec", "hparams", "experiment_config", "main_script", "main_module", "import_paths")
     )
@@ -112,7 +117,7 @@ def _describe(directory: Path) -> dict[str, Any]:
 
 
 def _import_class(directory: Path, about: dict[str, Any]) -> type[PyTorchTrial]:
-    """Import the class `module:Name.Nested` from the checkpoint's own code, and never start a run with it."""
+    """Import and return the class `module:Name.Nested` from the code in the checkpoint, without starting a run."""
     spec, code = about["trial_cls_spec"], directory / "code"
     if not isinstance(spec, str) or ":" not in spec:
         raise AssertionError(
@@ -129,7 +134,7 @@ def _import_class(directory: Path, about: dict[str, Any]) -> type[PyTorchTrial]:
         with importing_checkpoint(str(directory)), _importable(code, script, about["import_paths"]):
             found: Any
             if script is not None and module == script.stem and "." in module:
-                found = _import_file(script)  # by name, `train.v2` would be a module in a package `train`
+                found = _import_file(script)  # import_module would take `train.v2` for a module of a package `train`
             else:
                 found = importlib.import_module(module)
             for part in name.split("."):
@@ -151,7 +156,10 @@ def _import_class(directory: Path, about: dict[str, Any]) -> type[PyTorchTrial]:
 
 
 def _main_module(directory: Path, name: str, main_module: Any, script: Path | None) -> str:
-    """Return the name under which the program's main script can be imported; here `__main__` is another program."""
+    """Return the module name under which the main script of the saved run can be imported.
+
+    `__main__` cannot be used: in this process it is a different program.
+    """
     if isinstance(main_module, str):
         return main_module
     if script is not None and script.suffix == ".py":
@@ -163,20 +171,23 @@ def _main_module(directory: Path, name: str, main_module: Any, script: Path | No
 
 
 def _import_file(script: Path) -> ModuleType:
-    """Import a script whose file name is not the name of a module."""
+    """Import a script whose file name is not a valid module name."""
     name = script.stem.replace(".", "_")
     spec = importlib.util.spec_from_file_location(name, script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # data classes look up the module of their class
+    sys.modules[name] = module  # dataclasses look up the module of a class there while it is executed
     spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
 def _importable(code: Path, script: Path | None, import_paths: Any) -> Iterator[None]:
-    """Inside the block modules are found as by the program: in its import paths, then in the directory itself."""
+    """Make the modules of a checkpoint importable inside the block.
+
+    The import paths of the saved program are searched first, then the directory of the code.
+    """
     found = [_inside(code, path) for path in import_paths] if isinstance(import_paths, list) else []
     places = [path for path in found if path is not None and path.is_dir()]
     if script is not None and script.parent not in places:
@@ -188,7 +199,7 @@ def _importable(code: Path, script: Path | None, import_paths: Any) -> Iterator[
 
 
 def _inside(code: Path, relative: Any) -> Path | None:
-    """Return the path below `code`; None for what does not exist or lies elsewhere, as a hostile file may claim."""
+    """Return a path below `code`, or None if it does not exist or leads elsewhere, as a malicious file may claim."""
     if not isinstance(relative, str) or "\0" in relative:
         return None
     path = code / relative

@@ -1,4 +1,4 @@
-"""What the loop reads from: the trial's loaders, made endless, sharded and positioned."""
+"""Turn the loaders that a trial builds into the batches that the loop reads: endless, sharded and positioned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BUILDERS = ("build_training_data_loader", "build_validation_data_loader")
 
 
 def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
-    """What a `build_*_data_loader` method returned, if the loop can use it."""
+    """Return the result of a `build_*_data_loader` method with its order seeded; raise if the loop cannot use it."""
     if isinstance(loader, DataLoader):
         if context.experimental._global_shuffle:
             loader.order_by_global_generator()
@@ -45,9 +45,10 @@ def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
 
 
 class TrainingData:
-    """This rank's batches without end, beginning behind the batches that were trained already.
+    """This rank's endless sequence of training batches, starting after those that were already trained.
 
-    `before` is where a checkpoint says that all ranks together were in the data; those of old releases do not.
+    `before` is the position of all ranks together in the data according to a checkpoint, or None: checkpoints of old
+    releases do not contain it.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class TrainingData:
         if own and type(loader).get_data_loader is DataLoader.get_data_loader:
             self._dealt = loader.deal(before, ranks.size, ranks.rank)
             self.loader = loader.load(self._dealt)
-        elif own:  # a program's own way of making the torch loader
+        elif own:  # a subclass that creates the torch loader itself
             skip = before.batches // ranks.size
             self.loader = loader.get_data_loader(repeat=True, skip=skip, num_replicas=ranks.size, rank=ranks.rank)
         else:
@@ -79,7 +80,7 @@ class TrainingData:
                 chief=ranks.rank == 0,
             )
 
-        # One length for all ranks: the chief's.
+        # All ranks must use the same length, or they would disagree on when an epoch ends: the chief's is used.
         self.epoch_length: int
         self.epoch_offset: int
         self.epoch_length, self.epoch_offset = ranks.broadcast(self._epochs(loader.batch_sampler if own else None))
@@ -91,16 +92,21 @@ class TrainingData:
         self.iterator: Iterator[Any] = iter(())
 
     def _epochs(self, batch_sampler: Any) -> tuple[int, int]:
+        """Return the number of batches in an epoch and the epoch offset, see `offset_of_epochs`."""
         length = _length(self.loader)
         if length == UNKNOWN_LENGTH or length == 0:
             return length, 0
         shape = pass_shape(batch_sampler) if batch_sampler is not None else PassShape(length * self._ranks.size, 1)
-        if shape is None:  # only the torch loader that the program made itself knows its length
+        if shape is None:  # the length is known only from a torch loader that a subclass created
             return length, self._before.epoch_offset
         return length, offset_of_epochs(self._before, self._begun_at, shape, self._ranks.size, length)
 
     def begin(self) -> Iterator[Any]:
-        """The batches. A resumed run takes its generators as they are in the checkpoint: they are put back here."""
+        """Return the iterator over batches.
+
+        In a resumed run the random generators were just restored from the checkpoint, so creating the iterator must not
+        change them: they are reset afterwards.
+        """
         if self._foreign is not None:
             self.iterator = self._foreign.begin()
         elif self._begun_at:
@@ -111,12 +117,12 @@ class TrainingData:
         return self.iterator
 
     def position(self, batches_trained: int) -> DataPosition:
-        """Where all ranks together are in the data when each has trained so many batches."""
+        """Return the position of all ranks together in the data after `batches_trained` batches on each rank."""
         moved = self._before.moved((batches_trained - self._begun_at) * self._ranks.size, self._batch_size)
         return moved._replace(ranks=self._ranks.size, epoch_offset=self.epoch_offset)
 
     def state_dict(self, batches_trained: int) -> dict[str, Any] | None:
-        """What this rank must know to go on, besides the position; None where that is all."""
+        """Return the state that this rank needs to resume besides the position, or None."""
         if self._foreign is not None:
             return self._foreign.state_dict()
         if self._dealt is not None and self._dealt.walk is not None:
@@ -124,7 +130,7 @@ class TrainingData:
         return None
 
     def load_state_dicts(self, states: list[dict[str, Any]]) -> None:
-        """Take back what each rank of the checkpoint kept; before `begin`."""
+        """Restore the states of all ranks in the checkpoint; call it before `begin`."""
         if self._dealt is not None and self._dealt.walk is not None:
             self._dealt.walk.load_state_dicts(states)
         elif self._foreign is not None and len(states) == self._ranks.size:
@@ -144,9 +150,9 @@ class TrainingData:
 
 
 def end(iterator: Any, *, own: bool) -> None:
-    """End an iterator's worker processes now, not when the garbage collector comes by.
+    """Shut down an iterator's worker processes now instead of at its garbage collection.
 
-    Persistent workers of a foreign loader are spared: the program may go on with it.
+    Persistent workers of a loader that is not ours (`own` false) are kept: the program may use the loader again.
     """
     if getattr(iterator, "_persistent_workers", False) and not own:
         return
@@ -158,7 +164,7 @@ def end(iterator: Any, *, own: bool) -> None:
 
 
 def validation_loader(loader: Any, context: PyTorchTrialContext, *, whole: bool) -> Any:
-    """This rank's share of the validation data; with `whole`, all of it."""
+    """Return a loader over this rank's share of the validation data, or over all of it if `whole`."""
     if not isinstance(loader, DataLoader):
         return loader
     if whole:
@@ -167,6 +173,7 @@ def validation_loader(loader: Any, context: PyTorchTrialContext, *, whole: bool)
 
 
 def _length(loader: Any) -> int:
+    """Return the number of batches, or UNKNOWN_LENGTH."""
     try:
         return len(loader)
     except (TypeError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""The training loop: batches, and what is due between them."""
+"""`TrainLoop`: train batches, and report, validate and checkpoint when it is due."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class ShouldExit(Exception):
-    """Leaves the training loop from wherever it is raised; a checkpoint is saved unless told otherwise."""
+    """Raised to leave the training loop early; a checkpoint is saved unless `skip_exit_checkpoint` is set."""
 
     def __init__(self, skip_exit_checkpoint: bool = False) -> None:
         super().__init__()
@@ -38,15 +38,15 @@ class ShouldExit(Exception):
 
 
 class Wish(enum.IntEnum):
-    """How much somebody wants training to end before its time."""
+    """How urgently training is requested to end early."""
 
     NONE = 0
-    SOON = 1  # when what is being done at this boundary is done
-    NOW = 2  # before anything else
+    SOON = 1  # after the action in progress at this boundary
+    NOW = 2  # before the next action
 
 
 class TrainLoop:
-    """Trains to the end of a plan, reporting, validating and checkpointing on the way."""
+    """Trains to the end of a plan, with reports, validations and checkpoints when they are due."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class TrainLoop:
         self.state = state
         self.context = context
         self.preempt = preempt
-        self.batches: Iterator[Any] = iter(())  # until the data stands where training is
+        self.batches: Iterator[Any] = iter(())  # assigned by the controller after the checkpoint was restored
         self.train_batch = train_batch
         self.validation = validation
         self.checkpointer = checkpointer
@@ -81,10 +81,10 @@ class TrainLoop:
         self.move = context.batch_mover()
         self._agreed_wish = Wish.NONE
         self._restored_at = state.batches_trained
-        self._outdated = False  # the checkpoint that training goes on from lacks what was done at its batch since
+        self._outdated = False  # the restored checkpoint lacks a validation that was made at its batch since
 
     def run(self, step_zero_validation: bool = False) -> None:
-        """Train to the end of the plan, or to the first polite moment to stop."""
+        """Train to the end of the plan, or to the first boundary after a stop request."""
         try:
             if step_zero_validation and not self.plan.finished(0):
                 self.validate_now()
@@ -92,7 +92,7 @@ class TrainLoop:
             while not self.plan.finished(self.state.batches_trained):
                 self.train_workload()
                 self.report()
-                for act in self.due_actions():  # each does nothing if already up to date
+                for act in self.due_actions():  # each returns at once if there is nothing new
                     self.leave_if(Wish.NOW)
                     act()
                     self.leave_if(Wish.SOON)
@@ -102,7 +102,7 @@ class TrainLoop:
         except ShouldExit as leaving:
             self.leave(save=not leaving.skip_exit_checkpoint)
         except InvalidHP as refusal:
-            if self.context.distributed.size == 1:  # several ranks save together, and others may go on
+            if self.context.distributed.size == 1:  # saving is a collective, and other ranks may still be training
                 try:
                     self.checkpoint(last=True)
                 except OSError:
@@ -110,11 +110,12 @@ class TrainLoop:
             raise refusal
 
     def is_nothing_to_do(self) -> bool:
-        """Return whether the restored checkpoint is of the end of the plan, validated and complete."""
+        """Return whether training has reached the end of the plan, with a validation and a checkpoint there."""
         batches = self.state.batches_trained
         return self.plan.finished(batches) and batches == self.state.last_val == self.state.last_ckpt
 
     def due_actions(self) -> Iterator[Callable[[], None]]:
+        """Yield the methods to call after the current batch, in order; progress is reported at most once."""
         told = False
         for due in self.plan.due(self.state.batches_trained):
             if due is BoundaryType.VALIDATE:
@@ -126,13 +127,13 @@ class TrainLoop:
                 yield self.tell_progress
 
     def catch_up(self) -> None:
-        """What was due at the batch of a restored checkpoint, and an earlier run did not get to before it ended."""
+        """Perform the actions that were due at the restored batch but were not reached by the earlier run."""
         if self.state.batches_trained and not self.window.batches:
             for act in self.due_actions():
                 act()
 
     def leave(self, *, save: bool) -> None:
-        """End training before its time: save, agree on the reason, and tell whoever asked for it."""
+        """End training early: save if requested, agree on the reason over ranks, and acknowledge a preemption."""
         if save:
             self.checkpoint(last=True)
         else:
@@ -142,7 +143,7 @@ class TrainLoop:
             self.preempt.acknowledge_preemption_signal()
 
     def train_workload(self) -> None:
-        """Train to the next batch after which something is due."""
+        """Train up to the next batch after which an action is due, or at which all ranks agreed to stop."""
         self.reporter.status("training")
         self.callbacks.call("on_train_step_start", self.state.step_id + 1)
         for model in self.context.models:
@@ -170,11 +171,14 @@ class TrainLoop:
             if self.stopping.raised and state.batches_trained < planned:
                 last = min(planned, self.stopping.stop_at())
         if last < planned:
-            raise ShouldExit  # in the middle of a workload: its metrics wait in the checkpoint
+            raise ShouldExit  # inside a workload: its metrics are saved in the checkpoint and reported after a resume
         state.step_id += 1
 
     def train_stretch(self, epoch_idx: int, stop: int) -> None:
-        """Train batches of one epoch up to `stop`. The path of every batch: only what it needs is here."""
+        """Train batches of one epoch up to `stop`.
+
+        This is the path of every batch, so attributes are read into locals and each feature costs one test if unused.
+        """
         context, state, batches, keep = self.context, self.state, self.batches, self.window.batches.keep
         stopping = self.stopping
         train_batch, move, profiler = self.train_batch, self.move, context.profiler
@@ -206,23 +210,27 @@ class TrainLoop:
                 return
 
     def skip_batch(self) -> None:
-        """Leave out a batch that spoilt training when it was not left out."""
+        """Skip a batch that a rollback excluded; schedules advance as if it had been trained."""
         next(self.batches)
         optimization = self.context._optimization
         optimization.skip_batch(self.state.batches_trained, self.plan.epoch_length, self.plan.epoch_offset)
         self.state.batches_trained += 1
 
     def next_skipped(self) -> int:
+        """Return the next batch to skip, or a number that is never reached."""
         return min((batch for batch in self.state.skipped if batch > self.state.batches_trained), default=sys.maxsize)
 
     def batch_of(self, number: int) -> int:
-        """Which batch the `number`-th in the window is: those that were skipped are not among them."""
+        """Return the batch index of the `number`-th entry of the window, which has no entries for skipped batches."""
         end, count = self.state.batches_trained, len(self.window.batches)
         begin = max(0, end - count - len(self.state.skipped))
         return [batch for batch in range(begin, end) if batch not in self.state.skipped][number - count]
 
     def report(self) -> None:
-        """Turn the workload's metrics into numbers, combine them over ranks in one collective, and report them."""
+        """Reduce the metrics of the workload over ranks in one collective, and report them.
+
+        The same collective carries stop requests and failed checkpoints, so that a report needs only one.
+        """
         failed = self.checkpointer.failed
         ranks = self.context.distributed.allgather((self.window.mine(), self.wish(), failed))
         self._agreed_wish = max(wish for _, wish, _ in ranks)
@@ -239,16 +247,16 @@ class TrainLoop:
         self.reporter.stored(self.checkpointer.newly_stored())
 
     def validate(self) -> None:
-        """Validate, unless the last validation was at this very batch."""
+        """Validate, unless the current batch was already validated."""
         if self.state.last_val != self.state.batches_trained:
             self.validate_now()
 
     def validate_now(self) -> None:
-        """Validate, report, and let the policy decide about a checkpoint."""
+        """Validate, report the metrics, and save a checkpoint if the policy requests one."""
         self.reporter.status("validating")
         generators = rng.get_state(self.context.device)
         metrics = self.validation.run()
-        if metrics is None:  # given up: whoever goes on does it again, with the same random numbers
+        if metrics is None:  # aborted by a stop request: repeated after a resume, with the same random numbers
             rng.set_state(generators, self.context.device)
             raise ShouldExit
         self.state.last_val = self.state.batches_trained
@@ -256,7 +264,7 @@ class TrainLoop:
         best = self.reporter.best_validation()
         self.reporter.validation(self.state, metrics)
 
-        # The chief decides about the checkpoint, any rank may ask to stop: one collective for both.
+        # The chief decides about the checkpoint, and any rank may request a stop: one collective exchanges both.
         save = self.policy.wants(metrics, best, self.state) if self.context.distributed.rank == 0 else False
         answers = self.context.distributed.allgather((save, self.wish()))
         self._agreed_wish = max(wish for _, wish in answers)
@@ -264,7 +272,7 @@ class TrainLoop:
             self.checkpoint()
 
     def checkpoint(self, *, last: bool = False) -> None:
-        """Save a checkpoint, unless the last one was at this very batch; the last of all is waited for."""
+        """Save a checkpoint, unless the current batch was already saved; with `last`, wait until it is stored."""
         if self.state.last_ckpt != self.state.batches_trained or self._outdated:
             self.reporter.status("checkpointing")
             self.reporter.flush()
@@ -278,22 +286,28 @@ class TrainLoop:
         self.reporter.stored(self.checkpointer.newly_stored())
 
     def tell_progress(self) -> None:
+        """Report the fraction of the plan that is done."""
         self.reporter.fraction_done(self.plan.progress(self.state.batches_trained))
 
     def wish(self) -> Wish:
-        """This rank's own wish, without asking the others."""
+        """Return the urgency of stop requests on this rank, without a collective."""
         if self.stopping.raised:
             return Wish.NOW
         return Wish.SOON if self.context.get_stop_requested() or self.preempt.pending() else Wish.NONE
 
     def leave_if(self, wish: Wish) -> None:
-        """Leave if somebody wishes it as much. Several ranks go by what they agreed on when they last met."""
+        """Raise ShouldExit if a stop of at least this urgency is requested.
+
+        Several ranks use the value agreed on in their last collective: a rank that decided alone would leave the others
+        waiting in the next one.
+        """
         agreed = self._agreed_wish if self.context.distributed.size > 1 else self.wish()
         if agreed >= wish:
             raise ShouldExit
 
 
 def _as_dict(metrics: Any) -> Metrics:
+    """Return what `train_batch` returned as a dict; a tensor is the loss. Raise TypeError for anything else."""
     if isinstance(metrics, torch.Tensor):
         return {"loss": metrics}
     if isinstance(metrics, dict):

@@ -1,4 +1,4 @@
-"""When a collective of torch's own fails, as in backward: say which rank is missing, and where it is."""
+"""Name the missing rank when one of torch's collectives fails, for example the one in backward."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import torch.distributed
 from determined.core import DistributedContext
 from determined.errors import DistributedError
 
+# Parts of messages of gloo and NCCL: torch raises a plain RuntimeError for most transport failures.
 _WORDS_OF_TRANSPORTS = ("/gloo/", "NCCL", "Connection closed by peer")
 
 
 @contextmanager
 def named(distributed: DistributedContext) -> Iterator[None]:
-    """Turn an error of torch's transport into one that names the rank."""
+    """Turn an error of torch's transport inside the block into a DistributedError that names the rank and its host."""
     try:
         yield
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""LRScheduler: a learning-rate scheduler and the rule by which the loop steps it."""
+"""`LRScheduler`: a learning-rate scheduler together with the rule by which the loop steps it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from typing import Any
 
 
 class LRScheduler:
-    """A torch scheduler together with when to step it.
+    """A torch scheduler and when to step it.
 
-    Most programs call `context.wrap_lr_scheduler`; this class is what `create_lr_scheduler` returned in the
-    first generation, and what `context.lr_schedulers` holds in all of them.
+    Most programs call `context.wrap_lr_scheduler` instead. First-generation trials return this class from
+    `create_lr_scheduler`, and `context.lr_schedulers` holds instances of it.
+
+    Args:
+        scheduler: a torch learning-rate scheduler.
+        step_mode: when the loop steps it.
+        frequency: step only every `frequency`-th time; a positive integer, 1 by default.
+
+    Raises TypeError or ValueError for arguments of a wrong type or value.
     """
 
     class StepMode(enum.Enum):
         """When the loop calls `scheduler.step()`, always without arguments.
 
-        Every `frequency`-th time: after an epoch, after a batch, never (`MANUAL_STEP`: the program calls it,
-        with any arguments), or after an optimizer step, which under gradient aggregation comes once in
-        `aggregation_frequency` batches.
+        `STEP_EVERY_EPOCH`: after each epoch. `STEP_EVERY_BATCH`: after each batch. `MANUAL_STEP`: never; the program
+        steps it. `STEP_EVERY_OPTIMIZER_STEP`: after each optimizer step, which with gradient aggregation happens once
+        in `aggregation_frequency` batches. With a frequency n, only every n-th time.
         """
 
         STEP_EVERY_EPOCH = 1
@@ -39,12 +46,12 @@ class LRScheduler:
 
     @property
     def scheduler(self) -> Any:
-        """The scheduler inside."""
+        """The wrapped torch scheduler."""
         return self._scheduler
 
     @property
     def step_mode(self) -> StepMode:
-        """When it is stepped."""
+        """When the scheduler is stepped."""
         return self._step_mode
 
     def step(self, *args: Any, **kwargs: Any) -> None:
@@ -52,22 +59,22 @@ class LRScheduler:
         self._scheduler.step(*args, **kwargs)
 
     def get_last_lr(self) -> list[Any]:
-        """The learning rates that are in force."""
+        """Return the current learning rates, one per parameter group."""
         return self._scheduler.get_last_lr()  # type: ignore[no-any-return]
 
     def get_lr(self) -> list[Any]:
-        """The learning rates that are in force, under their name of 0.12.
+        """Return the current learning rates; the name of `get_last_lr` in 0.12.
 
-        (torch's own `get_lr` computes the *next* rates and warns when called from outside.)
+        (torch's own `get_lr` computes the *next* rates and warns when it is called outside of `step`.)
         """
         return self.get_last_lr()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the scheduler inside."""
+        """Return the state of the wrapped scheduler."""
         return self._scheduler.state_dict()  # type: ignore[no-any-return]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Give the scheduler inside its state again."""
+        """Restore the state of the wrapped scheduler."""
         self._scheduler.load_state_dict(state_dict)
 
 
@@ -80,10 +87,10 @@ def steps_after(
     count_batches: bool = False,
     epoch_offset: int = 0,
 ) -> int:
-    """How often a scheduler steps after `batch_idx`, which is a batch on which the optimizers step.
+    """Return how many times a scheduler steps after `batch_idx`, a batch on which the optimizers step.
 
-    Between two such batches schedulers rest, and catch up on the next one. `count_batches` restores the rule of
-    0.38.1 for STEP_EVERY_OPTIMIZER_STEP, which counted batches where it should have counted optimizer steps.
+    Schedulers do not step on the batches in between, and catch up here. `count_batches` selects the rule of 0.38.1 for
+    STEP_EVERY_OPTIMIZER_STEP, which counted batches instead of optimizer steps.
     """
     done = batch_idx + 1
     if mode is LRScheduler.StepMode.STEP_EVERY_BATCH:

@@ -1,8 +1,8 @@
-"""Metrics between the batch that made them and the report: kept on the device, converted together.
+"""Collect the metrics of batches and convert them to numbers at a report.
 
-While batches run, a metric on an accelerator is only detached: to fetch it would be to wait for the device. At a
-report the values of one name become a *column*: an array with one entry per batch (or a plain list, for values that
-are no numbers). Tensors that are alike are stacked together and cross to the host in one transfer.
+While batches run, a metric on an accelerator is only detached: reading it would wait for the device. At a report, the
+values of one name become a *column*: an array with one entry per batch, or a plain list for values that are not
+numbers. Tensors with the same type, device and shape are stacked and copied to the host in one transfer.
 """
 
 from __future__ import annotations
@@ -17,33 +17,36 @@ from determined.errors import CheckFailedError
 from determined.pytorch.reducer import as_numpy
 
 Metrics = dict[str, Any]
-Column = Any  # np.ndarray, or a list where the values are no numbers of one shape
+Column = Any  # np.ndarray, or a list if the values are not numbers of one shape
 Columns = dict[str, Column]
 
 
 class Kept(list[Metrics]):
-    """What batches returned, one dict each; `dtypes` remembers of which type scalars in the host's memory were."""
+    """The metrics of each batch since the last report, one dict per batch.
+
+    `dtypes` holds the type of metrics that were CPU scalars: only their numbers are kept.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.dtypes: dict[str, Any] = {}
 
     def keep(self, metrics: Mapping[str, Any]) -> None:
-        """Keep a batch's metrics without their graph, and safe from what later batches do."""
+        """Store the metrics of a batch, detached from the graph and copied where later batches could overwrite them."""
         dtypes = self.dtypes
         kept = {}
         for name, value in metrics.items():
-            if name in dtypes and type(value) is torch.Tensor:  # a scalar in the batches before
+            if name in dtypes and type(value) is torch.Tensor:  # it was a CPU scalar before: take the short path
                 try:
                     kept[name] = value.item()
                     continue
                 except (RuntimeError, NotImplementedError):
-                    pass  # and something else this time
+                    pass  # this time it is not a scalar
             kept[name] = self._keep_value(name, value)
         self.append(kept)
 
     def _keep_value(self, name: str, value: Any) -> Any:
-        """Of a scalar in the host's memory the number is taken at once; on an accelerator it is left where it is."""
+        """Return the value to store: the number of a CPU scalar, and a copy on its device of other tensors."""
         if isinstance(value, torch.Tensor):
             if not value.is_cpu or value.dim():
                 return _keep_tensor(value)
@@ -56,7 +59,7 @@ class Kept(list[Metrics]):
 
 
 def _keep_tensor(value: torch.Tensor) -> torch.Tensor:
-    """A copy: a running total, or the output of a captured graph, is overwritten by later batches."""
+    """Return a detached copy: a running total or the output of a CUDA graph is overwritten by later batches."""
     value = value.detach().clone()
     return value.cpu() if value.dim() else value
 
@@ -72,7 +75,7 @@ def _without_graph(value: Any) -> Any:
 
 
 def columns_of(batches: Kept, method: str, error: type[Exception] = CheckFailedError) -> Columns:
-    """One column per metric name; `method` is named when the names change from batch to batch."""
+    """Return one column per metric name; raise `error`, naming `method`, if batches have different names."""
     if not batches:
         return {}
     names = batches[0].keys()
@@ -95,7 +98,7 @@ def columns_of(batches: Kept, method: str, error: type[Exception] = CheckFailedE
 
 
 def _fetch_tensors(columns: Columns) -> None:
-    """Replace columns of tensors by arrays, those alike together in one stack and one transfer."""
+    """Replace columns of tensors by arrays; tensors of one type, device and shape share a stack and a transfer."""
     alike: dict[Any, list[str]] = {}
     for name, column in columns.items():
         first = column[0]
@@ -105,7 +108,7 @@ def _fetch_tensors(columns: Columns) -> None:
         values = [value for name in names for value in columns[name]]
         shape = values[0].shape
         if any(value.shape != shape for value in values):
-            continue  # ragged: converted one by one
+            continue  # shapes differ within the group: _as_array converts the values one by one
         stacked = as_numpy(torch.stack(values))
         length = len(values) // len(names)
         for number, name in enumerate(names):
@@ -113,7 +116,7 @@ def _fetch_tensors(columns: Columns) -> None:
 
 
 def _as_array(column: list[Any], dtype: Any = None) -> Column:
-    """An array if the values are numbers of one shape, else the list with tensors converted."""
+    """Return an array if the values are numbers of one shape, else the list with tensors converted."""
     kinds = {type(value) for value in column}
     if kinds == {float} and (dtype is None or dtype.kind == "f"):
         return np.array(column, dtype=dtype)
@@ -135,7 +138,7 @@ def _as_array(column: list[Any], dtype: Any = None) -> Column:
 
 
 def rows_of(columns: Columns, returned: Kept) -> list[Metrics]:
-    """The columns as one dict per batch, as callbacks get them: a number that was returned stays a number."""
+    """Return the columns as one dict per batch for callbacks; values returned as plain numbers stay plain numbers."""
     rows: list[Metrics] = [{} for _ in returned]
     for name, column in columns.items():
         plain = name not in returned.dtypes and not isinstance(returned[0][name], _ARRAYS)
@@ -151,7 +154,7 @@ _ARRAYS = (torch.Tensor, np.ndarray, np.generic)
 
 
 def combine(columns_of_ranks: Sequence[Columns]) -> Columns:
-    """The mean over ranks, batch by batch. Ranks without any batch are left out."""
+    """Return the mean over ranks of each metric for each batch; ranks without a batch are left out."""
     present = [columns for columns in columns_of_ranks if columns]
     if len(present) < 2:
         return present[0] if present else {}
@@ -169,20 +172,20 @@ def _mean_of_ranks(columns: list[Column]) -> Column:
     if all(isinstance(column, np.ndarray) for column in columns):
         if len({column.shape for column in columns}) == 1:
             return np.mean(np.stack(columns), axis=0)
-        # Shapes differ from rank to rank: what can be averaged is each batch's mean.
+        # Shapes differ between ranks, so only the mean of each batch can be averaged.
         flat = [column.reshape(len(column), -1).mean(axis=1) for column in columns]
         return np.mean(np.stack(flat), axis=0)
     return [_mean_of_values(values) for values in zip(*columns, strict=True)]
 
 
 def _mean_of_values(values: tuple[Any, ...]) -> Any:
-    """What ranks returned for one batch: the mean of those that returned numbers, else what the first returned."""
+    """Return the mean of what the ranks returned for one batch, or the first value if they are not numbers."""
     mean = _mean(values)
     return mean if mean is not None and not np.isnan(mean) else values[0]
 
 
 def average(columns: Columns) -> Metrics:
-    """The mean of each column as a float, `None` for what has none; values of `None` are left out."""
+    """Return the mean of each column as a float, ignoring None values; None for columns that are not real numbers."""
     return {name: _mean(column) for name, column in columns.items()}
 
 

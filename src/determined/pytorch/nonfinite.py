@@ -1,4 +1,4 @@
-"""What is done when a training metric is no finite number any more: told, ended, or undone."""
+"""Detect training metrics and weights that are NaN or infinite, and warn, stop or roll back (`fit(on_nan=...)`)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ logger = logging.getLogger("determined.pytorch")
 
 OnNan = Literal["warn", "stop", "rollback"]
 
-MOST_ROLLBACKS = 10  # in a row: what comes back so often is not a matter of single batches
+MOST_ROLLBACKS = 10  # in a row; after that, skipping single batches evidently does not help
 
 
 class NonFiniteError(RuntimeError):
-    """A training metric is NaN or infinite, and training was to end then."""
+    """Raised when a training metric or weight is NaN or infinite and training must end."""
 
 
 class RollBack(Exception):
-    """Leaves the loop for the last checkpoint, because of what train_batch returned for `batch`."""
+    """Raised to return to the last checkpoint because training became non-finite at `batch`."""
 
     def __init__(self, batch: int, finding: str) -> None:
         super().__init__(finding)
@@ -32,6 +32,7 @@ class RollBack(Exception):
 
 
 def checked_policy(on_nan: Any) -> OnNan:
+    """Return `on_nan` if it is a valid policy, else raise ValueError."""
     if on_nan not in get_args(OnNan):
         raise ValueError(f"fit: on_nan is one of {', '.join(get_args(OnNan))}, got {on_nan!r}")
     policy: OnNan = on_nan
@@ -40,13 +41,16 @@ def checked_policy(on_nan: Any) -> OnNan:
 
 @dataclass
 class NonFinite:
-    """Looks at the metrics of each report: they are on the host then, so that no batch waits for it."""
+    """Checks the metrics of each report for NaN and infinity.
+
+    At a report they are on the host anyway; checking each batch would make it wait for the device.
+    """
 
     policy: OnNan
     told: bool = False
 
     def look(self, columns: Columns, batch_of: Callable[[int], int]) -> None:
-        """Raise what the policy says if a metric of these batches is NaN or infinite."""
+        """Apply the policy if a metric of these batches is not finite; `batch_of` maps a row to a batch index."""
         found = _first(columns)
         if found is None:
             return
@@ -55,7 +59,10 @@ class NonFinite:
         self._act(batch, f"train_batch() returned {name!r} = {value} for batch_idx {batch}")
 
     def look_at_weights(self, models: list[torch.nn.Module], batch: int, agree: Callable[[bool], list[bool]]) -> None:
-        """Before a checkpoint after `batch`: spoilt weights are not to be saved. In step, by `agree`."""
+        """Apply the policy if a weight is not finite, so that it is not saved in a checkpoint.
+
+        All ranks must call it: `agree` exchanges what each rank found.
+        """
         if self.policy == "warn":
             return
         spoilt = not all(parameter.isfinite().all() for model in models for parameter in model.parameters())
@@ -74,16 +81,17 @@ class NonFinite:
 
 @dataclass
 class RollBacks:
-    """What was undone in this fit: the batches to leave out from now on."""
+    """The rollbacks of one fit, and the batches to skip because of them."""
 
     skip: set[int] = field(default_factory=set)
     in_a_row: int = 0
 
     def note(self, finding: RollBack, source: Any, saved_at: int, window: int) -> None:
-        """Leave out the batch that was found, and with it all of the window whose gradients are added up.
+        """Skip the batch of `finding` and the rest of its gradient aggregation window.
 
-        If it comes back, an ever longer stretch before it is left out, down to the checkpoint `source` at `saved_at`:
-        the harm may have been done earlier.
+        If training becomes non-finite again without a good batch in between, one more earlier batch is skipped each
+        time, down to the checkpoint `source` saved at batch `saved_at`: an earlier batch may be the cause. Raises
+        NonFiniteError if there is no usable checkpoint, or after MOST_ROLLBACKS rollbacks in a row.
         """
         if source is None:
             raise NonFiniteError(f"{finding}, and there is no checkpoint yet to go back to") from finding
@@ -92,7 +100,7 @@ class RollBacks:
                 f"{finding}, which is before checkpoint {source} was saved: go on from an earlier one"
             ) from finding
         if self.skip and finding.batch > max(self.skip) + 1:
-            self.in_a_row = 0  # there were good batches since
+            self.in_a_row = 0  # good batches were trained since the last rollback
         self.in_a_row += 1
         if self.in_a_row > MOST_ROLLBACKS:
             raise NonFiniteError(f"{finding}, after {MOST_ROLLBACKS} rollbacks without a good batch") from finding
@@ -103,7 +111,7 @@ class RollBacks:
 
 
 def _first(columns: Columns) -> tuple[int, str, float] | None:
-    """The first batch with such a metric: its number, and the metric."""
+    """Return the row of the first batch with a non-finite metric, with its name and value, or None."""
     earliest: tuple[int, str, float] | None = None
     for name, column in columns.items():
         if not isinstance(column, np.ndarray) or column.dtype.kind not in "fc" or np.isfinite(column).all():

@@ -1,4 +1,4 @@
-"""One warning for each metric that is not a number: what is stored of it is not what the program returned."""
+"""Warn once for each metric that is not a number, because it is not stored as the program returned it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class NotNumbers:
-    """Looks at metrics at each report, on the chief, and warns of each name once for a method."""
+    """Checks metrics at each report on the chief, and warns once per method and metric name."""
 
     def __init__(self, *, chief: bool) -> None:
         self._chief = chief
         self._warned: set[tuple[str, str]] = set()
 
     def look(self, columns: Columns, method: str) -> None:
-        """Look at what a method returned for several batches, as one column for each name."""
+        """Check the metrics that a method returned for several batches, one column per name."""
         if not self._chief:
             return
         for name, column in columns.items():
@@ -36,7 +36,7 @@ class NotNumbers:
                     self._warn(method, name, odd[0], "null is stored")
 
     def look_at_values(self, metrics: Mapping[str, Any], method: str) -> None:
-        """Look at what a method returned once, for all of the data."""
+        """Check the metrics that a method returned once for all data."""
         for name, value in metrics.items() if self._chief else ():
             if not _is_number(value):
                 self._warn(method, name, value, "it is stored as it is, and cannot be compared or plotted")

@@ -1,4 +1,4 @@
-"""Progress of training in a notebook: one output of the cell, whose text is replaced."""
+"""Show the progress of training in a notebook, as one cell output whose text is replaced."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _SECONDS_BETWEEN_UPDATES = 0.5
 
 
 def shown_progress(plan: Plan, batches: int, *, visible: bool) -> Progress:
-    """Return the display of progress that suits this process."""
+    """Return the progress display for this process: a cell output in a notebook, else lines on standard error."""
     kind = NotebookProgress if is_notebook() else Progress
     return kind(plan, batches, visible=visible)
 
 
 class NotebookProgress(Progress):
-    """Shows where training is, the newest validation and the newest checkpoint, a line for each.
+    """Shows the current position, the newest validation and the newest checkpoint, one line each.
 
-    It is plain text, which a notebook shows as it is, whatever names a program gives to its metrics.
+    The output is plain text, so names of metrics are not interpreted as HTML.
     """
 
     def __init__(self, plan: Plan, batches: int, *, visible: bool) -> None:
         super().__init__(plan, batches, visible=visible)
-        self._live = self._visible  # reports of metrics need no lines of their own
+        self._live = self._visible  # as on a terminal: no extra line for each report of metrics
         self._interval = _SECONDS_BETWEEN_UPDATES
         self._lines = {"position": "", "validation": "", "checkpoint": ""}
-        self._output: Any = None  # the handle of IPython
+        self._output: Any = None  # IPython's display handle
 
     def validation(self, batches: int, metrics: Mapping[str, Any]) -> None:
         if self._visible:
@@ -41,7 +41,7 @@ class NotebookProgress(Progress):
             self._replace("checkpoint", self._checkpoint_line(batches, uuid))
 
     def close(self) -> None:
-        """Leave the newest validation and checkpoint in the notebook: the rest is out of date."""
+        """Remove the position, which is outdated; the newest validation and checkpoint stay visible."""
         if self._output is not None:
             self._replace("position", "")
 
@@ -52,7 +52,7 @@ class NotebookProgress(Progress):
         self._lines[name] = text
         shown = {"text/plain": "\n".join(line for line in self._lines.values() if line)}
         if self._output is None:
-            # Not by an import statement: type checkers know IPython only where it is installed.
+            # Not an import statement: type checkers know IPython only if it is installed.
             ipython: Any = import_module("IPython.display")
             self._output = ipython.display(shown, raw=True, display_id=True)
         else:

@@ -1,4 +1,4 @@
-"""The run of a context: open from `pytorch.init()` to the end of a `with` block, `close()`, or the program's end."""
+"""`OpenRun`: the lifetime of a run, from `pytorch.init()` to the end of a `with` block, `close()` or program exit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPLACED = "The run has ended, because init() was called again: make the trial 
 
 
 class OpenRun:
-    """Ends a run once, and knows how its last `fit` ended."""
+    """A run that ends exactly once, with the outcome of its last `fit`."""
 
     def __init__(self, core_context: core.Context, closing: ExitStack) -> None:
         self._core = core_context
@@ -29,16 +29,16 @@ class OpenRun:
         self._left_open = LeftOpen(self)
 
     def check(self) -> None:
-        """Refuse to use a run that has ended."""
+        """Raise InternalException if the run has ended."""
         if self._why_ended is not None:
             raise InternalException(self._why_ended)
 
     @contextmanager
     def fitting(self) -> Iterator[None]:
-        """Remember how a `fit` ends.
+        """Record the outcome of the `fit` inside the block.
 
-        Without a `with` block it is recorded at once. The process may be killed much later, as notebooks are: nothing
-        is lost then, and the run must not look as if it had failed.
+        Without a `with` block the outcome is written at once: a notebook's process may be killed much later, and a run
+        whose training is complete must not be recorded as failed then.
         """
         self._fit_error = None
         try:
@@ -58,33 +58,33 @@ class OpenRun:
             self._core._supervisor.flush()
 
     def enter(self) -> None:
-        """Leave the end of the run to a `with` block."""
+        """Let a `with` block end the run."""
         self.check()
         self._has_block = True
         self._left_open.release()
 
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the run, with the error that ended the `with` block, unless it has ended already."""
+        """End the run with the error that ended the `with` block, unless it has already ended."""
         if self._why_ended is None:
             self._why_ended = _CLOSED
             self._left_open.release()
-            self._fit_error = None  # its traceback holds batches and models
+            self._fit_error = None  # its traceback keeps batches and models in memory
             self._closing.__exit__(kind, error, trace)
 
     def close(self) -> None:
-        """End the run as its last `fit` ended: well, stopped, or with an error."""
+        """End the run with the outcome of its last `fit`."""
         self._end(self._fit_error)
 
     def end_at_exit(self, error: BaseException | None) -> None:
-        """End the run with the program. A run without any record stays without: it has nothing to show."""
+        """End the run at program exit. If nothing was recorded for it yet, no record is created."""
         self._end((error or self._fit_error) if self._core._supervisor.begun_attempt() is not None else None)
 
     def end_for_another(self) -> None:
-        """End the run because another one starts, and tell the user."""
+        """End the run because a new one starts, and inform the user."""
         self.close()
         self._why_ended = _REPLACED
         tell_of_new_run(self._core._supervisor.begun_attempt())
 
     def _end(self, error: BaseException | None) -> None:
-        with suppress(SystemExit):  # refused hyperparameters end a program; a session continues
+        with suppress(SystemExit):  # rejected hyperparameters end a script; an interactive session must continue
             self.leave(None if error is None else type(error), error, None if error is None else error.__traceback__)

@@ -1,4 +1,4 @@
-"""Backward and optimizer steps, with gradients aggregated over batches, averaged, clipped and scaled."""
+"""`Optimization`: backward and optimizer steps with gradient accumulation, averaging, clipping and loss scaling."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ClipGrads = Callable[[list[torch.nn.Parameter]], Any]
 
 
 class Optimization:
-    """What happens between a loss and the next batch.
+    """The models, optimizers and schedulers of a trial, and what happens between a loss and the next batch.
 
-    `updates` says whether this batch ends an aggregation window, so that optimizers step; the loop sets it, and it is
-    None in a managed run before training.
+    `updates` is whether the current batch ends an aggregation window, so that optimizers step. The loop sets it; in a
+    managed run it is None before training.
     """
 
     def __init__(self, aggregation_frequency: int, precision: Precision, managed: bool) -> None:
@@ -33,21 +33,22 @@ class Optimization:
         self.lr_schedulers: list[LRScheduler] = []
         self.updates: bool | None = None if managed else True
         self.count_batches_for_optimizer_steps = False
-        self._averages: dict[torch.optim.Optimizer, bool] = {}  # those that have stepped
-        self._unused: dict[torch.optim.Optimizer, bool] = {}  # those that have not: their first step is looked at
+        self._averages: dict[torch.optim.Optimizer, bool] = {}  # whether gradients are averaged, once it has stepped
+        self._unused: dict[torch.optim.Optimizer, bool] = {}  # the same before the first step, which is checked
         self._warned = False
 
     def add_optimizer(self, optimizer: torch.optim.Optimizer, average: bool) -> None:
+        """Register an optimizer; with `average`, its gradients are divided by the aggregation frequency."""
         self.optimizers.append(optimizer)
         self._unused[optimizer] = average
 
     def begin_batch(self, batch_idx: int) -> None:
-        """Need not be called unless gradients are aggregated over batches: otherwise every batch updates."""
+        """Decide whether optimizers step on this batch; only needed with gradient aggregation."""
         self.updates = (batch_idx + 1) % self.aggregation_frequency == 0
         parallel.set_sync(self.models, self.updates)
 
     def skip_batch(self, batch_idx: int, epoch_length: int, epoch_offset: int) -> None:
-        """A batch that is left out: schedules go on as if it had been trained, gradients before it come to nothing."""
+        """Advance schedules past a batch that is not trained; the gradients of its aggregation window are discarded."""
         self.begin_batch(batch_idx)
         if self.updates:
             for optimizer in self.optimizers:
@@ -61,6 +62,7 @@ class Optimization:
         retain_graph: bool = False,
         create_graph: bool = False,
     ) -> None:
+        """Compute gradients, see `PyTorchTrialContext.backward`."""
         if not isinstance(loss, torch.Tensor):
             raise TypeError(f"context.backward takes the loss as a tensor, got {type(loss).__name__}: {loss!r}")
         if self.precision.automatic:
@@ -74,12 +76,13 @@ class Optimization:
         auto_zero_grads: bool = True,
         scaler: Any = None,
     ) -> None:
+        """Step an optimizer, see `PyTorchTrialContext.step_optimizer`."""
         average = self._averages.get(optimizer)
         if average is None:
             average = self._first_step(optimizer)
         frequency = self.aggregation_frequency
         if frequency == 1 and self.updates and clip_grads is None and scaler is None and not self.precision.automatic:
-            optimizer.step()  # nothing special: the short way
+            optimizer.step()  # the short path for the usual case
             if auto_zero_grads:
                 clear_gradients(optimizer)
             return
@@ -111,7 +114,10 @@ class Optimization:
             clear_gradients(optimizer)
 
     def _first_step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Check an optimizer that steps for the first time; return whether its gradients are averaged."""
+        """Check an optimizer at its first step, and return whether its gradients are averaged.
+
+        Raises InvalidExperimentException if it was not wrapped; warns if none of its parameters has a gradient.
+        """
         average = self._unused.pop(optimizer, None)
         if average is None:
             raise InvalidExperimentException(
@@ -129,7 +135,7 @@ class Optimization:
         return average
 
     def gradients_waiting(self) -> list[list[torch.Tensor | None]] | None:
-        """Gradients that a later step will use, for each optimizer; None where there are none, as after a step."""
+        """Return the accumulated gradients of each optimizer for a checkpoint, or None if there are none."""
         if all(parameter.grad is None for optimizer in self.optimizers for parameter in parameters_of(optimizer)):
             return None
         return [
@@ -141,18 +147,19 @@ class Optimization:
         ]
 
     def put_gradients_back(self, gradients: list[list[torch.Tensor | None]], batches: int) -> None:
-        """Go on in the window from which `gradients_waiting` took them."""
+        """Restore accumulated gradients, unless no aggregation window is open after `batches` batches."""
         if self.aggregation_frequency > 1 and batches % self.aggregation_frequency == 0:
-            return  # another frequency than then: no window is open here
+            return  # the aggregation frequency has changed since, so no window is open here
         for optimizer, waiting in zip(self.optimizers, gradients, strict=True):
             for parameter, gradient in zip(parameters_of(optimizer), waiting, strict=True):
                 parameter.grad = None if gradient is None else gradient.to(parameter)
 
     def automatic_schedulers(self) -> list[LRScheduler]:
+        """Return the schedulers that the loop steps."""
         return [one for one in self.lr_schedulers if one.step_mode is not LRScheduler.StepMode.MANUAL_STEP]
 
     def step_schedulers(self, batch_idx: int, epoch_length: int, epoch_offset: int = 0) -> None:
-        """On a batch that updates: bring every automatic scheduler up to date."""
+        """Step every automatic scheduler as often as is due; call it on a batch on which optimizers step."""
         for scheduler in self.lr_schedulers:
             times = steps_after(
                 scheduler._step_mode,
@@ -168,13 +175,14 @@ class Optimization:
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
+    """Return the parameters of all groups of an optimizer."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def clear_gradients(optimizer: torch.optim.Optimizer) -> None:
-    """What `optimizer.zero_grad()` does, without the profiler's record that takes twenty times as long."""
+    """Set all gradients to None, like `optimizer.zero_grad()`, whose profiler record takes twenty times as long."""
     if getattr(optimizer.zero_grad, "__func__", None) is not torch.optim.Optimizer.zero_grad:
-        optimizer.zero_grad()  # the optimizer has its own idea of it
+        optimizer.zero_grad()  # the optimizer overrides it
         return
     for group in optimizer.param_groups:
         for parameter in group["params"]:

@@ -1,4 +1,4 @@
-"""Give an optimizer its state again, with values that torch's own way of loading would change or refuse."""
+"""Load the state of an optimizer, including values that torch's `load_state_dict` would change or reject."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NUMBERS = (bool, int, float, complex, type(None), torch.dtype, torch.device)
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """`optimizer.load_state_dict(state)`, after which every value is what it was.
+    """Call `optimizer.load_state_dict(state)` so that every value is restored unchanged.
 
-    torch copies the values of parameter groups, and rebuilds the containers in the state of a parameter as
-    `type(value)(items)`: of a string, an array or a named tuple something else comes out, or an error. Such values are
-    handed through wrapped, and unwrapped afterwards.
+    torch copies the values of parameter groups, and rebuilds containers in the state of a parameter as
+    `type(value)(items)`, which changes strings, arrays and named tuples or fails. Such values are wrapped in an opaque
+    object during the call.
     """
     if not _loads_like_torch(optimizer) or not _is_usual(state):
         optimizer.load_state_dict(state)
@@ -38,7 +38,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]
 
 
 class _Held:
-    """A value that is neither looked at nor copied."""
+    """A wrapper around a value that torch neither inspects nor copies."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -48,13 +48,14 @@ class _Held:
 
 
 def _loads_like_torch(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether `load_state_dict` is torch's and has no hooks, which would see the wrapped values."""
     own = type(optimizer).load_state_dict is not torch.optim.Optimizer.load_state_dict
     hooks = optimizer._optimizer_load_state_dict_pre_hooks or optimizer._optimizer_load_state_dict_post_hooks
     return not own and not hooks
 
 
 def _is_usual(state: Any) -> bool:
-    """Has it the form that torch's `load_state_dict` expects? If not, the error is torch's."""
+    """Return whether the state has the form that `load_state_dict` expects; if not, torch raises the error."""
     return (
         isinstance(state, dict)
         and isinstance(state.get("state"), dict)
@@ -68,7 +69,7 @@ def _with_held(values: dict[Any, Any], unchanged: tuple[type, ...]) -> dict[Any,
 
 
 def _stays(value: Any, unchanged: tuple[type, ...]) -> bool:
-    """Does torch leave such a value as it is?"""
+    """Return whether torch restores such a value unchanged."""
     kind = type(value)
     if kind in unchanged or isinstance(value, torch.Tensor):
         return True
@@ -78,13 +79,14 @@ def _stays(value: Any, unchanged: tuple[type, ...]) -> bool:
 
 
 def _release(values: dict[Any, Any], device: torch.device | None) -> None:
+    """Replace wrapped values by their contents, with tensors on `device`."""
     for key, one in values.items():
         if isinstance(one, _Held):
             values[key] = one.value if device is None or device.type == "cpu" else _moved(one.value, device)
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    """The value with its tensors on the device of the parameter, where torch puts tensors, too."""
+    """Return the value with its tensors on the device of the parameter, where torch would put them, too."""
     references = References()
     tree = map_tensors(Encoder(references).encode(value), lambda tensor: tensor.to(device))
     return Decoder("in memory", references).decode(tree, value)

@@ -1,4 +1,7 @@
-"""Parameters that an optimizer trains and that belong to no wrapped model: saved by group and position."""
+"""Save and restore parameters that an optimizer trains but that belong to no wrapped model.
+
+They have no names, so they are identified by parameter group and position.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from determined.errors import InvalidCheckpointException
 
 logger = logging.getLogger("determined.pytorch")
 
-KEY = "outside_parameters"  # in a checkpoint: for each optimizer a list of group, position and values
+KEY = "outside_parameters"  # in a checkpoint: for each optimizer, a list of group, position and value
 
 _MOST_SHOWN = 10
 
 
 def take(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]) -> list[list[dict[str, Any]]]:
-    """Return the values of these parameters, for each optimizer; those of lazy modules have none before a batch."""
+    """Return these parameters for each optimizer; those of lazy modules that have no value yet are left out."""
     inside = {id(parameter) for model in models for parameter in model.parameters()}
     return [
         [
@@ -31,7 +34,7 @@ def take(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer])
 
 
 def warn(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], ranks: int) -> None:
-    """One warning that lists them by shape, if there are any."""
+    """Log one warning that lists these parameters by shape, if there are any."""
     found = [
         f"optimizer {number}, group {one['group']}, position {one['position']}: shape {tuple(one['value'].shape)}"
         for number, mine in enumerate(take(models, optimizers))
@@ -52,7 +55,7 @@ def warn(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer],
 def put_back(
     stored: Any, models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer], checkpoint: str
 ) -> None:
-    """Give the parameters the values of a checkpoint; `stored` is what `take` returned, None in an older one."""
+    """Restore these parameters from what `take` returned, or None if an older release saved the checkpoint."""
     mine = take(models, optimizers)
     if stored is None:
         if any(mine):

@@ -1,4 +1,4 @@
-"""A model on its device and, with several ranks, kept equal on all of them."""
+"""Move a model to its device and, with several ranks, keep it equal on all of them through DDP."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from determined.pytorch.signatures import as_forward_of
 
 
 class DistributedModel(DistributedDataParallel):
-    """torch's data-parallel model, with the attributes of the model inside it and the signature of its forward."""
+    """`DistributedDataParallel` that shows the attributes of the wrapped model and the signature of its forward."""
 
     def __init__(self, module: torch.nn.Module, *args: Any, **options: Any) -> None:
         super().__init__(module, *args, **options)
         self._take_signature()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle as a `DistributedModel`: a class made for one object cannot be found by its name."""
+        """Pickle as a `DistributedModel`: the class created for one object cannot be found by its name."""
         reduced: Any = super().__reduce_ex__(protocol)
         _, _, *state = reduced
         return (_empty_model, (), *state)
@@ -29,6 +29,8 @@ class DistributedModel(DistributedDataParallel):
         self._take_signature()
 
     def _take_signature(self) -> None:
+        """Give this object its own subclass, whose `forward` has the signature of the wrapped model's."""
+
         def forward(self: DistributedDataParallel, *inputs: Any, **kwargs: Any) -> Any:
             return DistributedDataParallel.forward(self, *inputs, **kwargs)  # type: ignore[no-untyped-call]
 
@@ -49,7 +51,7 @@ def _empty_model() -> DistributedModel:
 
 
 def bare(model: torch.nn.Module) -> torch.nn.Module:
-    """The model as the user made it."""
+    """Return the user's model without the DDP wrapper."""
     return model.module if isinstance(model, DistributedDataParallel) else model
 
 
@@ -61,15 +63,18 @@ def place(
     compile: bool | dict[str, Any] = False,
     **ddp_options: Any,
 ) -> torch.nn.Module:
-    """Move `model` to its device; with several ranks, all start from the chief's weights and average gradients."""
+    """Move a model to the device and return it, wrapped in DDP with several ranks.
+
+    With several ranks, all start with the weights of rank 0 and average their gradients.
+    """
     model = model.to(device)
     if compile:
-        # In place, so that the object, its class and the names in its state dict stay what they are.
+        # In place, so that the object, its class and the names in its state dict do not change.
         model.compile(**(compile if isinstance(compile, dict) else {}))
     if ranks == 1:
         return model
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        # Nothing to average in a frozen model, and torch refuses to wrap one.
+        # A frozen model has no gradients to average, and torch refuses to wrap it.
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.data, src=0)
         return model
@@ -77,32 +82,34 @@ def place(
 
 
 def sync_buffers(models: list[torch.nn.Module]) -> None:
-    """Give all ranks rank 0's buffers now, in step, as the next forward of each would do by a collective of its own.
+    """Copy the buffers of rank 0 to all ranks now, in one place where all ranks are.
 
-    Ranks validate different numbers of batches, and some none at all. Inside an aggregation window no forward would do
-    it: then ranks would validate, and go on after a checkpoint, with other buffers than those in the checkpoint.
+    DDP would do it in a collective in the next forward. But ranks validate different numbers of batches, some none, so
+    that collective would not match; and inside an aggregation window no forward does it, so ranks would validate and
+    resume with other buffers than those in the checkpoint.
     """
     for model in models:
         ddp: Any = model
         if isinstance(model, DistributedDataParallel) and ddp.broadcast_buffers and ddp.modules_buffers:
             with torch.no_grad():
                 ddp._sync_buffers()
-            ddp.require_forward_param_sync = False  # until the next forward of training
+            # The buffers stay equal until the next forward of training; DDP then sets the flag again.
+            ddp.require_forward_param_sync = False
 
 
 def compress_gradients(models: list[torch.nn.Module], parameters: set[int]) -> None:
-    """Exchange gradients of the models that own any of `parameters` (by id) in float16."""
+    """Exchange gradients in float16 for the models that own any of `parameters`, given by id."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     for model in models:
         if not isinstance(model, DistributedDataParallel) or model._comm_hooks:
-            continue  # torch takes one hook: that of the model's first optimizer, or the user's own
+            continue  # torch accepts one hook per model: keep that of its first optimizer, or the user's own
         if any(id(p) in parameters for p in model.parameters()):
             model.register_comm_hook(state=None, hook=fp16_compress_hook)
 
 
 def set_sync(models: list[torch.nn.Module], sync: bool) -> None:
-    """Exchange gradients in this batch, or hold them back: DDP looks during forward, so say it before."""
+    """Set whether DDP exchanges gradients for this batch. DDP reads the flag in forward, so call it before."""
     for model in models:
         if isinstance(model, DistributedDataParallel):
             model.require_backward_grad_sync = sync

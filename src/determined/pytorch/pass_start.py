@@ -1,4 +1,4 @@
-"""The random generators when a pass over the data begins: whoever puts them back gets the same order again."""
+"""Save and restore the random generators at the start of a pass over the data, to reproduce the order of the pass."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from determined.pytorch import rng
 
 PassStart: TypeAlias = dict[str, Any]
 
-_CPU = torch.device("cpu")  # loaders and samplers draw there
+_CPU = torch.device("cpu")  # loaders and samplers draw from CPU generators
 
 
 def pass_start(*owners: Any) -> PassStart:
-    """The program's generators, and those that these loaders or samplers have as their `generator`."""
+    """Return the states of the global generators and of the `generator` attributes of these loaders or samplers."""
     return {"program": rng.get_state(_CPU), "own": [generator.get_state() for generator in _generators(owners)]}
 
 
 def put_back(start: PassStart, *owners: Any) -> None:
+    """Restore the generators from what `pass_start` returned."""
     rng.set_state(start["program"], _CPU)
     for generator, state in zip(_generators(owners), start["own"], strict=False):
         generator.set_state(state)
@@ -34,7 +35,7 @@ def _generators(owners: tuple[Any, ...]) -> list[torch.Generator]:
 
 @contextmanager
 def generators_kept(device: torch.device = _CPU) -> Iterator[None]:
-    """Whatever is drawn in here, the program's generators are afterwards what they were."""
+    """Restore the global generators at the end of the block, so that draws inside do not affect the program."""
     before = rng.get_state(device)
     try:
         yield
@@ -43,7 +44,7 @@ def generators_kept(device: torch.device = _CPU) -> Iterator[None]:
 
 
 def with_first_item(items: Iterator[Any]) -> Iterator[Any]:
-    """The same items, the first of them asked for now: that is when many samplers draw the order of a pass."""
+    """Return the same items after fetching the first one now: many samplers draw the order of a pass at that moment."""
     for first in items:
         return itertools.chain([first], items)
     return iter(())

@@ -1,7 +1,7 @@
-"""Parts of a state as pickles in a file of their own, for trials that call `allow_pickled_state`.
+"""Store parts of a state as pickles in a separate file, for trials that call `allow_pickled_state`.
 
-Reading a pickle can run code. So these are read only when a trial that made the same call is trained, never to load
-weights, to verify, to export or to show a checkpoint.
+Reading a pickle can run code. These are therefore read only when a trial that made the same call resumes training,
+never to load weights or to verify, export or show a checkpoint.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FILE = "pickled_state.pkl"
 
 
 class Pickles:
-    """Parts that are pickled separately, numbered from 0."""
+    """Collects values that are pickled separately and numbered from 0."""
 
     def __init__(self, references: References) -> None:
         self.parts: list[bytes] = []
         self._references = references
 
     def add(self, value: Any) -> int:
-        """Pickle a value and return its number; any failure is raised."""
+        """Pickle a value and return its number; errors of pickle are raised."""
         content = io.BytesIO()
         _Pickler(content, self._references).dump(value)
         self.parts.append(content.getvalue())
@@ -33,11 +33,12 @@ class Pickles:
 
 
 def write(parts: list[bytes], directory: Path) -> None:
+    """Write the pickled parts to their file in a checkpoint directory."""
     (directory / FILE).write_bytes(pickle.dumps(parts, protocol=4))
 
 
 class PickledParts:
-    """The file of a checkpoint, read when a part of it is wanted."""
+    """The pickled parts of a checkpoint; the file is read when the first part is requested."""
 
     def __init__(self, directory: Path, name: str, references: References) -> None:
         self._directory = directory
@@ -46,7 +47,7 @@ class PickledParts:
         self._parts: list[bytes] | None = None
 
     def get(self, number: int) -> Any:
-        """Unpickle one part. This can run code: the trial said that it trusts its checkpoints."""
+        """Unpickle and return one part. This can run code: the trial declared that it trusts its checkpoints."""
         if self._parts is None:
             self._parts = self._read()
         if not 0 <= number < len(self._parts):
@@ -69,7 +70,7 @@ class _Pickler(pickle.Pickler):
         self._references = references
 
     def persistent_id(self, value: Any) -> str | None:
-        """Models, optimizers, the trial and the like are referred to, as in the rest of the state."""
+        """Return the name of an object of the run (such as a model or the trial): it is referenced, not copied."""
         return self._references.name_of(value)
 
 
@@ -79,4 +80,5 @@ class _Unpickler(pickle.Unpickler):
         self._references = references
 
     def persistent_load(self, name: str) -> Any:
+        """Return the object of this run with that name."""
         return self._references.get(name)

@@ -1,4 +1,4 @@
-"""The weights of a checkpoint as plain files, for programs that do not use this library."""
+"""Export the weights of a checkpoint as plain files, for programs that do not use this library."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from determined.pytorch.checkpoint import check_files
 Format = Literal["torch", "safetensors"]
 Weights = dict[str, Any]
 
-_WRAPPERS = ("module.", "_orig_mod.")  # of DistributedDataParallel and DataParallel, and of torch.compile
+_WRAPPERS = ("module.", "_orig_mod.")  # prefixes of (Distributed)DataParallel and of torch.compile
 
 
 def read_weights(directory: Path, name: str) -> list[Weights]:
-    """Return the weights of each model of a checkpoint of any release, under the names that the bare models use.
+    """Return the weights of each model in a checkpoint of any release, under the names of the unwrapped models.
 
-    Files are read by the restricted loader: nothing in them is run.
+    Files are read by torch's restricted loader, which runs no code in them.
     """
     check_files(directory, name)
     state = checkpoint_legacy.modernise(checkpoint_format.read(directory, name), 1, 1, 1)
@@ -35,10 +35,10 @@ def read_weights(directory: Path, name: str) -> list[Weights]:
 
 
 def write_weights(models: list[Weights], target: Path, form: Format, name: str) -> None:
-    """Write weights into a new file; it appears complete or not at all, and does not replace another one.
+    """Write weights to a new file, atomically; raise FileExistsError if the file exists.
 
-    One model is written as its state dict. Of several models each has its number before its names: `0.`, `1.` and so
-    on. Values that are not tensors, which a safetensors file cannot hold, are refused.
+    One model is written as its state dict. With several models, names are prefixed by the model's number: `0.`, `1.`
+    and so on. Raises InvalidCheckpointException for values that are not tensors, which safetensors cannot store.
     """
     merged = (
         models[0]
@@ -53,11 +53,12 @@ def write_weights(models: list[Weights], target: Path, form: Format, name: str) 
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         draft.chmod(0o600)
+        # A link fails if the target exists, so no other file is replaced, and the file appears complete.
         try:
             os.link(draft, target)
         except FileExistsError:
             raise
-        except OSError:  # a file system without links
+        except OSError:  # the file system does not support hard links
             os.rename(draft, target)
     finally:
         with suppress(FileNotFoundError):
@@ -65,7 +66,7 @@ def write_weights(models: list[Weights], target: Path, form: Format, name: str) 
 
 
 def _bare(weights: Weights) -> Weights:
-    """Return the names without the prefixes of wrappers, which may be nested, as plain data."""
+    """Return the weights without the prefixes of wrappers, which may be nested, as a plain dict."""
     changed = True
     while changed:
         changed = False
@@ -81,6 +82,7 @@ def _save_torch(weights: Weights, path: Path) -> None:
 
 
 def _safetensors_saver(weights: Weights, name: str) -> Callable[[Weights, Path], None]:
+    """Return a function that writes a safetensors file; raise if the weights cannot be written in that format."""
     torch_files = require("safetensors.torch", extra="safetensors", purpose="--format safetensors")
     others = [key for key, value in weights.items() if not isinstance(value, torch.Tensor)]
     if others:
@@ -90,7 +92,7 @@ def _safetensors_saver(weights: Weights, name: str) -> Callable[[Weights, Path],
         )
 
     def save(tensors: Weights, path: Path) -> None:
-        # Tensors that share memory, such as tied embeddings, are refused by the format: each gets its own copy.
+        # The format rejects tensors that share memory, such as tied embeddings, so each is copied.
         torch_files.save_file({key: tensor.detach().clone().contiguous() for key, tensor in tensors.items()}, path)
 
     return save

@@ -1,4 +1,4 @@
-"""How long to train and when to stop on the way: every question answered in batches."""
+"""Compute in batches how long to train and when to report, validate and checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from determined.pytorch.units import Batch, Epoch, TrainUnit
 
 
 class BoundaryType(enum.Enum):
-    """The kinds of moments at which the loop leaves the batches and does something else."""
+    """The kinds of boundaries at which the loop interrupts training to do something else."""
 
     CHECKPOINT = "CHECKPOINT"
     REPORT = "REPORT"
@@ -21,12 +21,13 @@ class BoundaryType(enum.Enum):
 
 
 def batches_of(unit: TrainUnit, epoch_length: int, epoch_offset: int = 0) -> int:
-    """A length in batches."""
+    """Return a length in batches."""
     assert isinstance(unit.value, int)
     return unit.value * epoch_length - epoch_offset if isinstance(unit, Epoch) else unit.value
 
 
 def is_due(unit: TrainUnit | None, batches: int, epoch_length: int, epoch_offset: int = 0) -> bool:
+    """Return whether the period `unit` is due after `batches` batches."""
     if unit is None or batches == 0:
         return False
     if isinstance(unit, Epoch):
@@ -36,7 +37,7 @@ def is_due(unit: TrainUnit | None, batches: int, epoch_length: int, epoch_offset
 
 
 def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int, epoch_offset: int = 0) -> int:
-    """The first batch count after `batches`, up to `limit`, at which `unit` is due; `limit` if there is none."""
+    """Return the first batch count after `batches` at which `unit` is due, or `limit` if there is none before it."""
     if unit is None:
         return limit
     if epoch_offset and isinstance(unit, Epoch):
@@ -53,7 +54,7 @@ def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int
 
 
 def _candidates(schedule: Any, first: int, last: int) -> Iterable[int]:
-    """The counts from `first` to `last` worth asking a schedule about: few, where it says what it holds."""
+    """Return the counts from `first` to `last` to test against a schedule: only a few if its contents are known."""
     if isinstance(schedule, range):
         upwards = schedule if schedule.step > 0 else schedule[::-1]
         passed = max(0, -((upwards.start - first) // upwards.step))
@@ -68,10 +69,10 @@ DEFAULT_REPORTING_PERIOD = Batch(100)
 
 
 class Plan(NamedTuple):
-    """The length of training and the periods on the way, over epochs of `epoch_length` batches.
+    """The length of training and its periods, for epochs of `epoch_length` batches.
 
-    `epoch_offset` is added to a number of batches before epochs are counted in it: it is not 0 when a part of them was
-    trained by another number of ranks, whose epochs were longer or shorter.
+    `epoch_offset` is added to a number of batches before epochs are counted. It is not 0 if some of the batches were
+    trained with another number of ranks, whose epochs had another length.
     """
 
     max_length: TrainUnit
@@ -80,32 +81,33 @@ class Plan(NamedTuple):
     checkpoint_period: TrainUnit | None = None
     reporting_period: TrainUnit = DEFAULT_REPORTING_PERIOD
     epoch_offset: int = 0
-    comparisons: tuple[int, ...] = ()  # batches after which a searcher compares trials: there is a validation at each
-    begins_at: int = 0  # the batch that the length is counted from: not 0 when an earlier `fit` trained those before it
+    comparisons: tuple[int, ...] = ()  # batches at which the searcher compares trials; each is validated
+    begins_at: int = 0  # the batch from which the length is counted; not 0 after an earlier `fit` in the same context
 
     @property
     def last_batch(self) -> int:
-        """The number of batches at the end of training, counted from the very first one."""
+        """The number of batches at the end of training, counted from batch 0."""
         if self.begins_at:
             return self.begins_at + max(0, batches_of(self.max_length, self.epoch_length))
         return max(0, batches_of(self.max_length, self.epoch_length, self.epoch_offset))
 
     def epoch_of(self, batches: int) -> tuple[int, int]:
-        """The epoch that is under way after so many batches, and how many of them are in it."""
+        """Return the epoch in progress after `batches` batches, and how many batches of it are done."""
         return divmod(batches + self.epoch_offset, self.epoch_length)
 
     def finished(self, batches: int) -> bool:
+        """Return whether training is complete after `batches` batches."""
         return batches >= self.last_batch
 
     def next_stop(self, batches: int) -> int:
-        """The next batch count at which anything is due: the loop compares with this one number."""
+        """Return the next batch count at which anything is due, so that the loop compares with one number only."""
         stop = self.last_batch
         for unit in (self.reporting_period, self.validation_period, self.checkpoint_period):
             stop = next_due(unit, batches, self.epoch_length, stop, self.epoch_offset)
         return self._before_comparison(batches, stop)
 
     def due(self, batches: int) -> Iterator[BoundaryType]:
-        """What is due after `batches`, in the order in which it is done."""
+        """Yield what is due after `batches` batches, in the order in which it is done."""
         if self.finished(batches):
             yield BoundaryType.TRAIN
         if batches in self.comparisons or is_due(self.validation_period, batches, self.epoch_length, self.epoch_offset):
@@ -116,7 +118,7 @@ class Plan(NamedTuple):
             yield BoundaryType.REPORT
 
     def next_validation(self, batches: int) -> int:
-        """The batch count of the next validation: the last one is always at the end."""
+        """Return the batch count of the next validation; the last one is at the end of training."""
         due = next_due(self.validation_period, batches, self.epoch_length, self.last_batch, self.epoch_offset)
         return self._before_comparison(batches, due)
 
@@ -124,9 +126,10 @@ class Plan(NamedTuple):
         return min((batch for batch in self.comparisons if batches < batch < stop), default=stop)
 
     def progress(self, batches: int) -> float:
+        """Return the fraction of the training length that is done, from 0 to 1."""
         length = self.last_batch - self.begins_at
         return min(1.0, (batches - self.begins_at) / length) if length else 1.0
 
 
 UNKNOWN_LENGTH = sys.maxsize
-"""The epoch length of a loader that does not know how long it is: one endless epoch."""
+"""The epoch length of a loader without a length: a single endless epoch."""

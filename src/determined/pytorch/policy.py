@@ -1,4 +1,4 @@
-"""Which validations deserve a checkpoint."""
+"""`CheckpointPolicy`: decide after which validations a checkpoint is saved."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from determined.config.measures import finite_number
 from determined.pytorch.metrics import Metrics
 from determined.pytorch.state import TrialState
 
-_ADDED = ("batches", "epochs")  # to every report, by this library
+_ADDED = ("batches", "epochs")  # metrics that this library adds to every report
 
 
 class CheckpointPolicy(NamedTuple):
-    """`all`, `none`, or `best`: those whose metric is strictly better than every one before."""
+    """When to save after a validation: `all`, `none`, or `best` (the metric is better than all earlier ones)."""
 
     name: str
     metric: str | None = None
     smaller_is_better: bool = True
 
     def wants(self, metrics: Metrics, best_of_experiment: float | None, state: TrialState) -> bool:
-        """Decide on the chief, after a validation; the best value so far is remembered in the trial's state."""
+        """Return whether to save a checkpoint after a validation, and record the best value so far in `state`.
+
+        Only the chief calls it. Raises RuntimeError if the policy is `best` and the metric is missing or not a number.
+        """
         value = self._value(metrics) if self.metric is not None else None
         earlier = [best for best in (best_of_experiment, state.best_validation) if best is not None]
         better = value is not None and all(self._is_better(value, best) for best in earlier)
         if better:
             state.best_validation = value
         if state.batches_trained == 0:
-            return False  # nothing was trained yet that could be lost
+            return False  # nothing has been trained yet
         return self.name == "all" or (self.name == "best" and better)
 
     def _is_better(self, value: float, best: float) -> bool:
@@ -36,7 +39,7 @@ class CheckpointPolicy(NamedTuple):
         value: Any = metrics.get(str(self.metric))
         try:
             return finite_number(float(value))
-        except OverflowError:  # an integer beyond the range of a float counts as an infinity
+        except OverflowError:  # an integer outside the range of a float is treated like infinity
             return None
         except (TypeError, ValueError):
             if self.name != "best":
@@ -44,7 +47,7 @@ class CheckpointPolicy(NamedTuple):
             raise RuntimeError(self._without_value(metrics)) from None
 
     def _without_value(self, metrics: Metrics) -> str:
-        """Return the message for a validation by which checkpoints cannot be compared."""
+        """Return the error message for a validation without a usable metric."""
         if self.metric in metrics:
             problem = f"Searcher metric {self.metric!r} is not a number: {metrics[self.metric]!r}."
         else:

@@ -1,4 +1,7 @@
-"""Where training is in its data: counted over all ranks, so that another number of them can go on from there."""
+"""`DataPosition`: where training is in its data, counted over all ranks.
+
+It is independent of the number of ranks, so that a run can resume with another number.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from determined.errors import InvalidCheckpointException
 
 
 class PassShape(NamedTuple):
-    """One pass over the data: so many records, cut into batches of `batch_size`.
+    """One pass over the data: `records` records in batches of `batch_size`.
 
-    Of a sampler whose batches are the user's own, the "records" are those batches, one in each batch.
+    For a user-defined batch sampler, each of its batches counts as one record.
     """
 
     records: int
@@ -18,24 +21,24 @@ class PassShape(NamedTuple):
     drop_last: bool = False
 
     def batches(self, first_record: int = 0) -> int:
-        """The batches of a pass from `first_record` on."""
+        """Return the number of batches in a pass from `first_record` to its end."""
         left = max(0, self.records - first_record)
         return left // self.batch_size if self.drop_last else -(-left // self.batch_size)
 
 
 class Stretch(NamedTuple):
-    """Batches of all ranks that were trained one after the other with one batch size."""
+    """A number of consecutive batches of all ranks that were trained with the same batch size."""
 
     batches: int
     batch_size: int
 
 
 class DataPosition(NamedTuple):
-    """What has been taken from the endless sequence of batches that all ranks together train.
+    """The part of the endless sequence of batches that all ranks together have trained.
 
-    The stretches say it exactly, whatever numbers of ranks and batch sizes there were, and for samplers without a
-    length, too. `ranks` is how many there were last, and `epoch_offset` is what must be added to the number of
-    batches that each rank has trained before epochs are counted in it (see `offset_of_epochs`).
+    The stretches describe it exactly for any history of rank counts and batch sizes, also for samplers without a
+    length. `ranks` is the latest number of ranks. `epoch_offset` must be added to the number of batches that each rank
+    has trained before epochs are counted (see `offset_of_epochs`).
     """
 
     stretches: tuple[Stretch, ...] = ()
@@ -44,15 +47,16 @@ class DataPosition(NamedTuple):
 
     @property
     def batches(self) -> int:
+        """The number of batches trained by all ranks together."""
         return sum(stretch.batches for stretch in self.stretches)
 
     @property
     def batch_size(self) -> int | None:
-        """The last one in use."""
+        """The latest batch size, or None before the first batch."""
         return self.stretches[-1].batch_size if self.stretches else None
 
     def moved(self, batches: int, batch_size: int) -> DataPosition:
-        """The position after `batches` more of all ranks."""
+        """Return the position after `batches` more batches of all ranks."""
         stretches = self.stretches
         if batches and self.batch_size == batch_size:
             batches += stretches[-1].batches
@@ -61,7 +65,7 @@ class DataPosition(NamedTuple):
         return DataPosition((*stretches, *added), self.ranks, self.epoch_offset)
 
     def back(self, batches: int) -> DataPosition:
-        """The position a few batches ago, within the last stretch."""
+        """Return the position `batches` batches earlier, which must lie within the last stretch."""
         if not batches:
             return self
         *before, last = self.stretches
@@ -70,9 +74,9 @@ class DataPosition(NamedTuple):
         return DataPosition((*before, *left), self.ranks, self.epoch_offset)
 
     def place(self, records: int, drop_last: bool) -> tuple[int, int]:
-        """The pass and the record in it that come next, where every pass has so many records.
+        """Return the pass and the record in it that come next, if every pass has `records` records.
 
-        After the last batch of a pass this is the end of that pass, not yet the beginning of the next one.
+        After the last batch of a pass this is the end of that pass, not yet the start of the next one.
         """
         passes, record = 0, 0
         for stretch in self.stretches:
@@ -86,6 +90,7 @@ class DataPosition(NamedTuple):
         return passes, record
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the position as JSON data for a checkpoint."""
         return {
             "ranks": self.ranks,
             "epoch_offset": self.epoch_offset,
@@ -94,7 +99,7 @@ class DataPosition(NamedTuple):
 
     @classmethod
     def from_dict(cls, stored: Any, name: str) -> DataPosition:
-        """What `as_dict` gave, out of the checkpoint `name`."""
+        """Return the position that `as_dict` stored in the checkpoint `name`; raise if it is invalid."""
         try:
             stretches = tuple(Stretch(_count(batches), _count(size)) for batches, size in stored["stretches"])
             return cls(stretches, _count(stored["ranks"]), int(stored["epoch_offset"]))
@@ -105,6 +110,7 @@ class DataPosition(NamedTuple):
 
 
 def _count(value: Any) -> int:
+    """Return `value` if it is a positive integer, else raise ValueError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(value)
     return value
@@ -113,10 +119,10 @@ def _count(value: Any) -> int:
 def offset_of_epochs(
     before: DataPosition, batches_trained: int, shape: PassShape, ranks: int, epoch_length: int
 ) -> int:
-    """What to add to the batches trained so that epochs, counted in this run's batches, end where passes do.
+    """Return the number to add to the batches trained so that epochs of this run end at the end of a pass.
 
-    With the same ranks and batch size nothing changes. Otherwise the pass that is under way is trained to its end
-    first, however many batches of this run that takes, and every further epoch has `epoch_length` of them.
+    With the same ranks and batch size as before it does not change. Otherwise the pass in progress is completed first,
+    in as many batches of this run as that takes, and each later epoch has `epoch_length` batches.
     """
     if not before.stretches or (before.ranks, before.batch_size) == (ranks, shape.batch_size):
         return before.epoch_offset

@@ -1,4 +1,4 @@
-"""Mixed precision: autocast around a model's forward, and who scales the loss."""
+"""Mixed precision: autocast around a model's forward, and scaling of the loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class Precision:
-    """Which scaler is in use, and whether we drive it (`automatic`) or the program does."""
+    """The gradient scaler in use, and whether this library applies it (`automatic`) or the program does."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -29,6 +29,7 @@ class Precision:
         self._stepped = False
 
     def wrap_scaler(self, scaler: Any, models_wrapped: bool) -> Any:
+        """Register the program's scaler; raise InvalidExperimentException if it is too late or one is registered."""
         if self.scaler is not None:
             raise InvalidExperimentException("wrap_scaler: a scaler is wrapped already (use_amp() wraps one too)")
         if models_wrapped:
@@ -39,14 +40,14 @@ class Precision:
         return scaler
 
     def use_amp(self, models_wrapped: bool, dtype: torch.dtype | None = None) -> None:
-        """Autocast every model wrapped from now on, and scale, unscale, step and update without the program."""
+        """Autocast every model wrapped from now on, and scale the loss and update the scaler automatically."""
         self.wrap_scaler(self._make_scaler(dtype), models_wrapped)
         self.automatic = True
 
     def use_apex_levels(
         self, opt_level: str, loss_scale: Any, min_scale: float | None, max_scale: float | None
     ) -> bool:
-        """Carry out an apex optimization level with torch's own means; False for O0, which is full precision."""
+        """Apply an apex optimization level with torch.amp; return False for O0, which is full precision."""
         if opt_level not in ("O0", "O1", "O2", "O3"):
             raise InvalidExperimentException(f"configure_apex_amp: opt_level is O0, O1, O2 or O3, got {opt_level!r}")
         self.apex_configured = True
@@ -65,11 +66,12 @@ class Precision:
         return True
 
     def _make_scaler(self, dtype: torch.dtype | None, fixed_scale: float | None = None) -> Any:
+        """Return a gradient scaler, enabled only for float16: bfloat16 has the range of float32."""
         kind = self._device.type
         self.dtype = dtype or (torch.float16 if kind == "cuda" else torch.bfloat16)
         enabled = self.dtype is torch.float16
         if fixed_scale is not None:
-            # A growth interval that is never reached keeps the scale where it was put.
+            # This growth interval is never reached and the backoff factor is almost 1, so the scale stays fixed.
             return torch.amp.GradScaler(
                 kind,
                 init_scale=fixed_scale,
@@ -80,7 +82,7 @@ class Precision:
         return torch.amp.GradScaler(kind, enabled=enabled)
 
     def autocast(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Let `model` run its forward under autocast; it stays the same object and an instance of its own class."""
+        """Make `model` run its forward under autocast; it stays the same object and an instance of its class."""
         assert self.dtype is not None
         return autocast_forward(model, self._device.type, self.dtype)
 
@@ -92,14 +94,14 @@ class Precision:
         self._stepped = True
 
     def after_batch(self) -> None:
-        """Update the scale, in a batch in which an optimizer was stepped (torch refuses it in others)."""
+        """Update the scale if an optimizer was stepped in this batch (torch refuses it otherwise)."""
         if not self._stepped:
             return
         self._stepped = False
         self.scaler.update()
         low, high = self._scale_bounds
         if self.scaler.is_enabled() and (low is not None or high is not None):
-            self.scaler._scale.clamp_(min=low, max=high)  # on the device: nothing waits for it
+            self.scaler._scale.clamp_(min=low, max=high)  # private, but done on the device, so nothing waits for it
 
 
 def _fixed_scale(loss_scale: Any) -> float | None:
@@ -109,7 +111,7 @@ def _fixed_scale(loss_scale: Any) -> float | None:
 
 
 def autocast_forward(model: torch.nn.Module, device_type: str, dtype: torch.dtype) -> torch.nn.Module:
-    """Give `model` a class that derives from its own and runs forward under autocast, with float32 results."""
+    """Replace the class of `model` by a subclass whose forward runs under autocast and returns float32 results."""
     if isinstance(model, torch.jit.ScriptModule):
         raise InvalidModelException(
             f"a ScriptModule ({model.original_name}) cannot be autocast; wrap the model it was scripted from"
@@ -121,7 +123,7 @@ def autocast_forward(model: torch.nn.Module, device_type: str, dtype: torch.dtyp
             result = own.forward(self, *args, **kwargs)
         return to_float32(result)
 
-    # A class instead of a patched instance: a deep copy (say, for an average of the weights) runs its own forward.
+    # A subclass instead of a patched instance: a deep copy, for example for averaged weights, must run its own forward.
     members = {"forward": as_forward_of(model, forward), "__module__": own.__module__}
     model.__class__ = type(f"Autocast{own.__name__}", (own,), members)
     return model
@@ -131,7 +133,7 @@ _warned: set[type] = set()
 
 
 def to_float32(data: Any) -> Any:
-    """Half-precision tensors in a model's result as float32, in whatever the result holds them."""
+    """Return a model's result with half-precision tensors as float32, inside any containers."""
     if isinstance(data, torch.Tensor):
         return data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
     if isinstance(data, collections.abc.MutableMapping):

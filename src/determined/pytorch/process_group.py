@@ -1,4 +1,4 @@
-"""Join the other ranks: find out who we are, and make sure that torch's process group exists."""
+"""Join the other ranks: determine this process's rank and initialise torch's process group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ _LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTE
 
 @contextmanager
 def joined(distributed: DistributedContext | None) -> Iterator[DistributedContext]:
-    """The ranks of this job: those given, else those of an initialised process group, else the launcher's."""
+    """Yield the ranks of this job: those given, else those of an initialised process group, else the launcher's.
+
+    A process group created here is destroyed at the end of the block. Raises RuntimeError if variables of the launcher
+    are missing.
+    """
     if os.environ.get("USE_HOROVOD"):
         logger.warning("horovod is not maintained: torch's own distributed training is used instead")
     ranks = distributed or _ranks_of_this_process()
@@ -42,7 +46,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
         timeout = rendezvous.collective_timeout()
         dist.init_process_group(
             _backend(ranks),
-            # A name of its own: nobody takes the addresses of this program's earlier run for those of this one.
+            # A prefix per run: otherwise a second run in this process would read the addresses of the first one.
             store=c10d.PrefixStore(f"determined/run/{next(_runs)}", _launchers_store(ranks.rank, ranks.size, timeout)),
             rank=ranks.rank,
             world_size=ranks.size,
@@ -61,7 +65,7 @@ def _ranks_of_this_process() -> DistributedContext:
         if "LOCAL_WORLD_SIZE" in os.environ and "GROUP_RANK" in os.environ:
             return DistributedContext.from_torch_distributed(chief_ip=os.environ.get("MASTER_ADDR"))
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        # Processes that a program started itself, on this machine.
+        # Processes that the program started itself are assumed to be on this machine.
         rank, size = dist.get_rank(), dist.get_world_size()
         return DistributedContext(rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1)
     return DummyDistributedContext()
@@ -69,7 +73,10 @@ def _ranks_of_this_process() -> DistributedContext:
 
 @contextmanager
 def _gloo_on_loopback(ranks: DistributedContext) -> Iterator[None]:
-    """On one machine nothing listens where others could connect; a choice of the user's stays."""
+    """Make gloo listen on the loopback interface only, if all ranks are on this machine.
+
+    Other hosts then cannot connect. A value set by the user is kept.
+    """
     name = "GLOO_SOCKET_IFNAME"
     if ranks.local_size != ranks.size or name in os.environ:
         yield
@@ -82,7 +89,7 @@ def _gloo_on_loopback(ranks: DistributedContext) -> Iterator[None]:
 
 
 def _backend(ranks: DistributedContext) -> str:
-    """nccl where every rank of this node has a GPU to itself, which it asks for."""
+    """Return nccl if every rank of this node has a GPU to itself, which nccl requires, else gloo."""
     return "nccl" if torch.cuda.is_available() and ranks.local_size <= torch.cuda.device_count() else "gloo"
 
 
@@ -91,5 +98,8 @@ _runs = itertools.count(1)
 
 @cache
 def _launchers_store(rank: int, size: int, timeout: timedelta) -> c10d.Store:
-    """Where the ranks meet, opened once: its port cannot be given up and taken again without losing somebody."""
+    """Return the key-value store through which the ranks meet, opened once per process.
+
+    Its port cannot be released and bound again between two runs without a rank missing the new store.
+    """
     return rendezvous.find_store(rank, size, chief_ip=None, port=None, timeout=timeout)

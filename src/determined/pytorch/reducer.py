@@ -1,4 +1,4 @@
-"""Reducers: how many values of a metric become one, over batches and over ranks."""
+"""Reducers: compute one metric from the values of many batches and ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.errors import InvalidExperimentException
 
 
 class Reducer(enum.Enum):
-    """The ways to reduce validation metrics that need no code of the user's."""
+    """The built-in reductions for validation metrics."""
 
     AVG = 1
     SUM = 2
@@ -24,36 +24,37 @@ class Reducer(enum.Enum):
 
 
 class MetricReducer(metaclass=ABCMeta):
-    """A metric over a whole window (a training workload, a validation) that is more than an average.
+    """Base class for a metric over all values of a window (a training workload or a validation).
 
-    Give it values in any way you like, say by a method `update` called from `evaluate_batch`, and register it
-    with `context.wrap_reducer`.
+    Use it for metrics that are not an average of batches. Pass values to it in any way, for example by a method
+    `update` called in `evaluate_batch`, and register it with `context.wrap_reducer`.
     """
 
     @abstractmethod
     def reset(self) -> None:
-        """Begin a new window: called before every training workload and every validation."""
+        """Start a new window; called before every training workload and every validation."""
 
     @abstractmethod
     def per_slot_reduce(self) -> Any:
-        """Reduce what this rank has seen; called on every rank, also when there is only one."""
+        """Reduce the values of this rank; called on every rank, also if there is only one."""
 
     @abstractmethod
     def cross_slot_reduce(self, per_slot_metrics: Sequence[Any]) -> Any:
-        """Reduce what all ranks returned from `per_slot_reduce`, in rank order.
+        """Reduce the results of `per_slot_reduce` of all ranks, in rank order.
 
-        Return a number for a reducer registered with a name, a dict of names and numbers for one without.
+        Return a value if the reducer was registered with a name, else a dict of metrics by name.
         """
 
 
 class SimpleReducer(MetricReducer):
-    """A plain function over all values of all ranks, in the order in which one rank would have seen them."""
+    """A function of the values of all ranks, in the order in which a single rank would have seen them."""
 
     def __init__(self, function: Callable[[list[Any]], Any]) -> None:
         self.function = function
         self.values: list[Any] = []
 
     def update(self, value: Any) -> None:
+        """Add a value."""
         self.values.append(value)
 
     def reset(self) -> None:
@@ -69,7 +70,7 @@ class SimpleReducer(MetricReducer):
         return self.values
 
     def cross_slot_reduce(self, per_slot_metrics: Sequence[Any]) -> Any:
-        # Batches were dealt out round-robin, so interleaving the ranks' values restores their order.
+        # Batches are distributed round-robin over ranks, so interleaving the ranks' values restores their order.
         missing = object()
         rounds = itertools.zip_longest(*per_slot_metrics, fillvalue=missing)
         return self.function([value for one in rounds for value in one if value is not missing])
@@ -82,6 +83,7 @@ class _Registered(NamedTuple):
     for_validation: bool
 
     def attempt(self, phase: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a method of the reducer; an exception becomes a ValueError that names the reducer and the method."""
         try:
             return function(*args)
         except Exception as error:
@@ -92,7 +94,7 @@ class _Registered(NamedTuple):
 
 
 class ReducerContext:
-    """The reducers a trial registered, and the two halves of reducing them."""
+    """The reducers that a trial registered, and the two steps of reducing them."""
 
     def __init__(self, allgather: Callable[[Any], Sequence[Any]] | None = None) -> None:
         self._allgather = allgather if allgather is not None else lambda value: [value]
@@ -105,6 +107,7 @@ class ReducerContext:
         for_training: bool = True,
         for_validation: bool = True,
     ) -> MetricReducer:
+        """Register a reducer, see `PyTorchTrialContext.wrap_reducer`."""
         if not isinstance(reducer, MetricReducer):
             assert callable(reducer), f"wrap_reducer takes a MetricReducer or a function, got {reducer!r}"
             reducer = SimpleReducer(reducer)
@@ -119,22 +122,24 @@ class ReducerContext:
             known.attempt("reset", known.reducer.reset)
 
     def selected(self, for_training: bool) -> list[_Registered]:
+        """Return the reducers that take part in training reports, or in validations."""
         return [known for known in self._registered if (known.for_training if for_training else known.for_validation)]
 
     def per_slot(self, for_training: bool) -> list[Any]:
-        """This rank's half: one value per selected reducer."""
+        """Return this rank's value of each selected reducer."""
         return [
             known.attempt("per_slot_reduce", known.reducer.per_slot_reduce) for known in self.selected(for_training)
         ]
 
     def states(self) -> list[dict[str, Any]]:
-        """What each reducer holds in the middle of a window: its own `state_dict()`, else its attributes."""
+        """Return the state of each reducer within a window: its `state_dict()` if it has one, else its attributes."""
         return [
             known.reducer.state_dict() if hasattr(known.reducer, "state_dict") else dict(vars(known.reducer))
             for known in self._registered
         ]
 
     def load_states(self, states: Sequence[dict[str, Any]]) -> None:
+        """Restore the states that `states` returned."""
         for known, state in zip(self._registered, states, strict=False):
             if hasattr(known.reducer, "load_state_dict"):
                 known.reducer.load_state_dict(state)
@@ -142,7 +147,7 @@ class ReducerContext:
                 vars(known.reducer).update(state)
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
-        """Reduce the selected reducers over all ranks, in one collective; the same dict on every rank."""
+        """Return the metrics of the selected reducers, reduced over all ranks in one collective."""
         selected = self.selected(for_training)
         if not selected:
             return {}
@@ -151,7 +156,7 @@ class ReducerContext:
     def run_cross_slot_reduction(
         self, reducables: Sequence[_Registered], gathered: Sequence[Sequence[Any]]
     ) -> dict[str, Any]:
-        """The ranks' halves, one list per rank, become the metrics."""
+        """Return the metrics computed from the values of all ranks, one list per rank."""
         metrics: dict[str, Any] = {}
         for known, parts in zip(reducables, zip(*gathered, strict=True), strict=True):
             value = known.attempt("cross_slot_reduce", known.reducer.cross_slot_reduce, parts)
@@ -174,7 +179,7 @@ _FLOATS_OF_NUMPY = (torch.float16, torch.float32, torch.float64)
 
 
 def as_numpy(value: Any) -> Any:
-    """A tensor's numbers as an array (types that numpy lacks as float32); anything else as it is."""
+    """Return a tensor as a numpy array (types that numpy lacks as float32), and anything else unchanged."""
     if not isinstance(value, torch.Tensor):
         return value
     value = value.detach()
@@ -186,7 +191,7 @@ def as_numpy(value: Any) -> Any:
 
 
 def simple_reduce(reducer: Reducer, values: Any, weights: Sequence[float] | None = None) -> Any:
-    """One number out of all of `values`; sums run in float64, the result has the dtype of the values."""
+    """Reduce all of `values` to one number; sums use float64, and the result has the dtype of the values."""
     values = np.asarray(values)
     if values.dtype.kind not in "fiubc":
         raise TypeError(f"metrics of type {values.dtype} cannot be reduced by {reducer}: they are not numbers")
@@ -212,7 +217,7 @@ def simple_reduce(reducer: Reducer, values: Any, weights: Sequence[float] | None
 
 
 def reducers_by_name(reducer: Reducer | dict[str, Reducer] | Any, names: Sequence[str]) -> dict[str, Reducer]:
-    """What `evaluation_reducer` returned, as one reducer per metric name; refused if it does not fit the names."""
+    """Return one reducer per metric name from what `evaluation_reducer` returned; raise if the names do not match."""
     if isinstance(reducer, dict):
         missing, extra = sorted(set(names) - set(reducer)), sorted(set(reducer) - set(names))
         if missing or extra:

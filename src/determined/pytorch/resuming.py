@@ -1,4 +1,4 @@
-"""Lines that say where training continues, and how to continue one that was stopped or failed."""
+"""Messages about where training resumes, and how to continue a run that was stopped or failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.pytorch.progress import say
 
 
 def resumed(checkpoint: str, batches: int, plan: Plan, *, nothing_to_do: bool) -> str:
-    """Return the line about a restored checkpoint; after one of another trial, batches are counted from 0."""
+    """Return the message about a restored checkpoint; with one of another trial, batches count from 0."""
     if nothing_to_do:
         return f"Nothing to do: already trained to {_where(batches, plan, brief=True)} (checkpoint {checkpoint})"
     if batches == 0:
@@ -26,7 +26,7 @@ def resumed(checkpoint: str, batches: int, plan: Plan, *, nothing_to_do: bool) -
 
 
 def _where(batches: int, plan: Plan, *, brief: bool = False) -> str:
-    """Return `epoch 30 (batch 1,200)`: the epoch that has just ended, or the one that is in progress."""
+    """Return a text like `epoch 30 (batch 1,200)`: the epoch that has just ended, or the one in progress."""
     batch = f"batch {batches:,}"
     if plan.epoch_length == UNKNOWN_LENGTH:
         return batch
@@ -37,7 +37,7 @@ def _where(batches: int, plan: Plan, *, brief: bool = False) -> str:
 
 
 def how_to_continue(given: Any, *, has_checkpoint: bool, ranks: int) -> str | None:
-    """Return the line about the next run of a standalone script; None for code that no command starts again.
+    """Return the message about continuing a standalone script, or None if no command can start the code again.
 
     `given` is the `latest_checkpoint` that the program passed to `fit`.
     """
@@ -52,10 +52,13 @@ def how_to_continue(given: Any, *, has_checkpoint: bool, ranks: int) -> str | No
 
 
 def say_after_traceback(error: BaseException, line: str) -> None:
-    """Print the line when the program ends, if this error is what ends it: Python prints the traceback before that."""
+    """Print `line` at program exit if this error ends the program.
+
+    Python prints the traceback before exit handlers run, so the line comes after it.
+    """
 
     def at_exit() -> None:
-        ended_by = getattr(sys, "last_value", None)  # set by Python for an exception that nothing caught
+        ended_by = getattr(sys, "last_value", None)  # set by Python for an uncaught exception
         while ended_by is not None and ended_by is not error:
             ended_by = ended_by.__cause__ or ended_by.__context__
         if ended_by is error:
@@ -65,7 +68,10 @@ def say_after_traceback(error: BaseException, line: str) -> None:
 
 
 def _command(ranks: int) -> str | None:
-    """Return the command line of this program, without secrets; a launcher's is not known here."""
+    """Return the command line of this program with secrets masked, or None for code without a command.
+
+    With several ranks, the launcher's command line is not known in this process.
+    """
     program = this_program()
     if program.kind not in ("script", "module"):
         return None

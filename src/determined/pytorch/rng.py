@@ -1,4 +1,4 @@
-"""The random generators of a rank, as tensors and numbers."""
+"""Read, restore and seed the random generators of a process, as tensors and numbers that checkpoints can hold."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ logger = logging.getLogger("determined.pytorch")
 
 
 def seed_everything(seed: int) -> None:
+    """Seed Python, numpy and torch."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
 
 
 def seed_from_torch() -> int:
-    """A seed that torch's global generator decides, leaving that generator where it is."""
+    """Return a seed derived from the state of torch's global generator, without changing that state."""
     generator = torch.Generator()
     generator.set_state(torch.get_rng_state())
     return int(torch.randint(2**31, (), generator=generator))
 
 
 def get_state(device: torch.device) -> dict[str, Any]:
+    """Return the states of the generators of Python, numpy, torch and, unless it is the CPU, of `device`."""
     version, words, gauss = random.getstate()
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     state: dict[str, Any] = {
@@ -49,7 +51,7 @@ def get_state(device: torch.device) -> dict[str, Any]:
 
 
 def set_state(state: dict[str, Any], device: torch.device) -> None:
-    """Put the generators back; states of old releases (tuples) are understood, too."""
+    """Restore the generators; states of old releases (tuples) are accepted, too."""
     torch.set_rng_state(state["cpu_rng_state"])
     stored = state["np_rng_state"]
     if isinstance(stored, dict):

@@ -1,4 +1,4 @@
-"""The objects of a run that states may refer to, by names that a resumed run uses as well."""
+"""Name the objects of a run that saved states may refer to, so that a resumed run finds its own objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.pytorch.state_codec import References
 
 
 def references_of(context: PyTorchTrialContext, callbacks: Callbacks, trial: Any) -> References:
-    """Trial, context, callbacks, and everything that the trial wrapped."""
+    """Return names for the trial, the context, the callbacks, and everything that the trial wrapped."""
     found = References(lambda: _tensors(context))
     found.add("trial", trial)
     found.add("context", context)
@@ -36,7 +36,7 @@ def references_of(context: PyTorchTrialContext, callbacks: Callbacks, trial: Any
 
 
 def references_of_models(models: list[torch.nn.Module]) -> References:
-    """Models alone, to load their weights without a run."""
+    """Return names for models only, to load their weights without a run."""
     found = References()
     for number, model in enumerate(models):
         found.add(f"models[{number}]", model)
@@ -45,6 +45,7 @@ def references_of_models(models: list[torch.nn.Module]) -> References:
 
 
 def _tensors(context: PyTorchTrialContext) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield a name for each parameter and buffer of the wrapped models and optimizers."""
     for number, model in enumerate(context.models):
         for name, parameter in bare(model).named_parameters():
             yield f"models[{number}].{name}", parameter

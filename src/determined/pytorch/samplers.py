@@ -1,7 +1,9 @@
-"""Samplers that repeat, shard, skip and shuffle; wherever positions are known, by arithmetic instead of walking.
+"""Samplers that repeat, shard, skip and shuffle.
 
-The order to compose them in: shuffle, then repeat (training only), then shard, then batch, then skip (training
-only, last). An infinite sampler cannot be shuffled.
+Where the order is known in closed form, items are computed by index instead of iterating over the ones before.
+
+Compose them in this order: shuffle, repeat (training only), shard, batch, skip (training only). An infinite sampler
+cannot be shuffled.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ ENDLESS = -1
 Order = np.ndarray[Any, Any]
 
 Access = tuple[Callable[[int], Any], int]
-"""Items by number, and how many there are (ENDLESS for a repeating sampler)."""
+"""A function that returns an item by its index, and the number of items (ENDLESS for a repeating sampler)."""
 
 
 class ShuffleSampler(Sampler[int]):
-    """A permutation of a data set per pass, decided by (seed, pass): any pass can be had without the others.
+    """A sampler with one permutation of the data set per pass, derived from the seed and the pass number.
 
-    All ranks with one seed share the order by construction, and a resumed run needs nothing but the number of
-    batches done. While no seed is set, each iteration draws one from torch's global generator, as torch's own
-    random sampler does.
+    Any pass can be computed without the earlier ones. All ranks with the same seed use the same order, and a resumed
+    run needs only the number of batches done. Without a seed, each iteration draws one from torch's global generator,
+    as torch's RandomSampler does.
     """
 
     def __init__(self, data_source: Sized, seed: int | None = None) -> None:
@@ -56,6 +58,7 @@ class ShuffleSampler(Sampler[int]):
         return len(self.data_source)
 
     def permutation(self, seed: int, pass_number: int) -> Order:
+        """Return the order of a pass; the last one is cached, because batches of one pass are requested in a row."""
         if self._cached is None or self._cached[:2] != (seed, pass_number):
             generator = torch.Generator()
             generator.manual_seed(mix(seed, pass_number))
@@ -65,11 +68,12 @@ class ShuffleSampler(Sampler[int]):
 
 
 def draw_seed(generator: torch.Generator | None = None) -> int:
+    """Draw a seed with the same call as torch's loaders and samplers, so that random streams stay those of torch."""
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
 def mix(seed: int, number: int) -> int:
-    """One well-spread 63-bit number out of two (the finaliser of splitmix64)."""
+    """Combine two numbers into a well-distributed 63-bit number (the finaliser of splitmix64)."""
     z = (seed + (number + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
@@ -77,7 +81,10 @@ def mix(seed: int, number: int) -> int:
 
 
 def batches_in_closed_form(batch_sampler: Any) -> Callable[[int, int, int], list[int]] | None:
-    """For batches whose records are known in closed form: those of pass p from one record up to another."""
+    """Return a function of (pass, first record, end record) that gives the indices of a batch.
+
+    None if the order of the batch sampler is not known in closed form.
+    """
     if type(batch_sampler) is not BatchSampler:
         return None
     sampler: Any = batch_sampler.sampler
@@ -91,7 +98,7 @@ def batches_in_closed_form(batch_sampler: Any) -> Callable[[int, int, int], list
 
 
 def pass_access(sampler: Any) -> tuple[Callable[[int, int], Any], int] | None:
-    """For a sampler whose passes are known in closed form: item i of pass p, and the items of a pass."""
+    """Return a function of (pass, index) that gives an item, and the items per pass; None if not in closed form."""
     if type(sampler) is SequentialSampler:
         return (lambda _, i: i), len(sampler)
     if type(sampler) is ShuffleSampler:
@@ -105,7 +112,7 @@ def pass_access(sampler: Any) -> tuple[Callable[[int, int], Any], int] | None:
 
 
 def access(sampler: Any) -> Access | None:
-    """Items of a stack of samplers by number, where every layer of it is known in closed form."""
+    """Return access by index to a stack of samplers, or None unless every layer is known in closed form."""
     if isinstance(sampler, _Layer):
         return sampler._access()
     one_pass = pass_access(sampler)
@@ -116,13 +123,13 @@ def access(sampler: Any) -> Access | None:
 
 
 class _Layer(Sampler[Any], ABC):
-    """A sampler on top of another one: by number where that can be, else by walking."""
+    """A sampler on top of another one, which computes items by index if possible, and else iterates over it."""
 
     def __init__(self, inner: Iterable[Any]) -> None:
         self._inner = inner
 
     def __iter__(self) -> Iterator[Any]:
-        # A generator, which does nothing until the first item is wanted: torch makes iterators that it never uses.
+        # A generator, so that nothing runs before the first item is requested: torch creates iterators it never uses.
         by_number = self._access()
         if by_number is None:
             yield from self._walk()
@@ -135,14 +142,16 @@ class _Layer(Sampler[Any], ABC):
 
     @abstractmethod
     def _access(self) -> Access | None:
-        """Items by number, or None where only walking finds them."""
+        """Return access to the items by index, or None if only iterating finds them."""
 
     @abstractmethod
     def _walk(self) -> Iterator[Any]:
-        """The items one after the other."""
+        """Yield the items by iterating over the inner sampler."""
 
 
 class _Repeat(_Layer):
+    """Repeats the inner sampler without end."""
+
     def _access(self) -> Access | None:
         one_pass = pass_access(self._inner)
         if one_pass is None:
@@ -163,6 +172,8 @@ class _Repeat(_Layer):
 
 
 class _Shard(_Layer):
+    """Selects every `count`-th item, starting at `rank`."""
+
     def __init__(self, inner: Iterable[Any], count: int, rank: int) -> None:
         super().__init__(inner)
         self.num_workers = count
@@ -174,7 +185,7 @@ class _Shard(_Layer):
             return None
         (at, total), rank, count = inner, self.rank, self.num_workers
         if not 0 <= rank < count:
-            return at, 0  # nobody's rank: no item has this remainder
+            return at, 0  # an invalid rank gets no item, as when iterating
         mine = total if total == ENDLESS else len(range(rank, total, count))
         return (lambda i: at(rank + i * count)), mine
 
@@ -189,6 +200,8 @@ class _Shard(_Layer):
 
 
 class _Skip(_Layer):
+    """Leaves out the first `skip` items."""
+
     def __init__(self, inner: Iterable[Any], skip: int) -> None:
         super().__init__(inner)
         self.skip = skip
@@ -205,7 +218,7 @@ class _Skip(_Layer):
 
 
 class _Shuffle(_Layer):
-    """A new permutation of the materialised items per pass, by one numpy generator: bit for bit that of 0.16.5+."""
+    """Shuffles the list of all items in each pass with one numpy generator: the same orders as since 0.16.5."""
 
     def __init__(self, inner: Iterable[Any], seed: int) -> None:
         super().__init__(inner)
@@ -224,7 +237,7 @@ class _Shuffle(_Layer):
 
 
 class RepeatSampler(_Repeat):
-    """The inner sampler over and over: each pass iterates it anew."""
+    """Repeats a sampler without end; each pass iterates it again."""
 
     def __init__(self, sampler: Iterable[int]) -> None:
         super().__init__(sampler)
@@ -232,7 +245,7 @@ class RepeatSampler(_Repeat):
 
 
 class RepeatBatchSampler(_Repeat):
-    """The inner batch sampler over and over: each pass iterates it anew."""
+    """Repeats a batch sampler without end; each pass iterates it again."""
 
     def __init__(self, batch_sampler: Iterable[list[int]]) -> None:
         super().__init__(batch_sampler)
@@ -240,7 +253,7 @@ class RepeatBatchSampler(_Repeat):
 
 
 class DistributedSampler(_Shard):
-    """Every item i with `i % num_workers == rank`."""
+    """Selects every item i with `i % num_workers == rank`."""
 
     def __init__(self, sampler: Iterable[int], num_workers: int, rank: int) -> None:
         super().__init__(sampler, num_workers, rank)
@@ -248,7 +261,11 @@ class DistributedSampler(_Shard):
 
 
 class DistributedBatchSampler(_Shard):
-    """Every batch i with `i % num_workers == rank`. (0.12 called the second argument `num_replicas`.)"""
+    """Selects every batch i with `i % num_workers == rank`.
+
+    Release 0.12 called the second argument `num_replicas`. Raises ValueError if the number of ranks or the rank is
+    invalid.
+    """
 
     def __init__(
         self,
@@ -268,7 +285,7 @@ class DistributedBatchSampler(_Shard):
 
 
 class SkipSampler(_Skip):
-    """All but the first `skip` items, each time it is iterated; its length stays that of the inner sampler."""
+    """Leaves out the first `skip` items in each iteration; the length remains that of the inner sampler."""
 
     def __init__(self, sampler: Iterable[int], skip: int) -> None:
         super().__init__(sampler, skip)
@@ -276,9 +293,9 @@ class SkipSampler(_Skip):
 
 
 class SkipBatchSampler(_Skip):
-    """All but the first `skip` batches, each time it is iterated.
+    """Leaves out the first `skip` batches in each iteration.
 
-    Its length stays that of the inner sampler. (Up to 0.16.4 it shrank unless `same_length` was true.)
+    The length remains that of the inner sampler, unless `same_length` is False, which was the default up to 0.16.4.
     """
 
     def __init__(self, batch_sampler: Iterable[list[int]], skip: int, same_length: bool | None = None) -> None:
@@ -288,7 +305,7 @@ class SkipBatchSampler(_Skip):
 
     @property
     def length(self) -> int:
-        """The length of the sampler inside, skipped batches included."""
+        """The length of the sampler."""
         return len(self)
 
     def __len__(self) -> int:
@@ -297,7 +314,7 @@ class SkipBatchSampler(_Skip):
 
 
 class ReproducibleShuffleSampler(_Shuffle):
-    """A shuffle of the inner sampler by a seed; each pass goes on with the same generator."""
+    """Shuffles the inner sampler by a seed; each pass continues with the same generator."""
 
     def __init__(self, sampler: Iterable[int], seed: int) -> None:
         super().__init__(sampler, seed)
@@ -305,7 +322,7 @@ class ReproducibleShuffleSampler(_Shuffle):
 
 
 class ReproducibleShuffleBatchSampler(_Shuffle):
-    """A shuffle of whole batches by a seed; each pass goes on with the same generator."""
+    """Shuffles the order of batches by a seed; each pass continues with the same generator."""
 
     def __init__(self, batch_sampler: Iterable[list[int]], seed: int) -> None:
         super().__init__(batch_sampler, seed)
@@ -319,9 +336,9 @@ def adapt_batch_sampler(
     num_replicas: int = 1,
     rank: int = 0,
 ) -> Any:
-    """Repeat inside shard inside skip: the batches of all passes are dealt out round-robin over the ranks.
+    """Return a batch sampler for one rank: repeated if `repeat`, distributed round-robin over ranks, and skipped.
 
-    Skipping counts batches of this rank.
+    `skip` counts batches of this rank.
     """
     if repeat:
         batch_sampler = RepeatBatchSampler(batch_sampler)

@@ -1,4 +1,4 @@
-"""Metrics as TensorBoard scalars: collected for a moment, then written together."""
+"""`Scalars`: write metrics as TensorBoard scalars, collected for up to a second and written together."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from determined.tensorboard.metric_writers.base import Row, is_scalar, validatio
 
 logger = logging.getLogger("determined.pytorch")
 
-_SECONDS_TO_COLLECT = 1.0  # nobody watches curves more closely
+_SECONDS_TO_COLLECT = 1.0  # viewers poll less often, and each write costs training time
 
 
 class Scalars:
-    """Writes scalars to the run's event file, or through the program's own writer once it asked for one.
+    """Writes scalars to the run's event file, or through the program's `SummaryWriter` once it has asked for one.
 
-    The store has the same metrics: a file that cannot be written, as on a full disk, is no reason to end training.
+    If the file cannot be written, for example on a full disk, it logs a warning and stops writing: the store holds the
+    same metrics, so training need not end.
     """
 
     def __init__(self, context: PyTorchTrialContext) -> None:
@@ -41,7 +42,7 @@ class Scalars:
         return self._context.get_enable_tensorboard_logging() and not self._given_up
 
     def training(self, batches: int, metrics: Metrics, columns: Columns) -> None:
-        """Each batch's values at its index; what exists only for the whole workload at its end."""
+        """Collect the values of each batch at its index, and metrics of the complete workload at its end."""
         if not self._wanted:
             return
         self._series.append((batches, {name: column for name, column in columns.items() if _is_series(column)}))
@@ -68,7 +69,7 @@ class Scalars:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was collected."""
+        """Write the collected scalars; on an OSError give up writing."""
         try:
             self._write()
         except OSError as error:
@@ -91,7 +92,7 @@ class Scalars:
         self._given_up = True
         events, self._events = self._events, None
         if events is not None:
-            with contextlib.suppress(OSError):  # it tries once more to write what it holds
+            with contextlib.suppress(OSError):  # closing tries to write the rest of its buffer
                 events.close()
         logger.warning(
             "TensorBoard files in %s are not written any more: %s", self._context.get_tensorboard_path(), error
