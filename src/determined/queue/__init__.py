@@ -1,1 +1,1 @@
-"""Experiments that share the slots of a machine, and go on when whoever put them there is gone."""
+"""The queue: a daemon runs experiments in the background and shares the slots of this machine among them."""

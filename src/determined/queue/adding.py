@@ -1,4 +1,4 @@
-"""Put experiments into the queue, and see to it that somebody serves it."""
+"""Adds experiments to the queue and makes sure that a daemon serves it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from determined.store.experiment_records import ENDED, Change, Experiment, Exper
 from determined.store.process import this_process, this_user
 from determined.store.queueing import DEFAULT_PRIORITY, Entry, NewEntry
 
-_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+_SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
 _SECONDS_TO_LET_GO = 10.0
 _SECONDS_BETWEEN_LOOKS = 0.1
 
@@ -34,11 +34,11 @@ def add(
     slots: int | None = None,
     max_trials: int | None = None,
 ) -> DaemonState:
-    """Let it run on this machine when its turn comes; when this returns it is ACTIVE, and in the queue.
+    """Add an experiment to the queue of this machine and mark it as ACTIVE. Start the daemon if there is none.
 
-    `priority` is that of the configuration unless it is given, 1 goes first; `slots` is how many it may use at most;
-    `max_trials` extends its search, even one that has ended. An experiment that somebody runs, or that is in the
-    queue already, is refused.
+    `priority` (1 is scheduled first) defaults to the one in the configuration; `slots` is the maximum number of slots;
+    `max_trials` extends the search, even one that has ended. Raise if a process is running the experiment or it is
+    already queued.
     """
     _check_can_run(store.experiments.get(experiment_id), slots, max_trials)
     lease = _acquired(store, experiment_id)
@@ -50,7 +50,7 @@ def add(
 
 
 def activate(store: Store, store_place: str, experiment_id: int) -> DaemonState:
-    """The same for one that may be at work already: it stays with its runner, and a pause is taken back."""
+    """Let an experiment run: cancel the pause if a runner has it, otherwise add it to the queue."""
     _check_can_run(store.experiments.get(experiment_id), None, None)
     try:
         lease = _acquired(store, experiment_id)
@@ -67,20 +67,24 @@ def activate(store: Store, store_place: str, experiment_id: int) -> DaemonState:
 
 
 def resume(store: Store, store_place: str) -> tuple[list[Entry], DaemonState | None]:
-    """What is in the queue of this machine and user, and who serves it; nobody does when it is empty."""
+    """Return the queue entries of this machine and user, and the state of the daemon, which is started if necessary.
+
+    The state is None if the queue is empty.
+    """
     entries = store.queue.entries(socket.gethostname(), this_user())
     return entries, ensure_daemon(QueueFiles.of(store_place), store_place) if entries else None
 
 
 def has_files_here(experiment: Experiment) -> bool:
-    """Whether a runner of this user on this machine would find its code and configuration."""
+    """Return whether the code and configuration of an experiment are on this machine, for this user."""
     directory = experiment_dir(experiment.key)
     return directory is not None and (directory / "config.json").is_file()
 
 
 def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, max_trials: int | None) -> None:
+    """Enqueue an experiment and mark it as ACTIVE, while holding its lease."""
     experiment = store.experiments.get(lease.experiment_id)
-    _check_can_run(experiment, slots, max_trials)  # its runner may have come to the end just now
+    _check_can_run(experiment, slots, max_trials)  # again, now under the lease: it may have ended meanwhile
     store.queue.add(
         NewEntry(
             experiment_id=experiment.id,
@@ -92,18 +96,22 @@ def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, ma
         )
     )
     try:
-        # Not earlier: one that is there already keeps what it has. Nor is it begun before we let go of it.
+        # After `queue.add`, which fails for a queued experiment, so that its captured environment is not overwritten.
+        # The daemon cannot start the experiment yet, because this process holds the lease.
         keep_surroundings(ExperimentFiles.for_key(experiment.key), os.environ)
     except BaseException:
         store.queue.remove(experiment.id)
         raise
     store.experiments.commit(lease, Change(experiment=ExperimentChange(state="ACTIVE", reason="")))
     if store.experiments.requests(experiment.id, experiment.last_request):
-        store.experiments.request(experiment.id, "activate")  # a newer wish than a pause that nobody heard
+        store.experiments.request(experiment.id, "activate")  # overrides a pause request that no runner has handled
 
 
 def _acquired(store: Store, experiment_id: int) -> Lease:
-    """ExperimentHeld if a runner is at work; for one that has paused it, and is about to let go, we wait."""
+    """Return the lease of an experiment. Raise `ExperimentHeld` if a runner is running it.
+
+    A runner that has paused or ended the experiment is about to release the lease, so it is waited for.
+    """
     deadline = time.monotonic() + _SECONDS_TO_LET_GO
     while True:
         try:
@@ -115,7 +123,7 @@ def _acquired(store: Store, experiment_id: int) -> Lease:
 
 
 def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
-    """Whether its runner has heard of it; False if that one has paused it in the meantime."""
+    """Request the runner to continue. Return False if it has paused the experiment in the meantime."""
     number = store.experiments.request(experiment_id, "activate")
     deadline = time.monotonic() + _SHORT_WATCH
     while time.monotonic() < deadline:
@@ -129,6 +137,7 @@ def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
 
 
 def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | None) -> None:
+    """Raise `InvalidExperimentException` if an experiment cannot be queued on this machine."""
     if experiment.by_hand:
         raise InvalidExperimentException(
             f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
@@ -149,7 +158,7 @@ def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | 
 
 
 def _check_extension(experiment: Experiment, max_trials: int) -> None:
-    """What the runner would refuse is refused before anything is written."""
+    """Raise if the search cannot be extended, before anything is written: the runner would reject it later."""
     config = load_experiment(ExperimentFiles.for_key(experiment.key).read_config()).config
     present = experiment.config["searcher"].get("max_trials")
     if isinstance(present, int) and max_trials < present:

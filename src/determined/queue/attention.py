@@ -1,4 +1,4 @@
-"""Does anybody run this experiment, or will? As far as it can be known from here."""
+"""Liveness of experiments: whether a process is running an experiment, or the queue will."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from determined.store.process import is_running, on_this_machine, this_user
 
 
 def is_attended(store: Store, store_place: str, experiment: Experiment) -> bool:
-    """Of processes of other machines and users their last word is believed."""
+    """Return whether a process is running an experiment or the queue will run it.
+
+    Processes on other hosts or of other users cannot be checked, so the stored state is trusted.
+    """
     if experiment.by_hand or is_being_run(experiment):
         return True
     entry = store.queue.find(experiment.id)
@@ -27,6 +30,7 @@ def is_attended(store: Store, store_place: str, experiment: Experiment) -> bool:
 
 
 def is_being_run(experiment: Experiment) -> bool:
+    """Return whether the experiment's lease is held by a live process, or by one on another host."""
     if experiment.holder is None:
         return False
     process = experiment.holder.process
@@ -34,14 +38,14 @@ def is_being_run(experiment: Experiment) -> bool:
 
 
 def how_to_go_on(store: Store, experiment_id: int) -> str:
-    """For an experiment that nobody attends to."""
+    """Return a message that tells how to resume an experiment that no process is running."""
     if store.queue.find(experiment_id) is not None:
         return f"experiment {experiment_id} waits in the queue, and no process serves it; resume with: det queue resume"
     return f"no process is running experiment {experiment_id}; resume with: det experiment activate {experiment_id}"
 
 
 def last_words(experiment: Experiment, lines: int = 5) -> str:
-    """The end of what the last runner in the background said; empty if there was none."""
+    """Return the last lines of the log of an experiment's background runner; empty if there is none."""
     try:
         text = ExperimentFiles.for_key(experiment.key).runner_log.read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Start the daemon when there is none, so that it outlives whoever needed it."""
+"""Starts the queue daemon as a process that outlives the command that started it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from determined.queue.status import last_status
 DaemonState = Literal["started", "serving", "leaving"]
 IS_LEAVING = "the queue's daemon is ending; when it has ended: det queue resume"
 
-# As `det` does, but not with the modules of the directory that it happens to be started in.
+# Like the `det` command, but without the working directory on sys.path, whose modules could shadow installed ones.
 DET = "import sys; sys.path[:] = filter(None, sys.path); from determined.cli.main import main; main()"
-# The daemon's parent ends at once, so that the system takes care of the daemon and nobody must wait for it.
+# Double fork: the intermediate process exits at once, so that init adopts the daemon and reaps it. As a child of the
+# command, the daemon would stay a zombie until the command waits for it.
 _LEAVE_ALONE = (
     "import subprocess, sys; subprocess.Popen(sys.argv[2:], start_new_session=True, pass_fds=[int(sys.argv[1])])"
 )
@@ -28,10 +29,10 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def ensure_daemon(files: QueueFiles, store_place: str) -> DaemonState:
-    """To be called after an experiment was added, not before.
+    """Start the daemon if there is none, and return its state. Call this after an experiment was added, not before.
 
-    The lock is taken here and handed over, so there is a daemon from this moment on, and never a second one. For one
-    that was told to end, and lets trials save, we wait a while.
+    This process takes the daemon's lock and passes it on, so that from this moment there is exactly one daemon. A
+    daemon that is shutting down is waited for a while.
     """
     deadline = time.monotonic() + _SECONDS_TO_LEAVE
     while (found := _found_or_started(files, store_place)) == "leaving" and time.monotonic() < deadline:
@@ -40,6 +41,7 @@ def ensure_daemon(files: QueueFiles, store_place: str) -> DaemonState:
 
 
 def _found_or_started(files: QueueFiles, store_place: str) -> DaemonState:
+    """Return the state of the running daemon, or start one."""
     with at_the_door(files):
         lock = locked(files)
         if lock is None:
@@ -52,14 +54,14 @@ def _found_or_started(files: QueueFiles, store_place: str) -> DaemonState:
 
 
 def _start(files: QueueFiles, store_place: str, lock: int) -> None:
-    """`det queue serve`, in a session of its own: no terminal that is closed ends it."""
+    """Start `det queue serve` in a separate session, so that closing a terminal does not end it."""
     daemon = [sys.executable, "-c", DET, "queue", "serve", "--lock", str(lock)]
     descriptor = os.open(files.log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as log:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _LEAVE_ALONE, str(lock), *daemon],
             env={**outside_of_runs(os.environ), "DET_STORE": store_place},
-            cwd=files.directory,  # the caller's may be deleted
+            cwd=files.directory,  # the caller's working directory may be deleted while the daemon runs
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -1,4 +1,4 @@
-"""What the daemon says in the background: lines with their time in a file that does not grow for ever."""
+"""The log file of the queue daemon: timestamped lines, limited in size."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ _KEPT_BYTES = 1 << 16
 
 
 class Diary:
-    """Over a file that whoever started us has opened, to be read and to be added to."""
+    """Writes the daemon's log to a file descriptor opened for reading and appending."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lost = 0
 
     def write(self, words: str) -> None:
-        """A line that cannot be written, as on a full disk, is lost; the next one that can be says so."""
+        """Append a line.
+
+        If it cannot be written, for example on a full disk, the next line reports how many were lost.
+        """
         before = f"({self._lost} lines before this one could not be written) " if self._lost else ""
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {before}{words}\n"
         try:
@@ -29,7 +32,7 @@ class Diary:
             self._lost = 0
 
     def _shorten(self) -> None:
-        """Keep the end of it, from the beginning of a line on."""
+        """Truncate the log to its last lines when it becomes too large."""
         size = os.fstat(self._descriptor).st_size
         if size > _MOST_BYTES:
             end = os.pread(self._descriptor, _KEPT_BYTES, size - _KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""Where the daemon of a store keeps what it needs: a lock, a door to it, what it says of itself, and its log."""
+"""The files of a queue daemon: two locks, its status and its log."""
 
 from __future__ import annotations
 
@@ -18,28 +18,34 @@ from determined.store import place as places
 
 @dataclass(frozen=True)
 class QueueFiles:
-    """Of one user, one machine and one store; other machines may see the same directory."""
+    """The paths of the files for one user, machine and store. Other machines may share the directory."""
 
     directory: Path
     name: str
 
     @classmethod
     def of(cls, store_place: str) -> QueueFiles:
+        """Return the files for a store. Each machine has its own daemon, so the name includes the host."""
         place = database_of(store_place) if places.is_postgres(store_place) else os.path.realpath(store_place)
         name = hashlib.sha256(f"{socket.gethostname()}\0{place}".encode()).hexdigest()[:16]
-        return cls(paths.queue_dir(), name)  # made when something is written: the disk may be read-only
+        return cls(paths.queue_dir(), name)  # not created before a write, because the disk may be read-only
 
     @property
     def door(self) -> Path:
+        """Return the path of the lock that serializes starting and ending a daemon; see `at_the_door`."""
         return self.directory / f"{self.name}.door"
 
     @property
     def lock(self) -> Path:
-        """Whoever has it locked is the daemon; the system unlocks it when the process is gone, however it ended."""
+        """Return the path of the lock that the daemon holds.
+
+        The kernel releases it when the process ends in any way.
+        """
         return self.directory / f"{self.name}.lock"
 
     @property
     def status(self) -> Path:
+        """Return the path of the daemon's status file."""
         return self.directory / f"{self.name}.json"
 
     @property
@@ -49,9 +55,10 @@ class QueueFiles:
 
 @contextmanager
 def at_the_door(files: QueueFiles) -> Iterator[None]:
-    """One at a time: whoever has added an experiment and looks for the daemon, and the daemon that finds nothing to do.
+    """Hold the lock that serializes looking for the daemon and its decision to end.
 
-    So none is overlooked: the daemon's last look at the queue and its end are one, seen from here.
+    A process that added an experiment looks for a daemon under this lock, and the daemon checks the queue for the last
+    time and ends under it. Otherwise an experiment added between that check and the end would not be run.
     """
     descriptor = _opened(files.door)
     try:
@@ -62,9 +69,10 @@ def at_the_door(files: QueueFiles) -> Iterator[None]:
 
 
 def locked(files: QueueFiles) -> int | None:
-    """An open file that holds the daemon's lock, also in a process that inherits it; None if there is a daemon.
+    """Take the daemon's lock and return the open file that holds it, or None if there is a daemon.
 
-    To be asked at the door: even a short look could keep somebody else from starting a daemon.
+    A process that inherits the file descriptor holds the lock as well. Call this inside `at_the_door`: a short probe of
+    the lock could otherwise make another process believe that there is a daemon.
     """
     descriptor = _opened(files.lock)
     try:
@@ -75,7 +83,7 @@ def locked(files: QueueFiles) -> int | None:
     except BaseException:
         os.close(descriptor)
         raise
-    files.status.unlink(missing_ok=True)  # of a daemon that was killed
+    files.status.unlink(missing_ok=True)  # left by a daemon that was killed
     return descriptor
 
 

@@ -1,4 +1,4 @@
-"""The store of the daemon: it may be away for a while, and its file may be deleted or replaced by another one."""
+"""The daemon's connection to the store, which survives outages and a store file that is deleted or replaced."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 
 class KeptStore:
+    """A store connection that is reopened after an outage."""
+
     def __init__(self, place: str, say: Callable[[str], None]) -> None:
         self._place, self._say = place, say
         self._store: Store | None = None
@@ -32,13 +34,14 @@ class KeptStore:
         return self._store
 
     def ask(self, act: Callable[[Store], T], *, for_ever: bool) -> T | None:
-        """None while it is away, as a server that restarts; after DET_STORE_PATIENCE seconds that is an error.
+        """Run a query and return its result, or None while the store is unavailable.
 
-        Not if it is to be waited for `for_ever`.
+        After DET_STORE_PATIENCE seconds of unavailability the error is raised, unless `for_ever`.
         """
         try:
             if self._file is not None and _file_of(self._place) is None:
-                # A new one may be on its way, and what we made in its place would be in its way.
+                # Opening it would create an empty store. The user may be about to put another file there, for example
+                # a backup, which the new store would then be in the way of.
                 raise StoreUnavailable(f"the store {self._place} is gone")
             done = act(self._store or self.open())
         except StoreUnavailable as error:
@@ -53,10 +56,14 @@ class KeptStore:
         return done
 
     def is_another_file(self) -> bool:
-        """A file that was replaced is not the store any more, even if we still could read it."""
+        """Return whether the store file was replaced.
+
+        The open file is then no longer the store, even if it is readable.
+        """
         return _file_of(self._place) not in (None, self._file)
 
     def take_new_file(self) -> None:
+        """Close the connection; the next query opens the new file."""
         self._close()
         self._file = _file_of(self._place)
 
@@ -67,7 +74,7 @@ class KeptStore:
 
 
 def _file_of(place: str) -> tuple[int, int] | None:
-    """What tells it from another file of that name; None for one that is gone, and for a server."""
+    """Return device and inode of a store file; None if it does not exist, or for a PostgreSQL server."""
     if places.is_postgres(place):
         return None
     try:

@@ -1,4 +1,4 @@
-"""How many slots an experiment will want, before its runner can say so."""
+"""The number of slots that an experiment needs, estimated from its configuration before its runner reports it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from determined.experiment.settings import settings_of
 
 @dataclass(frozen=True)
 class Needs:
-    """`wants` is at most what all of its trials could use."""
+    """The slots of one trial, and the number of slots that all concurrent trials could use (`wants`)."""
 
     slots_per_trial: int
     wants: int
 
 
 def needs_of(config: dict[str, Any], most: int) -> Needs:
-    """Return what a configuration asks for, out of at most this many slots."""
+    """Return the slots that a configuration asks for, limited to `most`."""
     settings = settings_of(config)
     trials = [settings.max_trials, config["searcher"].get("max_concurrent_trials")]
     limits = [count * settings.slots_per_trial for count in trials if count]

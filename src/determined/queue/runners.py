@@ -1,4 +1,4 @@
-"""A process that runs one experiment of the queue, and the line to it."""
+"""A runner: the process that runs one queued experiment, and the daemon's socket connection to it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from determined.store.queueing import Entry
 
 _MOST_BYTES = 1 << 16
 _SECONDS_OF_PATIENCE = 3.0
-_SECONDS_TO_FALL_SILENT = 1.0  # what a killed runner had started is ended by others, a moment later
+_SECONDS_TO_FALL_SILENT = 1.0  # time for other processes to end the trials of a runner that was killed
 
 
 class QueueRunner:
-    """`det experiment activate`, which starts trials on those slots only that it is granted.
+    """A `det experiment activate` process, which starts trials only on slots that the daemon grants.
 
-    See `engines/granted.py` for what is said. When the line breaks, the runner lets its trials save, and ends.
+    The protocol is described in `engines/granted.py`. If the connection breaks, the runner lets its trials save and
+    exits.
     """
 
     def __init__(self, entry: Entry, experiment: Experiment, store_place: str, slots: int) -> None:
@@ -33,10 +34,10 @@ class QueueRunner:
         self.holder_before = experiment.holder
         self.started = self._had_slots = time.monotonic()
         self.is_let_go = False
-        self._wanted: list[tuple[float, int]] = []  # until when, and how many; the newest one has no end yet
+        self._wanted: list[tuple[float, int]] = []  # (end time, number of slots wanted); the newest ends at infinity
         self._uses: tuple[int, ...] = ()
         self._seen = 0
-        self._sent: dict[int, tuple[int, ...]] = {0: ()}  # grants that it may act by
+        self._sent: dict[int, tuple[int, ...]] = {0: ()}  # by number; grants that the runner may still act on
         self._received = b""
         self._ended: float | None = None
         files = ExperimentFiles.for_key(experiment.key)
@@ -57,7 +58,7 @@ class QueueRunner:
                     stdout=output,
                     stderr=output,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # a Ctrl-C to the daemon is not for it
+                    start_new_session=True,  # a Ctrl-C in the daemon's terminal must not reach the runner
                 )
             if_it_fails.pop_all()
 
@@ -67,10 +68,10 @@ class QueueRunner:
 
     @property
     def wants(self) -> int | None:
-        """The most that it wanted a moment ago, or does now; None until it has said so.
+        """The largest number of slots that the runner wanted recently; None until it has reported one.
 
-        Between the end of a trial and the start of the next one it may want less for a moment. What it has is not given
-        away for that.
+        Between the end of a trial and the start of the next one, a runner may want fewer slots for a moment; they must
+        not be given to others for that.
         """
         recently = time.monotonic() - _SECONDS_OF_PATIENCE
         self._wanted = [(until, count) for until, count in self._wanted if until >= recently]
@@ -78,32 +79,33 @@ class QueueRunner:
 
     @property
     def granted(self) -> tuple[int, ...]:
+        """The slots of the newest grant."""
         return self._sent[max(self._sent)]
 
     @property
     def has(self) -> tuple[int, ...]:
-        """The slots that nobody else can be given: its own first, those in use before the others.
+        """The slots that cannot be granted to others: the granted ones first, those in use before the others.
 
-        Grants that it may not have read yet count as well.
+        Earlier grants that the runner may not have read yet are included.
         """
         own = sorted(self.granted, key=lambda number: (number not in self._uses, number))
         others = {*self._uses, *(number for grant in self._sent.values() for number in grant)} - set(own)
         return (*own, *sorted(others))
 
     def grant(self, slots: Sequence[int]) -> None:
-        """Nothing is said when that is no news."""
+        """Send a grant of slots, unless it equals the newest one."""
         if set(slots) == set(self.granted):
             return
         number = max(self._sent) + 1
         try:
-            # A few bytes: they always fit, unless it has not read for a very long time.
+            # Does not block: a few bytes always fit in the socket's buffer unless the runner has long stopped reading.
             self.connection.sendall(json.dumps({"grant": sorted(slots), "number": number}).encode() + b"\n")
         except OSError:
-            return  # it is about to end
+            return  # the runner is about to exit
         self._sent[number] = tuple(slots)
 
     def read(self) -> bool:
-        """Take in what it said; False when it will say nothing any more."""
+        """Read the runner's messages. Return False if the connection is closed."""
         while True:
             try:
                 data = self.connection.recv(_MOST_BYTES)
@@ -121,12 +123,13 @@ class QueueRunner:
                 self._sent = {number: grant for number, grant in self._sent.items() if number >= self._seen}
 
     def _hear(self, wants: int) -> None:
+        """Record the number of slots that the runner now wants."""
         if self._wanted:
             self._wanted[-1] = (time.monotonic(), self._wanted[-1][1])
         self._wanted.append((math.inf, wants))
 
     def ended(self) -> int | None:
-        """The exit code once it is gone, with all that it had started."""
+        """Return the exit code once the runner and everything it had started have exited, else None."""
         code = self._process.poll()
         if code is None:
             return None
@@ -136,17 +139,18 @@ class QueueRunner:
         return code
 
     def seconds_without_slots(self) -> float:
+        """Return for how long the runner has had no slots."""
         if self.has:
             self._had_slots = time.monotonic()
         return time.monotonic() - self._had_slots
 
     def let_go(self) -> None:
-        """It pauses: its trials save and leave."""
+        """Close the connection, which makes the runner pause: its trials save and exit."""
         self.is_let_go = True
         self.connection.close()
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended by then."""
+        """Wait for the runner to exit. Return whether it exited within this time."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:

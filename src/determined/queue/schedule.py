@@ -1,9 +1,9 @@
-"""Who gets which slots: a pure function of what experiments want and what they have.
+"""The scheduling policy: assigns slots to experiments, as a pure function of what they want and hold.
 
-Experiments are served by priority, and among those of one priority in their order. What somebody has stays with them,
-unless an experiment of a higher priority wants it. Slots are given in multiples of what one trial takes. When somebody
-cannot have all that they want, nobody behind them gets more than they have: a large trial is not kept waiting for ever
-by small ones that slip past it.
+Experiments are served by priority, and within a priority in queue order. An experiment keeps its slots unless one with
+a higher priority wants them (preemption). Slots are assigned in multiples of the slots of one trial. If an experiment
+cannot get everything it wants, experiments behind it get no additional slots: otherwise small trials could overtake a
+large one forever.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from itertools import groupby
 
 @dataclass(frozen=True)
 class Demand:
-    """What an experiment wants. `order` is its name here: no two are the same.
+    """The slots that an experiment wants and holds. `order` identifies the experiment.
 
-    `has` are the slots that nobody else can be given now. Those that are its own come first, those in use before the
-    others; then slots that were taken back, on which trials are still about to save.
+    `has` are the slots that cannot be granted to others now: first those granted to it, slots in use before the others;
+    then slots that were taken back but on which trials are still saving.
     """
 
     order: int
@@ -29,19 +29,19 @@ class Demand:
 
     @property
     def rank(self) -> tuple[int, int]:
+        """The key by which experiments are served."""
         return self.priority, self.order
 
     def whole(self, slots: int) -> int:
-        """The largest number of slots up to that one that whole trials can use."""
+        """Return the largest number of slots, up to this one, that complete trials can use."""
         return slots - slots % self.slots_per_trial
 
 
 def grants(demands: Iterable[Demand], slots: int, unavailable: Collection[int] = ()) -> dict[int, tuple[int, ...]]:
-    """Return the numbers of the slots that each experiment shall have from now on, out of 0 to `slots` - 1.
+    """Return the slots that each experiment is granted, by order, out of 0 to `slots` - 1.
 
-    Slots that are `unavailable`, because a process outside the queue holds them, are given to no experiment.
-
-    Slots that are taken back are nobody's until they are free; whoever shall have them gets them then.
+    Slots that are `unavailable`, because a process outside the queue holds them, are granted to no experiment. Slots
+    that are taken back are granted to another experiment only after they are free.
     """
     ranked = sorted(demands, key=lambda demand: demand.rank)
     shares = _shares(ranked, slots, slots - len(unavailable))
@@ -58,12 +58,12 @@ def grants(demands: Iterable[Demand], slots: int, unavailable: Collection[int] =
 
 
 def _shares(ranked: Sequence[Demand], slots: int, available: int) -> dict[int, int]:
-    """Return how many slots each experiment is to have, once those that are taken back are free."""
+    """Return the number of slots of each experiment, by order, once slots that are taken back are free."""
     shares: dict[int, int] = {}
     left, closed = available, False
     for _, peers in groupby(ranked, key=lambda demand: demand.priority):
         equals = list(peers)
-        for demand in equals:  # what they have is not taken from them by their equals
+        for demand in equals:  # first their present slots: experiments of the same priority do not preempt each other
             shares[demand.order] = demand.whole(min(len(demand.has), demand.wants, left))
             left -= shares[demand.order]
         for demand in equals:

@@ -1,4 +1,4 @@
-"""The daemon: runs what is in the queue, as many experiments at once as the slots of this machine allow."""
+"""The queue daemon: runs the queued experiments, as many at once as the slots of this machine allow."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from determined.store.queueing import LOWEST_PRIORITY, Entry
 T = TypeVar("T")
 
 _TICK = 0.5
-_SHORT_PAUSE = 5.0  # in which its slots are kept for it
-_MOST_SECONDS_WITHOUT_SLOTS = 60.0  # that a runner waits for them; it has imported a lot, which takes memory
-_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
-_SECONDS_BETWEEN_LOOKS = 2.0  # at an experiment that another process runs
-_WRONG = (DeterminedError, OSError, ValueError, TypeError, LookupError)  # as files raise in which anything may stand
+_SHORT_PAUSE = 5.0  # a retry within this time keeps its slots
+_MOST_SECONDS_WITHOUT_SLOTS = 60.0  # after that an idle runner is ended, because its imports take up memory
+_SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
+_SECONDS_BETWEEN_LOOKS = 2.0  # between checks of an experiment that another process runs
+_WRONG = (DeterminedError, OSError, ValueError, TypeError, LookupError)  # raised when files of an experiment are broken
 
 
 class Daemon:
-    """One thread; between two ticks it waits for what runners say."""
+    """The event loop of the daemon, in one thread. Between two ticks it waits for messages of the runners."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class Daemon:
         self._lock: int | None = lock
         self._slots, self._idle_seconds, self._say = slots.count, idle_seconds, say
         self._shares = SlotShares(slots, store_place)
-        self._waited_for: list[str] = []  # experiments outside the queue that hold slots, which was said
+        self._waited_for: list[str] = []  # experiments outside the queue that hold slots, as last logged
         self._host, self._owner = socket.gethostname(), this_user()
         self._store = KeptStore(store_place, say)
         self._entries: list[Entry] = []
-        self._needs: dict[int, Needs] = {}  # by the order of entries, as everything below
+        self._needs: dict[int, Needs] = {}  # by the order of the entry, like the following
         self._runners: dict[int, QueueRunner] = {}
         self._retries = Retries()
-        self._held: set[int] = set()  # others run them, which was said once
+        self._held: set[int] = set()  # entries that other processes run, which was logged once
         self._has_begun = False
         self._selector = selectors.DefaultSelector()
         self._signal: int | None = None
@@ -74,12 +74,12 @@ class Daemon:
         self._is_unseen = False
 
     def run(self) -> int:
-        """Until there has been nothing to do for a while, or a signal comes; returns the exit code."""
+        """Serve the queue until it has been empty for a while or a signal arrives. Return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup det queue serve` outlives its terminal
                 signal.signal(number, self._take_signal)
         try:
-            self._store.open()  # one that cannot be used at all is no reason to wait
+            self._store.open()  # outside `_try`: fail at once if the store cannot be opened
             self._say(f"process {os.getpid()} shares out {self._slots} slots")
             while self._signal is None:
                 if self._store.is_another_file():
@@ -101,11 +101,17 @@ class Daemon:
         self._signal = number
 
     def _try(self, act: Callable[[Store], T]) -> T | None:
-        """With the store; None while it is away: runners go on, and we wait for it as long as they do."""
+        """Run an action on the store; return None while the store is unavailable.
+
+        As long as runners are alive there is no time limit, because they wait for the store as well.
+        """
         return self._store.ask(act, for_ever=bool(self._runners))
 
     def _begin_anew(self) -> None:
-        """What runs belongs to a store that is not there any more; the numbers in the new one mean other things."""
+        """Reset after the store file was replaced, and let the runners pause.
+
+        They belong to the old store, and in the new one their ids refer to other experiments.
+        """
         self._say(f"the store {self._store_place} is another file now: it is read anew")
         self._store.take_new_file()
         for runner in self._runners.values():
@@ -114,6 +120,7 @@ class Daemon:
         self._entries, self._needs, self._held, self._retries = [], {}, set(), Retries()
 
     def _look_at_queue(self, store: Store) -> None:
+        """Handle runners that exited, and read the entries of the queue."""
         for order, runner in list(self._runners.items()):
             code = runner.ended()
             if code is not None:
@@ -127,6 +134,10 @@ class Daemon:
         self._retries.forget_others_than(present)
 
     def _can_run(self, store: Store, entry: Entry) -> bool:
+        """Return whether an entry can run here.
+
+        Otherwise it is removed from the queue, unless its files belong elsewhere.
+        """
         with self._giving_up(store, entry):
             if entry.order not in self._needs:
                 experiment = _experiment(store, entry)
@@ -140,7 +151,7 @@ class Daemon:
         return False
 
     def _begins(self, store: Store) -> bool:
-        """Whether slots can be shared out: what a killed daemon had started may still save on some of them."""
+        """Return whether slots can be assigned: runners of a killed daemon may still be saving on some of them."""
         for entry in self._entries:
             with self._giving_up(store, entry):
                 experiment = _experiment(store, entry)
@@ -151,7 +162,7 @@ class Daemon:
         return True
 
     def _wait_for(self, entry: Entry, holder: Holder) -> None:
-        """Another process runs it: we look again in a moment."""
+        """Log once that another process runs the experiment, and check again a little later."""
         if entry.order not in self._held:
             self._held.add(entry.order)
             process = holder.process
@@ -162,7 +173,10 @@ class Daemon:
         self._retries.rest(entry.order, _SECONDS_BETWEEN_LOOKS)
 
     def _after(self, store: Store, runner: QueueRunner, code: int) -> None:
-        """A runner is gone. What it finished it took out of the queue itself; what is left there goes on."""
+        """Handle the exit of a runner: retry, wait for another holder, or give up.
+
+        A runner removes an experiment that it has finished from the queue, so one that is still queued is continued.
+        """
         entry = runner.entry
         number = entry.experiment_id
         if runner.connection.fileno() >= 0:
@@ -174,7 +188,7 @@ class Daemon:
             return
         experiment = store.experiments.get(number)
         state, holder = experiment.state, experiment.holder
-        if state in ("PAUSED", *ENDED):  # it was killed between its last word and that
+        if state in ("PAUSED", *ENDED):  # the runner was killed after it committed this state, before it dequeued
             store.queue.remove(number)
             self._say(f"experiment {number}: {state}")
             return
@@ -194,7 +208,7 @@ class Daemon:
 
     @contextmanager
     def _giving_up(self, store: Store, entry: Entry) -> Iterator[None]:
-        """What is wrong with one experiment ends neither the daemon nor the others."""
+        """Remove an experiment from the queue if the block raises, so that its error does not end the daemon."""
         try:
             yield
         except StoreUnavailable:
@@ -204,7 +218,7 @@ class Daemon:
             self._give_up(store, entry, f"it cannot be run: {kind}{error}")
 
     def _give_up(self, store: Store, entry: Entry, reason: str) -> None:
-        """It is paused, with the reason, for a person to look at; not while another process runs it."""
+        """Pause an experiment with the reason and remove it from the queue, unless another process runs it."""
         if self._is_waited_for(entry):
             return
         number = entry.experiment_id
@@ -216,7 +230,7 @@ class Daemon:
                 self._wait_for(entry, holder)
             return
         try:
-            reason = line_mask(os.environ)(reason)  # the words of an error may hold a URL with a password
+            reason = line_mask(os.environ)(reason)  # an error message may contain a URL with a password
             change = ExperimentChange(state="PAUSED", reason=reason)
             store.experiments.commit(lease, Change(experiment=change))
             store.queue.remove(number)
@@ -225,6 +239,7 @@ class Daemon:
         self._say(f"experiment {number}: taken out of the queue: {reason}")
 
     def _share_out(self) -> None:
+        """Assign the slots: update the grants of runners, release idle runners, and start new ones."""
         demands = []
         leaving = {runner.entry.experiment_id for runner in self._runners.values()}
         for entry in self._entries:
@@ -235,7 +250,7 @@ class Daemon:
             demands.append(self._demand(entry, runner))
         listed = {entry.order for entry in self._entries}
         for order, runner in self._runners.items():
-            if order not in listed:  # out of the queue, and about to leave
+            if order not in listed:  # removed from the queue and about to exit, but its slots are not free yet
                 demands.append(Demand(order, LOWEST_PRIORITY, 1, 0, runner.has))
         by_order = {runner.entry.order: runner.entry.experiment_id for runner in self._runners.values()}
         by_order |= {entry.order: entry.experiment_id for entry in self._entries}
@@ -253,6 +268,7 @@ class Daemon:
                 self._try(partial(self._start, entry, shares[entry.order]))
 
     def _tell_what_is_waited_for(self) -> None:
+        """Log which experiments outside the queue hold slots, if that has changed."""
         holders = self._shares.holders() if self._shares.unavailable else []
         if holders and holders != self._waited_for:
             self._say(f"slots are held outside the queue, by {' and '.join(holders)}: waiting for them")
@@ -262,12 +278,14 @@ class Daemon:
         return entry.order in self._held and self._retries.pause(entry.order) > 0
 
     def _demand(self, entry: Entry, runner: QueueRunner | None) -> Demand:
+        """Return the demand of an entry: as reported by its runner, or else estimated from its configuration."""
         needs = self._needs[entry.order]
         wants = needs.wants if runner is None or runner.wants is None else runner.wants
         has = () if runner is None else runner.has
         return Demand(entry.order, entry.priority, needs.slots_per_trial, wants, has)
 
     def _start(self, entry: Entry, slots: tuple[int, ...], store: Store) -> None:
+        """Start a runner for an entry."""
         with self._giving_up(store, entry):
             experiment = _experiment(store, entry)
             if experiment is None:
@@ -279,7 +297,7 @@ class Daemon:
                 return
             try:
                 runner = QueueRunner(entry, experiment, self._store_place, self._slots)
-            except OSError as error:  # as when there are too many processes
+            except OSError as error:  # for example the limit on processes
                 pause = self._retries.failed(entry.order, 0.0)
                 if pause is None:
                     self._give_up(store, entry, f"no process could be started for it: {error}")
@@ -287,6 +305,7 @@ class Daemon:
             self._has_started(entry, runner, slots)
 
     def _has_started(self, entry: Entry, runner: QueueRunner, slots: tuple[int, ...]) -> None:
+        """Register a new runner and send its first grant."""
         self._held.discard(entry.order)
         self._runners[entry.order] = runner
         self._selector.register(runner.connection, selectors.EVENT_READ, runner)
@@ -294,6 +313,7 @@ class Daemon:
         self._say(f"experiment {entry.experiment_id}: process {runner.pid} runs it")
 
     def _listen(self) -> None:
+        """Wait up to one tick for messages of the runners, and read them."""
         for key, _ in self._selector.select(_TICK):
             runner: QueueRunner = key.data
             if not runner.read():
@@ -310,7 +330,10 @@ class Daemon:
         return time.monotonic() - self._busy >= self._idle_seconds
 
     def _ends(self, store: Store) -> bool:
-        """Look once more, while nobody can add anything; from then on there is no daemon."""
+        """Check the queue for the last time and give up the daemon's lock, while no process can look for a daemon.
+
+        Return False if there is work after all.
+        """
         with at_the_door(self._files):
             if self._store.is_another_file():
                 return False
@@ -321,7 +344,7 @@ class Daemon:
             return True
 
     def _unlock(self) -> None:
-        """From now on this is no daemon."""
+        """Delete the status file and release the daemon's lock. Afterwards another process may become the daemon."""
         if self._lock is not None:
             self._files.status.unlink(missing_ok=True)
             os.close(self._lock)
@@ -329,7 +352,10 @@ class Daemon:
             self._shares.close()
 
     def _let_go(self) -> None:
-        """All runners pause, and what they ran stays in the queue; a second signal does not wait for them."""
+        """Let all runners pause and wait for them; their experiments stay in the queue.
+
+        A second signal ends the wait.
+        """
         assert self._signal is not None
         name, self._signal = signal.Signals(self._signal), None
         self._show(leaving=True)
@@ -345,13 +371,14 @@ class Daemon:
         self._signal = name
 
     def _show(self, *, leaving: bool = False) -> None:
+        """Write the status file if the status has changed."""
         running = {runner.entry.experiment_id: sorted(runner.has) for runner in self._runners.values()}
         status = Status(os.getpid(), self._since, self._slots, running, leaving)
         if status == self._status:
             return
         try:
             write_status(self._files, status)
-        except OSError as error:  # as when the disk is full; it is tried again
+        except OSError as error:  # for example a full disk; retried at the next tick
             if not self._is_unseen:
                 self._say(f"what `det queue` shows could not be written: {error}")
             self._is_unseen = True
@@ -360,12 +387,19 @@ class Daemon:
 
 
 def _is_alive(holder: Holder, before: Holder | None) -> bool:
-    """Of a process of another machine it is known only whether it has shown itself since then."""
+    """Return whether the holder of a lease is alive.
+
+    A process on another host cannot be checked: it counts as alive if it has renewed the lease since the runner
+    started.
+    """
     return is_running(holder.process) or (not on_this_machine(holder.process) and holder != before)
 
 
 def _experiment(store: Store, entry: Entry) -> Experiment | None:
-    """None if it was deleted just now, or if it is somebody's who keeps data elsewhere, with a daemon of its own."""
+    """Return the experiment of an entry; None if it was just deleted.
+
+    None also if its files are not here: then the user has another data directory, which has another daemon.
+    """
     try:
         experiment = store.experiments.get(entry.experiment_id)
     except StoreError:

@@ -1,4 +1,4 @@
-"""The slots that the queue shares out: not those that a process outside the queue holds."""
+"""Assigns slots to queued experiments, except those that processes outside the queue hold."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from determined.store.place import shown
 
 
 class SlotShares:
-    """Gives slots to experiments, and holds them against other processes of this user as long as one has them."""
+    """The slots of the queue. A slot is locked against other processes of this user while an experiment has it."""
 
     def __init__(self, slots: Slots, store_place: str) -> None:
         self._names = slot_names(slots)
         self._store = shown(store_place)
         self._locks: SlotLocks = slot_locks()
-        self.unavailable: frozenset[int] = frozenset()  # those that an experiment could have had, but for others
+        self.unavailable: frozenset[int] = frozenset()  # wanted slots that other processes hold
 
     @property
     def count(self) -> int:
         return len(self._names)
 
     def give(self, demands: Sequence[Demand], experiments: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-        """Return the slots of each experiment, as `grants` does; `experiments` are their ids, by order."""
+        """Return the slots of each experiment, as `grants` does. `experiments` are their ids, by order.
+
+        Assigning is repeated without the slots that turn out to be held by other processes.
+        """
         unavailable: set[int] = set()
         while True:
             shares = grants(demands, self.count, unavailable)
@@ -40,7 +43,7 @@ class SlotShares:
         return shares
 
     def holders(self) -> list[str]:
-        """Describe the experiments outside the queue that hold slots which it could use."""
+        """Describe the experiments outside the queue that hold slots which the queue could use."""
         names = [name for number in sorted(self.unavailable) if (name := self._names[number])]
         return list(dict.fromkeys(str(holder) for name in names if (holder := self._locks.holder(name))))
 
@@ -48,7 +51,7 @@ class SlotShares:
         self._locks.close()
 
     def _take(self, shares: Mapping[int, tuple[int, ...]], experiments: Mapping[int, int]) -> set[int]:
-        """Lock these slots; return those that other processes hold, which is none if they are ours already."""
+        """Lock these slots and return those that other processes hold. Slots that are already locked are unaffected."""
         wanted = {number: experiments[order] for order, numbers in shares.items() for number in numbers}
         news = {number for number in wanted if self._names[number] not in self._locks.held and self._names[number]}
         if news and not self._locks.begin_turn():

@@ -1,4 +1,4 @@
-"""What the daemon says of itself, for people who look: a small file, replaced whole."""
+"""The status file of the daemon, which `det queue` shows. It is replaced atomically."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from determined.queue.files import QueueFiles, at_the_door, locked
 
 @dataclass(frozen=True)
 class Status:
-    """A living daemon: its process, the slots that it shares out, and who has which of them.
+    """The status of a daemon: its process, the number of its slots, and the slots of each experiment.
 
-    One that is `leaving` waits for trials that save, and starts nothing any more.
+    A daemon that is `leaving` waits for trials that save, and starts no more runners.
     """
 
     pid: int
@@ -28,6 +28,7 @@ class Status:
 
 
 def write_status(files: QueueFiles, status: Status) -> None:
+    """Write the status file atomically."""
     draft = files.status.with_suffix(".new")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
         json.dump(asdict(status), file)
@@ -35,7 +36,7 @@ def write_status(files: QueueFiles, status: Status) -> None:
 
 
 def daemon_lives(files: QueueFiles) -> bool:
-    """Whether a process serves the queue: it holds the lock."""
+    """Return whether a daemon is running, which is the case if the lock is held."""
     if not files.lock.exists():
         return False
     try:
@@ -52,7 +53,11 @@ def daemon_lives(files: QueueFiles) -> bool:
 
 
 def _is_locked(path: Path) -> bool:
-    """The same on a read-only file system, where nobody can start a daemon that this short look would disturb."""
+    """Return whether the lock is held, on a read-only file system.
+
+    The lock is probed without `at_the_door`, which needs to write. That is safe, because no daemon can be started
+    there.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -64,15 +69,15 @@ def _is_locked(path: Path) -> bool:
 
 
 def read_status(files: QueueFiles) -> Status | None:
-    """None when there is no daemon; what one left behind that was killed does not count."""
+    """Return the status of the daemon, or None if there is none. A file left by a killed daemon is ignored."""
     return last_status(files) if daemon_lives(files) else None
 
 
 def last_status(files: QueueFiles) -> Status:
-    """Of a daemon that is known to live."""
+    """Return the status of a daemon that is known to be running."""
     try:
         plain: dict[str, Any] = json.loads(files.status.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):  # it has only just begun
+    except (FileNotFoundError, json.JSONDecodeError):  # the daemon has just been started
         return Status(pid=0, since=0.0, slots=0)
     running = {int(number): slots for number, slots in plain.pop("running").items()}
     return Status(**plain, running=running)
