@@ -1,1 +1,1 @@
-"""Which trials to create, continue, pause and stop: state machines that are told events and return actions."""
+"""Search methods as state machines: they receive events and return which trials to create, continue, pause and stop."""

@@ -1,4 +1,4 @@
-"""What every search method is told, what it answers, and what can be asked of it."""
+"""The `Searcher` interface: the events that a search method receives and the actions that it returns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, Literal, Protocol
 
 @dataclass(frozen=True)
 class Create:
-    """Start a trial. `number` counts trials in the order of creation, `goal` is the time of its first decision.
+    """Create a trial. `number` counts trials in the order of creation; `goal` is the time of its first decision.
 
-    With `source` it starts from the newest checkpoint of that trial, once that trial has saved as it was told to.
+    With `source`, the trial starts from the newest checkpoint of the trial with that number, after that trial has
+    saved.
     """
 
     number: int
@@ -26,7 +27,10 @@ class Create:
 
 @dataclass(frozen=True)
 class Continue:
-    """Go on to the new goal. A paused trial is started again, and goes ahead of trials that were never started."""
+    """Let a trial train up to a new goal.
+
+    A paused trial is restarted, with precedence over trials that were never started.
+    """
 
     number: int
     goal: float | None
@@ -34,14 +38,14 @@ class Continue:
 
 @dataclass(frozen=True)
 class Pause:
-    """Save and leave the slot. A later `Continue` may revive it."""
+    """Let a trial save a checkpoint and release its slots. A later `Continue` resumes it."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Stop:
-    """End for good. `finished`: it has reached its last rung; otherwise others were better."""
+    """End a trial permanently. `finished` states that it reached its last rung; otherwise it lost against others."""
 
     number: int
     finished: bool = False
@@ -54,7 +58,7 @@ ExitReason = Literal["completed", "errored", "canceled", "invalid_hp"]
 
 @dataclass(frozen=True)
 class Validated:
-    """A trial reported a validation. `metric` is None when it is missing or not a number, `time` likewise."""
+    """A trial reported a validation. `metric` and `time` are None if they are missing or not finite numbers."""
 
     number: int
     metric: float | None
@@ -63,7 +67,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class Exited:
-    """A trial is over; also one that was told to stop, with `completed`."""
+    """A trial has ended. One that was stopped by the search ends with `completed`."""
 
     number: int
     reason: ExitReason
@@ -71,14 +75,17 @@ class Exited:
 
 @dataclass(frozen=True)
 class Extended:
-    """A person wants so many trials in all, more than before."""
+    """The user increased the total number of trials."""
 
     max_trials: int
 
 
 @dataclass(frozen=True)
 class Reopened:
-    """A person wants trials that are over to go on, from what they saved. Where trials were compared they stay over."""
+    """The user wants to continue trials that have ended, from their checkpoints.
+
+    Methods that compare trials ignore it.
+    """
 
     numbers: tuple[int, ...]
 
@@ -87,9 +94,9 @@ Event = Validated | Exited | Extended | Reopened
 
 
 class Searcher(Protocol):
-    """A state machine without input or output.
+    """A search method: a state machine without I/O.
 
-    An event that was told before, or that comes from a trial which was stopped or is over, changes nothing.
+    An event that was received before, or that comes from a trial which was stopped or has ended, changes nothing.
     """
 
     def start(self) -> list[Action]: ...
@@ -97,25 +104,31 @@ class Searcher(Protocol):
     def on_event(self, event: Event) -> list[Action]: ...
 
     def waits_for(self, number: int) -> frozenset[int]:
-        """Trials that came before this one to its present rung and have no result there."""
+        """Return the trials that entered the present rung of this trial before it and have no result there yet."""
         ...
 
     def progress(self, fractions: Mapping[int, float]) -> float:
-        """How much of the planned search is done, from 0 to 1; `fractions` is what running trials say of themselves."""
+        """Return the completed part of the planned search, from 0 to 1.
+
+        `fractions` is the progress of running trials.
+        """
         ...
 
     @property
     def finished(self) -> bool:
-        """Every trial is over and none will be created."""
+        """Whether every trial has ended and no more will be created."""
         ...
 
     @property
     def failure(self) -> str | None:
-        """Why the search cannot go on, if it cannot."""
+        """The reason why the search cannot continue, or None."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Plain JSON. A searcher built alike that restores it has the same future."""
+        """Return a snapshot as plain JSON data.
+
+        A searcher built with the same arguments that restores it behaves identically from then on.
+        """
         ...
 
     def restore(self, state: dict[str, Any]) -> None: ...

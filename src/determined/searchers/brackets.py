@@ -1,4 +1,7 @@
-"""The arithmetic of successive halving: rungs, brackets and their shares, in exact fractions, never by logarithms."""
+"""The arithmetic of successive halving: rungs, brackets and their shares of trials.
+
+Calculated with exact fractions: rounding errors of floats and logarithms could remove or add a rung.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,18 @@ Mode = Literal["aggressive", "standard", "conservative"]
 
 @dataclass(frozen=True)
 class Bracket:
-    """One halving: the times at which its trials are compared, how many trials it has, how many it begins with."""
+    """One run of successive halving.
+
+    `thresholds` are the times at which its trials are compared, `trials` is their total number, and `at_once` the
+    number it begins with.
+    """
 
     thresholds: tuple[int, ...]
     trials: int
     at_once: int
 
     def plan(self, divisor: float) -> list[tuple[int, int]]:
-        """About how many trials end at which time: if each rung lets exactly its share through."""
+        """Return (time, number of trials that end there) for each rung, if each rung promotes exactly its share."""
         reached = [self.trials]
         for _ in self.thresholds[1:]:
             reached.append(max(math.floor(Fraction(reached[-1]) / Fraction(divisor)), 1))
@@ -29,11 +36,12 @@ class Bracket:
 
 
 def thresholds(max_time: int, divisor: float, rungs: int) -> tuple[int, ...]:
+    """Return the times of the rungs, each about `divisor` times the one before."""
     return tuple(max(math.floor(max_time / Fraction(divisor) ** (rungs - 1 - rung)), 1) for rung in range(rungs))
 
 
 def whole_logarithm(number: int, base: float) -> int:
-    """The largest whole exponent for which the power of the base is not above the number."""
+    """Return the largest integer exponent for which the power of the base does not exceed the number."""
     exponent, power = 0, Fraction(base)
     while power <= number:
         exponent, power = exponent + 1, power * Fraction(base)
@@ -41,7 +49,10 @@ def whole_logarithm(number: int, base: float) -> int:
 
 
 def halving_bracket(*, max_time: int, divisor: float, rungs: int, trials: int, at_once: int) -> Bracket:
-    """The one bracket of `async_halving`. `at_once` 0: as many as it takes to bring one trial to the top."""
+    """Return the single bracket of `async_halving`.
+
+    `at_once` 0 means as many trials as are needed to promote one to the last rung.
+    """
     if at_once == 0:
         at_once = math.floor(Fraction(divisor) ** (rungs - 1))
     return Bracket(thresholds(max_time, divisor, rungs), trials, max(min(at_once, trials), 1))
@@ -57,7 +68,7 @@ def adaptive_brackets(
     max_rungs: int,
     bracket_rungs: Sequence[int] = (),
 ) -> list[Bracket]:
-    """The brackets of `adaptive_asha`, the most aggressive first."""
+    """Return the brackets of `adaptive_asha`, the most aggressive first."""
     sizes = sorted(bracket_rungs or _sizes(mode, most_rungs(max_time, divisor, trials, max_rungs)), reverse=True)
     sizes = sizes[:trials]  # no more brackets than trials
     shares = _trial_shares(sizes, divisor, trials)
@@ -69,17 +80,19 @@ def adaptive_brackets(
 
 
 def most_rungs(max_time: int, divisor: float, trials: int, max_rungs: int) -> int:
+    """Return the largest useful number of rungs for this time and number of trials."""
     return min(max_rungs, whole_logarithm(max_time, divisor) + 1, whole_logarithm(trials, divisor) + 1)
 
 
 def _sizes(mode: Mode, most: int) -> Sequence[int]:
+    """Return the numbers of rungs of the brackets that a mode has."""
     if mode == "aggressive":
         return [most]
     return range((most - 1) // 2 + 1 if mode == "standard" else 1, most + 1)
 
 
 def _trial_shares(sizes: Sequence[int], divisor: float, trials: int) -> list[int]:
-    """Each bracket is to have about the same budget."""
+    """Distribute the trials over the brackets so that each bracket has about the same training budget."""
     weights = [Fraction(divisor) ** (size - 1) / size for size in sizes]
     shares = [max(math.floor(weight / sum(weights) * trials), 1) for weight in weights]
     shares[0] += trials - sum(shares)
@@ -87,6 +100,7 @@ def _trial_shares(sizes: Sequence[int], divisor: float, trials: int) -> list[int
 
 
 def _place_shares(trial_shares: Sequence[int], divisor: float, at_once: int) -> list[int]:
+    """Distribute the concurrent trials over the brackets."""
     if at_once == 0:
         return [max(trial_shares[-1], math.floor(divisor))] * len(trial_shares)
     count = len(trial_shares)
@@ -95,9 +109,9 @@ def _place_shares(trial_shares: Sequence[int], divisor: float, at_once: int) -> 
 
 
 def next_bracket(brackets: Sequence[Bracket], created: Sequence[int]) -> int:
-    """To which bracket the next trial belongs, from how many each has: so the order of creation alone decides.
+    """Return the bracket of the next trial, which depends only on how many trials each bracket has.
 
-    First every bracket gets the trials that it begins with; the rest is dealt out in proportion.
+    First every bracket gets the trials that it begins with; the remaining ones are distributed in proportion.
     """
     for position, bracket in enumerate(brackets):
         if created[position] < min(bracket.at_once, bracket.trials):

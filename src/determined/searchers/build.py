@@ -1,4 +1,4 @@
-"""From a configuration to the searcher that it names."""
+"""Builds the searcher that a configuration names."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
         SearcherConfig,
     )
 
-# Rungs of an Optuna search that names none: as many as adaptive_asha takes at most.
+# The rungs of an Optuna search that configures none: at most as many as adaptive_asha uses by default.
 _MOST_RUNGS = 5
 
 
 def build(searcher: SearcherConfig, hyperparameters: dict[str, Any], seed: int) -> Searcher:
-    """A searcher before its first action. The same arguments give the same searcher."""
+    """Return a new searcher. The same arguments always build the same searcher."""
     if searcher.name == "grid":
         return _grid(searcher, hyperparameters, seed)
     if searcher.name == "pbt":
@@ -47,7 +47,7 @@ def build(searcher: SearcherConfig, hyperparameters: dict[str, Any], seed: int) 
 
 
 def brackets_of(searcher: SearcherConfig) -> list[Bracket]:
-    """The brackets of a halving; none where trials run to their own end."""
+    """Return the brackets of a search by halving; empty if trials run to their own end."""
     if searcher.name == "adaptive_asha":
         return adaptive_brackets(
             max_time=searcher.max_time,
@@ -83,7 +83,8 @@ def _halving(
     *,
     stop_once: bool = True,
 ) -> Searcher:
-    # Without a bound of its own, a search has as many trials at once as its brackets begin with.
+    """Return a searcher that compares trials at rungs: by stopping, or with `stop_once` false by promotion."""
+    # If the configuration sets no limit, the number of concurrent trials is the sum of what the brackets begin with.
     at_once = searcher.max_concurrent_trials or sum(bracket.at_once for bracket in brackets)
     return (StoppingSearcher if stop_once else PromotionSearcher)(
         source,

@@ -1,4 +1,4 @@
-"""Change the hyperparameters of a trial a little, as population based training does."""
+"""Perturbs the hyperparameters of a trial, as population based training does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ def explore(
     resample_probability: float,
     perturb_factor: float,
 ) -> dict[str, Any]:
-    """Each value by itself is drawn anew, or made larger or smaller by the factor; choices and constants stay."""
+    """Return perturbed hyperparameters.
+
+    Each value independently is either resampled or multiplied by 1 plus or minus the factor. Constants are kept, and so
+    are choices that are not resampled.
+    """
     changed = []
     for path, found in leaves(space):
         value = found.value if isinstance(found, Const) else _value_at(hparams, path)
@@ -31,6 +35,7 @@ def explore(
 
 
 def _value_at(hparams: dict[str, Any], path: tuple[str, ...]) -> Any:
+    """Return the value at a path in nested hyperparameters."""
     value: Any = hparams
     for name in path:
         value = value[name]
@@ -38,6 +43,7 @@ def _value_at(hparams: dict[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _perturb(found: Leaf, value: float, factor: float, *, grows: bool) -> float:
+    """Return a value increased or decreased by the factor, within the bounds of its range."""
     value = value * (1 + factor if grows else 1 - factor)
     if isinstance(found, Power):
         low, high = found.bounds()

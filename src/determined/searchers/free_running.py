@@ -1,4 +1,4 @@
-"""Trials that run to their own end: `single`, `random`, `grid`, and Optuna's samplers without rungs."""
+"""Searches in which every trial runs to its end: `single`, `random`, `grid`, and Optuna without rungs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from determined.searchers.sources import Outcome, TrialSource
 
 
 class FreeRunningSearcher:
-    """Creates trials while there is room; no trial is compared with another."""
+    """Creates trials up to the limits of its pool and never stops one."""
 
     def __init__(self, source: TrialSource, pool: Pool) -> None:
         self._source, self._pool = source, pool
@@ -35,19 +35,24 @@ class FreeRunningSearcher:
         return self._refill()
 
     def _exit(self, event: Exited) -> None:
+        """Count a trial as ended and report its outcome to the source."""
         latest = self._trials.pop(event.number)
         self._pool.exit(event.number, invalid=event.reason == "invalid_hp")
         ended_well = event.reason == "completed"
         self._source.learn(event.number, Outcome(latest.metric, latest.time, ended_well, not ended_well))
 
     def _reopen(self, numbers: Iterable[int]) -> None:
-        """Those that are not over for us, as after a cancellation that nobody told, go on as they are."""
+        """Continue trials that have ended. Trials that the searcher still counts as running are unaffected.
+
+        That happens if a cancellation was never passed to the searcher.
+        """
         for number in numbers:
             if number not in self._trials:
                 self._trials[number] = Latest()
                 self._pool.reopen(number)
 
     def _refill(self) -> list[Action]:
+        """Create trials until a limit of the pool is reached."""
         actions: list[Action] = []
         while self._pool.left > 0 and self._pool.has_room:
             number = self._pool.create()

@@ -1,4 +1,4 @@
-"""The points of a grid search."""
+"""Enumerates the points of a grid search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from determined.errors import InvalidConfigurationException
 
 
 class Grid:
-    """The points of a grid in natural order: the last name varies fastest. No point is there twice."""
+    """The distinct points of a grid as a sequence. The last hyperparameter varies fastest."""
 
     def __init__(self, space: dict[str, Any]) -> None:
         self._axes = [(path, _distinct(_axis(found, path))) for path, found in leaves(space)]
@@ -31,6 +31,7 @@ class Grid:
 
 
 def _axis(found: Leaf, path: tuple[str, ...]) -> list[Any]:
+    """Return the values of one hyperparameter. Raise if it has no `count` although it needs one."""
     if isinstance(found, Const):
         return [found.value]
     if isinstance(found, Choice):
@@ -48,17 +49,18 @@ def _axis(found: Leaf, path: tuple[str, ...]) -> list[Any]:
 
 
 def _spread(low: Any, high: Any, count: int) -> list[Any]:
-    """Evenly spaced from end to end; a single value lies in the middle."""
+    """Return evenly spaced values including both ends; a single value is in the middle."""
     if count == 1:
         return [(low + high) / 2]
     return [low + position * (high - low) / (count - 1) for position in range(count)]
 
 
 def _round(value: Fraction) -> int:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return math.floor(value + Fraction(1, 2)) if value >= 0 else -math.floor(-value + Fraction(1, 2))
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    # By their JSON text: 1, 1.0 and true are equal to Python, but not to a trial.
+    """Return the values without duplicates, in order."""
+    # Compared as JSON text, because 1, 1.0 and True are equal in Python but not for a trial.
     return list({json.dumps(value, sort_keys=True, default=repr): value for value in reversed(values)}.values())[::-1]

@@ -1,4 +1,4 @@
-"""What the two forms of successive halving share: brackets, rungs, who is where, and how far the search is."""
+"""The common base of both forms of successive halving: brackets, rungs, the position of trials, and progress."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from determined.searchers.pool import Pool
 from determined.searchers.rung import WORST, Rung
 from determined.searchers.sources import Outcome, TrialSource
 
-# paused: compared, and waiting; promoted: paused, but it has won and waits for a place; stopped: told to end.
+# paused: has a result at its rung and waits; promoted: paused, but will continue when a slot of the pool is free;
+# stopped: a `Stop` was returned, and the trial has not exited yet.
 Status = Literal["running", "paused", "promoted", "stopped"]
 
 
 @dataclass
 class Contender:
-    """One trial that is not over. `rung` is the rung that it is on its way to, or at which it was paused or stopped."""
+    """A trial that has not ended. `rung` is the rung that it is training for, or at which it was paused or stopped."""
 
     number: int
     bracket: int
@@ -33,10 +34,11 @@ class Contender:
 
 
 class Halving(ABC):
-    """All brackets share one pool of places. To which bracket a trial belongs follows from its number alone.
+    """A search by successive halving. All brackets share one pool; the bracket of a trial follows from its number.
 
-    In every rung results are taken in the order in which trials came to it, as far as whoever delivers them waits for
-    `waits_for`. Then no decision depends on how fast a trial was or how many run at once.
+    In every rung, results are processed in the order in which trials entered it, provided that the caller delays
+    results according to `waits_for`. Decisions then depend neither on the speed of trials nor on the number of
+    concurrent ones.
     """
 
     _newcomers_before_equals: ClassVar[bool]
@@ -65,11 +67,11 @@ class Halving(ABC):
         return self._take(event) + self._refill()
 
     def _take(self, event: Event) -> list[Action]:
-        """What follows for the trial of the event."""
+        """Process an event and return the actions for its trial."""
         if isinstance(event, Extended):
             self._pool.extend(event.max_trials)
         elif isinstance(event, Reopened):
-            return []  # what was compared is over
+            return []  # the decision of a comparison is final
         elif (trial := self._trials.get(event.number)) is None:
             return []
         elif isinstance(event, Exited):
@@ -81,15 +83,16 @@ class Halving(ABC):
 
     @abstractmethod
     def _compare(self, trial: Contender) -> list[Action]:
-        """What becomes of a trial after a report."""
+        """Return the actions for a trial after a validation."""
 
     def _settle(self, bracket: int, rung: int) -> None:
-        """Count the results of trials that left, if it is their turn."""
+        """Add the results of trials that ended on their way to a rung, if it is their turn."""
         place = self._rungs[bracket][rung]
         for number, value in place.due():
             place.add(number, value, before_equals=self._newcomers_before_equals)
 
     def _exit(self, trial: Contender, reason: ExitReason) -> None:
+        """Process the end of a trial: update the pool and the rungs, and report the outcome to the source."""
         del self._trials[trial.number]
         invalid = reason == "invalid_hp" and trial.status != "stopped"
         self._pool.exit(trial.number, invalid=invalid)
@@ -114,12 +117,14 @@ class Halving(ABC):
         )
 
     def _refill(self) -> list[Action]:
+        """Create trials until a limit of the pool is reached."""
         actions: list[Action] = []
         while self._pool.left > 0 and self._pool.has_room:
             actions.append(self._create())
         return actions
 
     def _create(self) -> Create:
+        """Create a trial in the next bracket."""
         number = self._pool.create()
         bracket = next_bracket(self._brackets, self._created)
         self._created[bracket] += 1
@@ -130,10 +135,12 @@ class Halving(ABC):
         return Create(number, drawn.request_id, drawn.hparams, drawn.seed, rungs[0], bracket, rungs)
 
     def _value(self, trial: Contender) -> float:
+        """Return the metric of a trial with its sign changed so that smaller is better; WORST without a metric."""
         metric = trial.latest.metric
         return WORST if metric is None else self._sign * metric
 
     def _goal(self, trial: Contender) -> float:
+        """Return the time of the trial's rung."""
         return float(self._brackets[trial.bracket].thresholds[trial.rung])
 
     def _reached(self, trial: Contender) -> bool:
@@ -143,7 +150,7 @@ class Halving(ABC):
         return trial.rung == len(self._rungs[trial.bracket]) - 1
 
     def _share(self, count: int) -> int:
-        """How many of so many results are let through, rounded down."""
+        """Return how many of this number of results are promoted, rounded down."""
         return count // self._divisor
 
     def waits_for(self, number: int) -> frozenset[int]:
@@ -151,7 +158,7 @@ class Halving(ABC):
         return frozenset() if trial is None else self._rungs[trial.bracket][trial.rung].waits_for(number)
 
     def progress(self, fractions: Mapping[int, float]) -> float:
-        """Units of time spent, as a share of those and what is expected to come."""
+        """Return the time units spent, as a fraction of the spent and the expected ones."""
         if self.finished:
             return 1.0
         spent, to_come = self._spent, 0.0
@@ -169,7 +176,7 @@ class Halving(ABC):
         return spent / (spent + to_come) if spent else 0.0
 
     def _expected_beyond(self, bracket: int, rung: int) -> float:
-        """Units that a trial on its way to a rung will take after it, on average."""
+        """Return the average number of time units that a trial trains after this rung."""
         times = self._brackets[bracket].thresholds[rung:]
         steps = pairwise(times)
         return sum(

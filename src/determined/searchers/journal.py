@@ -1,4 +1,4 @@
-"""Events and actions as plain JSON, for the journal of a search, and back."""
+"""Converts events and actions to plain JSON data for the journal of a search, and back."""
 
 from __future__ import annotations
 
@@ -31,20 +31,23 @@ _ACTION_NAMES = {kind: name for name, kind in _ACTIONS.items()}
 
 
 def event_to_plain(event: Event) -> dict[str, Any]:
+    """Return an event as plain JSON data."""
     plain = {"event": _EVENT_NAMES[type(event)], **vars(event)}
     if isinstance(event, Reopened):
         plain["numbers"] = list(event.numbers)
-    elif isinstance(event, Validated):  # JSON has no words for the others, and a searcher treats them as missing anyway
+    elif isinstance(event, Validated):  # JSON cannot represent NaN and infinity; searchers treat them as missing
         plain["metric"], plain["time"] = finite_number(event.metric), finite_number(event.time)
     return plain
 
 
 def event_from_plain(plain: dict[str, Any]) -> Event:
+    """Return the event of plain JSON data. Raise `StoreError` for an unknown one."""
     event: Event = _build(_EVENTS, "event", plain)
     return Reopened(tuple(event.numbers)) if isinstance(event, Reopened) else event
 
 
 def action_to_plain(action: Action) -> dict[str, Any]:
+    """Return an action as plain JSON data."""
     plain = {"action": _ACTION_NAMES[type(action)], **vars(action)}
     if isinstance(action, Create):
         plain["rungs"] = list(action.rungs)
@@ -52,6 +55,7 @@ def action_to_plain(action: Action) -> dict[str, Any]:
 
 
 def action_from_plain(plain: dict[str, Any]) -> Action:
+    """Return the action of plain JSON data. Raise `StoreError` for an unknown one."""
     action = _build(_ACTIONS, "action", plain)
     return Create(**{**vars(action), "rungs": tuple(action.rungs)}) if isinstance(action, Create) else action
 

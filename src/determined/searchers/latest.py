@@ -1,4 +1,4 @@
-"""The newest validation of a trial."""
+"""Keeps the newest validation that a trial reported."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from determined.searchers.base import Validated
 
 @dataclass
 class Latest:
-    """What was reported at the largest time so far; None where nothing usable was."""
+    """The time and the metric of the newest validation; None where no finite value was reported."""
 
     time: float | None = None
     metric: float | None = None
 
     def take(self, event: Validated) -> None:
-        """Remember a report, unless it is older than the one we have: after a crash reports may come again."""
+        """Record a validation unless it is older than the present one: after a crash, reports may be repeated."""
         time = finite_number(event.time)
         if time is not None and self.time is not None and time < self.time:
             return

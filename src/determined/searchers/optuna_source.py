@@ -1,7 +1,7 @@
-"""Trials proposed by a sampler of Optuna, which learns from the results of earlier ones.
+"""Hyperparameters proposed by an Optuna sampler, which learns from the results of earlier trials.
 
-Optuna keeps its study in memory. The truth is our own record of what it was asked and told: a search that goes on after
-a crash asks and tells it all again.
+Optuna's study is in memory only. A snapshot contains the record of all calls to it; to resume after a crash, they are
+replayed on a new study.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from determined.errors import InvalidConfigurationException
 from determined.optional import require
 from determined.searchers.sources import Draw, Outcome, with_identity
 
-# They wrap another sampler, or want a grid, which the searcher of that name does.
+# Samplers that cannot be chosen: base classes, those that wrap another sampler, and those that need a grid, for which
+# there is the grid searcher.
 _NOT_BY_NAME = {"base", "basega", "bruteforce", "grid", "partialfixed"}
 
 
 class OptunaSource:
+    """A source of trials that asks an Optuna sampler for hyperparameters."""
+
     def __init__(
         self, space: dict[str, Any], seed: int, *, sampler: str, options: dict[str, Any], smaller_is_better: bool
     ) -> None:
@@ -38,14 +41,15 @@ class OptunaSource:
         self._begin()
 
     def _begin(self) -> None:
+        """Create a new study with an empty record."""
         self._stream = RandomStream(self._seed)
         self._record: list[list[Any]] = []
         self._asked: dict[int, Any] = {}
         with _quiet(self._optuna):
             sampler = _build_sampler(self._optuna, self._sampler, self._options, self._seed)
             self._study = self._optuna.create_study(sampler=sampler, direction=self._direction)
-        # Most samplers overlook trials that were stopped, which under halving are nearly all of them. To those the last
-        # value is told as if it were the final one.
+        # TPE takes pruned trials into account. Other samplers ignore them, and under halving most trials are pruned, so
+        # their last value is reported as if it were final.
         self._ranks_stopped_trials = isinstance(sampler, self._optuna.samplers.TPESampler)
 
     def draw(self, number: int) -> Draw:
@@ -85,7 +89,8 @@ class OptunaSource:
 
 
 def _distribution(optuna: ModuleType, found: Leaf) -> Any:
-    if isinstance(found, Choice):  # by position: Optuna takes no lists and maps
+    """Return the Optuna distribution of a hyperparameter."""
+    if isinstance(found, Choice):  # by index, because Optuna does not accept lists and dicts as choices
         return optuna.distributions.CategoricalDistribution(range(len(found.values)))
     if isinstance(found, Whole):
         return optuna.distributions.IntDistribution(found.low, found.high)
@@ -96,12 +101,14 @@ def _distribution(optuna: ModuleType, found: Leaf) -> Any:
 
 
 def _value(found: Leaf, proposed: Any) -> Any:
+    """Return the hyperparameter value for the value that Optuna proposed."""
     if isinstance(found, Const):
         return found.value
     return found.values[proposed] if isinstance(found, Choice) else proposed
 
 
 def _build_sampler(optuna: ModuleType, name: str, options: dict[str, Any], seed: int) -> Any:
+    """Return the Optuna sampler with this name. Raise if the name or an option is unknown."""
     samplers = {
         key: kind
         for attribute, kind in vars(optuna.samplers).items()
@@ -115,7 +122,7 @@ def _build_sampler(optuna: ModuleType, name: str, options: dict[str, Any], seed:
     parameters = inspect.signature(kind).parameters
     ours: dict[str, Any] = {"seed": seed & 0xFFFFFFFF} if "seed" in parameters else {}
     if "warn_independent_sampling" in parameters and parameters["warn_independent_sampling"].default is True:
-        ours["warn_independent_sampling"] = False  # at every trial, about hyperparameters that are left to chance
+        ours["warn_independent_sampling"] = False  # would warn at every trial that has independently sampled values
     try:
         return kind(**{**ours, **options})
     except (TypeError, ValueError) as error:
@@ -125,12 +132,13 @@ def _build_sampler(optuna: ModuleType, name: str, options: dict[str, Any], seed:
 
 
 def _short(name: str) -> str:
+    """Return a sampler name in lower case without separators and the suffix "sampler"."""
     return name.lower().replace("_", "").replace("-", "").removesuffix("sampler")
 
 
 @contextmanager
 def _quiet(optuna: ModuleType) -> Iterator[None]:
-    """Without the line about every study, and the warnings about samplers that may still change."""
+    """Suppress Optuna's log line for each study and its warnings about experimental samplers."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:

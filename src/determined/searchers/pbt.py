@@ -1,4 +1,4 @@
-"""Population based training: after every round the worst trials are replaced by changed copies of the best."""
+"""Population based training: after every round, the worst trials are replaced by perturbed copies of the best."""
 
 from __future__ import annotations
 
@@ -31,24 +31,28 @@ from determined.searchers.sources import with_identity
 
 
 def replaced_each_round(population: int, truncate_fraction: float) -> int:
-    # The fraction as it was written down: 0.29 of 100 is 29, and not the 28.999... of a binary fraction.
+    """Return how many trials of the population are replaced after each round."""
+    # From the decimal text of the fraction: 0.29 of 100 must be 29, but 0.29 as a binary float gives 28.999...
     return math.floor(Fraction(str(truncate_fraction)) * population)
 
 
 @dataclass
 class _Member:
-    """A trial of the population. Its time counts from its own creation, in the round `birth`."""
+    """A trial of the population. Its time starts at its creation in the round `birth`."""
 
     number: int
     birth: int
     hparams: dict[str, Any]
     alive: bool = True
-    measured: bool = False  # it has its result of this round
+    measured: bool = False  # has its result of the present round
     latest: Latest = field(default_factory=Latest)
 
 
 class PbtSearcher:
-    """Rounds are barriers: trials pause at the end of one until all have got there. So no slot is held by waiting."""
+    """A population based search. Rounds are barriers: a trial pauses at the end of one until all have finished it.
+
+    Paused trials hold no slots.
+    """
 
     failure: str | None = None
 
@@ -73,7 +77,7 @@ class PbtSearcher:
         self._created = 0
         self._round = 0
         self._members: dict[int, _Member] = {}
-        self._leaving: set[int] = set()  # told to stop, not over yet
+        self._leaving: set[int] = set()  # stopped by the search, but not exited yet
 
     def start(self) -> list[Action]:
         return [self._create(None) for _ in range(self._population)]
@@ -84,7 +88,7 @@ class PbtSearcher:
                 message="the search cannot be extended: pbt has a population and rounds, no max_trials"
             )
         if isinstance(event, Reopened):
-            return []  # what was compared is over
+            return []  # the decision of a comparison is final
         if isinstance(event, Exited):
             self._leaving.discard(event.number)
         member = self._members.get(event.number)
@@ -96,6 +100,7 @@ class PbtSearcher:
         return self._note_report(member, event)
 
     def _note_report(self, member: _Member, report: Validated) -> list[Action]:
+        """Record a validation. At the end of its round the trial pauses, or, if it is the last one, the round ends."""
         if member.measured:
             return []
         member.latest.take(report)
@@ -105,6 +110,10 @@ class PbtSearcher:
         return self._end_round(reporter=member) if self._round_is_over else [Pause(member.number)]
 
     def _note_exit(self, member: _Member, event: Exited) -> None:
+        """Record that a trial has ended.
+
+        Unless it completed or already has its result of this round, its metric is discarded.
+        """
         member.alive = False
         if not member.measured and event.reason != "completed":
             member.latest.metric = None
@@ -115,7 +124,11 @@ class PbtSearcher:
         return all(member.measured for member in self._members.values())
 
     def _end_round(self, reporter: _Member | None = None) -> list[Action]:
-        """`reporter` is at its report and holds a slot; all others that are alive are paused."""
+        """Replace the worst trials and start the next round, or finish the search after the last one.
+
+        `reporter` is the trial whose report ended the round and which still holds its slots; all other live trials are
+        paused.
+        """
         ranked = sorted(self._members.values(), key=lambda member: (self._value(member), member.number))
         if self._round == self._rounds - 1:
             self._members.clear()
@@ -134,7 +147,7 @@ class PbtSearcher:
             return actions
         self._round += 1
         if reporter in parents and losers:
-            actions.append(Pause(reporter.number))  # its copies start from what it saves now
+            actions.append(Pause(reporter.number))  # pausing makes it save the checkpoint that its copies start from
         actions += [self._create(parents[i % len(parents)] if parents else None) for i in range(len(losers))]
         for member in survivors:
             member.measured = False
@@ -146,6 +159,7 @@ class PbtSearcher:
         return Stop(member.number, finished)
 
     def _create(self, parent: _Member | None) -> Create:
+        """Create a trial with random hyperparameters, or as a perturbed copy of a parent."""
         number, self._created = self._created, self._created + 1
         hparams = (
             sample_hyperparameters(self._space, self._stream)
@@ -171,9 +185,11 @@ class PbtSearcher:
         )
 
     def _goal(self, member: _Member) -> float:
+        """Return the time at which a trial finishes the present round."""
         return float(self._length * (self._round - member.birth + 1))
 
     def _value(self, member: _Member) -> float:
+        """Return the metric of a trial with its sign changed so that smaller is better; WORST without a metric."""
         return WORST if member.latest.metric is None else self._sign * member.latest.metric
 
     def waits_for(self, number: int) -> frozenset[int]:
@@ -186,7 +202,7 @@ class PbtSearcher:
         return (self._round + sum(parts) / len(parts)) / self._rounds
 
     def _part(self, member: _Member) -> float:
-        """How much of this round a member has done."""
+        """Return the part of the present round that a trial has done, from 0 to 1."""
         begun = self._goal(member) - self._length
         return min(max(((member.latest.time or 0.0) - begun) / self._length, 0.0), 1.0)
 
@@ -205,7 +221,7 @@ class PbtSearcher:
                 [
                     m.number,
                     m.birth,
-                    mask_fixed(m.hparams, self._space),  # fixed values are taken from the space
+                    mask_fixed(m.hparams, self._space),  # secrets; `explore` takes fixed values from the space
                     m.alive,
                     m.measured,
                     m.latest.time,

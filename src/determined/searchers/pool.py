@@ -1,4 +1,4 @@
-"""How many trials a search may have, in all and at once."""
+"""The limits of a search on the number of trials, in total and at the same time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from typing import Any
 
 from determined.errors import InvalidConfigurationException
 
-# A space that is mostly invalid would otherwise be tried forever.
+# Invalid trials are replaced, so without this limit a space that is mostly invalid would be tried forever.
 _INVALID_PER_TRIAL = 3
 
 
 class Pool:
-    """Counts the trials of a search. A place is free again when a trial has exited or was paused, not before."""
+    """Counts the trials of a search. A trial occupies a place until it has exited or was paused."""
 
     def __init__(
         self, max_trials: int, at_once: int, *, replace_invalid: bool = True, fixed_because: str | None = None
     ) -> None:
-        """`at_once` 0: no bound. `fixed_because`: why the number of trials cannot be raised, if it cannot."""
+        """Create a pool.
+
+        `at_once` 0 means no limit. `fixed_because` is the reason why the number of trials cannot be increased, if it
+        cannot.
+        """
         self.max_trials = max_trials
         self.created = 0
         self.exited = 0
@@ -28,21 +32,22 @@ class Pool:
 
     @property
     def left(self) -> int:
-        """How many trials are still to be created."""
+        """The number of trials that are still to be created."""
         return 0 if self.failure else self.max_trials + self._replaced - self.created
 
     @property
     def has_room(self) -> bool:
+        """Whether another trial may run now."""
         return self._at_once == 0 or len(self.busy) < self._at_once
 
     @property
     def done(self) -> int:
-        """Trials that are over and were not replaced."""
+        """The number of trials that have ended and were not replaced."""
         return self.exited - self._replaced
 
     @property
     def open(self) -> int:
-        """Trials that exist and are not over, paused ones included."""
+        """The number of trials that have not ended, including paused ones."""
         return self.created - self.exited
 
     @property
@@ -51,6 +56,7 @@ class Pool:
 
     @property
     def failure(self) -> str | None:
+        """The reason why the search ends early, or None: too many trials raised InvalidHP."""
         if not self._replace_invalid or self.invalid < _INVALID_PER_TRIAL * self.max_trials:
             return None
         return (
@@ -63,23 +69,28 @@ class Pool:
         return self.invalid if self._replace_invalid else 0
 
     def create(self) -> int:
-        """The number of the next trial, which takes a place."""
+        """Return the number of the next trial, which occupies a place."""
         number = self.created
         self.created += 1
         self.busy.add(number)
         return number
 
     def exit(self, number: int, *, invalid: bool) -> None:
+        """Count a trial as ended and free its place."""
         self.busy.discard(number)
         self.exited += 1
         self.invalid += invalid
 
     def reopen(self, number: int) -> None:
-        """A trial that was over goes on. For one that was invalid and replaced there is no place any more."""
+        """Count a trial that had ended as running again, which occupies a place.
+
+        Not for an invalid trial, which was replaced by another one.
+        """
         self.busy.add(number)
         self.exited -= 1
 
     def extend(self, max_trials: int) -> None:
+        """Increase the total number of trials. Raise if the search cannot be extended or the number is smaller."""
         if self._fixed_because is not None:
             raise InvalidConfigurationException(message=f"the search cannot be extended: {self._fixed_because}")
         if max_trials < self.max_trials:

@@ -1,4 +1,4 @@
-"""What a search will do, without doing it: brackets, rungs, about how many trials end where, and what that costs."""
+"""Previews a search without running it: brackets, rungs, expected number of trials at each, and cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LARGE_GRID = 2000
 
 @dataclass(frozen=True)
 class ValueRange:
-    """Between which values a hyperparameter on a logarithmic scale lies."""
+    """The smallest and largest value of a hyperparameter on a logarithmic scale."""
 
     name: str
     low: float
@@ -30,9 +30,11 @@ class ValueRange:
 
 @dataclass(frozen=True)
 class Preview:
-    """`plan`: (time, about how many trials end there). `units`: what they take; `share`: of all trials run to the end.
+    """The expected course of a search.
 
-    `at_once` 0: no bound but the slots. `time_metric`, `units` and `share` are None where trials run to their own end.
+    `plan` is (time, expected number of trials that end there); `units` the total time units; `share` their fraction of
+    what all trials would take without early stopping. `at_once` 0 means limited by slots only. `time_metric`, `units`
+    and `share` are None if trials run to their own end.
     """
 
     trials: int
@@ -54,7 +56,10 @@ def preview(
     slots: int | None = None,
     validation_period: float | None = None,
 ) -> Preview:
-    """`validation_period`: in units of the time metric, for a program that decides by itself when to validate."""
+    """Return the expected course of a search, with warnings and suggestions.
+
+    `validation_period`, in units of the time metric, is for a program that decides itself when to validate.
+    """
     brackets = brackets_of(searcher)
     ranges, warnings = _log_ranges(hyperparameters)
     plan: tuple[tuple[int, int], ...] = ()
@@ -87,7 +92,7 @@ def preview(
 
 
 def _trials(searcher: SearcherConfig, hyperparameters: dict[str, Any]) -> tuple[int, int]:
-    """How many in all, and at once."""
+    """Return the number of trials in total and at the same time."""
     if searcher.name == "single":
         return 1, 1
     if searcher.name == "grid":
@@ -99,6 +104,7 @@ def _trials(searcher: SearcherConfig, hyperparameters: dict[str, Any]) -> tuple[
 
 
 def _merged_plan(brackets: list[Bracket], divisor: float) -> tuple[tuple[int, int], ...]:
+    """Return (time, expected number of trials that end there) over all brackets."""
     ends: Counter[int] = Counter()
     for bracket in brackets:
         for time, count in bracket.plan(divisor):
@@ -107,6 +113,7 @@ def _merged_plan(brackets: list[Bracket], divisor: float) -> tuple[tuple[int, in
 
 
 def _log_ranges(hyperparameters: dict[str, Any]) -> tuple[list[ValueRange], list[str]]:
+    """Return the ranges of logarithmic hyperparameters, and warnings about bounds that look like values."""
     ranges, warnings = [], []
     for path, found in leaves(hyperparameters):
         if not isinstance(found, Power):
@@ -128,6 +135,7 @@ def _rung_warnings(
     brackets: list[Bracket],
     validation_period: float | None,
 ) -> list[str]:
+    """Return warnings about rungs that are too few, equal, or earlier than the first validation."""
     warnings = []
     times, longest = brackets[0].thresholds, brackets[0].thresholds[-1]
     possible = whole_logarithm(longest, searcher.divisor) + 1

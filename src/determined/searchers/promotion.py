@@ -1,4 +1,4 @@
-"""Halving in which trials pause at rungs, and any of them may be promoted later."""
+"""Successive halving in which trials pause at rungs and can be promoted later."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from determined.searchers.sources import TrialSource
 
 
 class PromotionSearcher(Halving):
-    """`stop_once: false`. At a rung the best share goes on; the rest waits, saved, and may be promoted later.
+    """Halving with `stop_once: false`: at a rung the best share continues; the others pause and may be promoted later.
 
-    A promoted trial gets a place before any new one. When nobody can come to a rung any more, those who wait there end.
+    A promoted trial gets a place before any new trial. When no more trials can reach a rung, those paused there are
+    stopped.
     """
 
     _newcomers_before_equals = False
@@ -37,13 +38,14 @@ class PromotionSearcher(Halving):
     def on_event(self, event: Event) -> list[Action]:
         actions = self._take(event) + self._close_rungs()
         pausing = {action.number for action in actions if isinstance(action, Pause)}
-        # One that was to pause and now ends has its place until it is over.
+        # A trial that pauses and is stopped by the same event occupies its place until it has exited.
         self._pool.busy |= pausing & {action.number for action in actions if isinstance(action, Stop)}
         actions += self._refill()
         others = {action.number for action in actions if not isinstance(action, Pause)}
         return [action for action in actions if not (isinstance(action, Pause) and action.number in others)]
 
     def _compare(self, trial: Contender) -> list[Action]:
+        """Add the result of a trial that reached its rung, and return whether it stops, continues or pauses."""
         if not self._reached(trial):
             return []
         bracket, rung = trial.bracket, trial.rung
@@ -51,11 +53,11 @@ class PromotionSearcher(Halving):
         self._add_result(trial.number, bracket, rung, self._value(trial))
         self._settle(bracket, rung)
         if trial.finished:
-            if trial.number in self._promoted:  # one report was enough for several rungs
+            if trial.number in self._promoted:  # its report reached several rungs at once
                 self._promoted.remove(trial.number)
             trial.status = "stopped"
             return [Stop(trial.number, finished=True)]
-        if self._promoted[:1] == [trial.number]:  # it goes on where it is, unless another has won before it
+        if self._promoted[:1] == [trial.number]:  # continue without a pause, unless another was promoted before it
             self._promoted.pop(0)
             trial.status = "running"
             return [Continue(trial.number, self._goal(trial))]
@@ -67,6 +69,7 @@ class PromotionSearcher(Halving):
             self._add_result(number, bracket, rung, value)
 
     def _add_result(self, number: int, bracket: int, rung: int, value: float) -> None:
+        """Add a result to a rung, and promote a trial if the result enlarges or enters the best share."""
         place = self._rungs[bracket][rung]
         index = place.add(number, value, before_equals=False)
         if rung == len(self._rungs[bracket]) - 1:
@@ -79,16 +82,17 @@ class PromotionSearcher(Halving):
             self._promote(winner)
 
     def _waiting_at(self, bracket: int, rung: int, index: int) -> Contender | None:
-        """The trial with that place in the order, if it is there and can be promoted."""
+        """Return the trial at this index of a rung's order if it is paused there and has a metric, else None."""
         place = self._rungs[bracket][rung]
         trial = self._trials.get(place.number_at(index))
         waits = trial is not None and trial.status == "paused" and trial.rung == rung
         return trial if waits and place.value_at(index) != WORST else None
 
     def _promote(self, trial: Contender) -> None:
+        """Move a trial to the next rung."""
         trial.rung += 1
         self._rungs[trial.bracket][trial.rung].enter(trial.number)
-        reached = self._reached(trial)  # where validations are rare, one report may do for several rungs
+        reached = self._reached(trial)  # if validations are rare, one report may reach several rungs
         trial.finished = reached and self._is_last(trial)
         if trial.finished or not reached:
             trial.status = "promoted"
@@ -97,6 +101,7 @@ class PromotionSearcher(Halving):
             self._add_result(trial.number, trial.bracket, trial.rung, self._value(trial))
 
     def _refill(self) -> list[Action]:
+        """Continue promoted trials before new ones are created."""
         actions: list[Action] = []
         for number in list(self._promoted):
             trial = self._trials[number]
@@ -118,14 +123,15 @@ class PromotionSearcher(Halving):
         super()._exit(trial, reason)
 
     def _close_rungs(self) -> list[Action]:
-        """From the bottom up: a rung to which nobody is on the way, and nobody can be any more."""
-        # A trial before its first result may be InvalidHP, and its replacement may belong to any bracket.
+        """Stop trials that are paused at rungs which no other trial can reach any more, from the lowest rung up."""
+        # A trial without a result may still turn out as InvalidHP, and its replacement may enter any bracket.
         if self._pool.left > 0 or any(rungs[0].expects_results for rungs in self._rungs):
             self._closed.clear()
             return []
         return [stop for bracket in range(len(self._brackets)) for stop in self._close_bracket(bracket)]
 
     def _close_bracket(self, bracket: int) -> Iterator[Action]:
+        """Close the rungs of one bracket."""
         rungs = self._rungs[bracket]
         for rung, place in enumerate(rungs[:-1]):
             if place.expects_results:
@@ -143,7 +149,10 @@ class PromotionSearcher(Halving):
             self._closed.add((bracket, rung))
 
     def _promote_best(self, bracket: int, rung: int) -> None:
-        """With few trials no share is whole; then the best one goes on, so that somebody reaches the top."""
+        """Promote the best paused trial of a rung, so that at least one trial reaches the last rung.
+
+        With few trials the share of a rung can be less than one.
+        """
         for index in range(len(self._rungs[bracket][rung])):
             trial = self._waiting_at(bracket, rung, index)
             if trial is not None:

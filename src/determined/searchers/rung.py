@@ -1,4 +1,4 @@
-"""One rung: who is on the way to it, and the results of those who were there."""
+"""A rung of successive halving: the trials on their way to it and the results of those that reached it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ WORST = math.inf
 
 
 class Rung:
-    """Results in order, the best (smallest) first. A result that is no number counts as the worst."""
+    """The results at a rung, best (smallest) first. A result without a metric counts as the worst."""
 
     def __init__(self) -> None:
         self._values: list[float] = []
         self._numbers: list[int] = []
-        # In the order of entry: who has no result yet, and who has left with a result that waits for its turn.
+        # In the order of entry: None for a trial without a result; a value for one that ended and waits for its turn.
         self._waiting: dict[int, float | None] = {}
 
     def __len__(self) -> int:
@@ -30,13 +30,15 @@ class Rung:
 
     @property
     def expects_results(self) -> bool:
+        """Whether trials are on their way to this rung."""
         return bool(self._waiting)
 
     def enter(self, number: int) -> None:
+        """Record that a trial is on its way to this rung."""
         self._waiting[number] = None
 
     def add(self, number: int, value: float, *, before_equals: bool) -> int:
-        """Note a result; its index in the order."""
+        """Add a result and return its index in the order."""
         self._waiting.pop(number, None)
         index = (bisect_left if before_equals else bisect_right)(self._values, value)
         self._values.insert(index, value)
@@ -44,14 +46,15 @@ class Rung:
         return index
 
     def leave(self, number: int, value: float) -> None:
-        """A trial is over on its way here. Its result counts when all who came before it have theirs.
+        """Record that a trial ended on its way to this rung.
 
-        So a failure that comes early or late changes nothing for the others.
+        Its result counts after all trials that entered before it have theirs, so that the moment of a failure does not
+        influence the others.
         """
         self._waiting[number] = value
 
     def due(self) -> Iterator[tuple[int, float]]:
-        """Trials that left and whose turn has come; whoever takes one adds it."""
+        """Yield trials that ended and whose turn has come. The caller must `add` each one before the next."""
         while self._waiting:
             number, value = next(iter(self._waiting.items()))
             if value is None:
@@ -59,13 +62,14 @@ class Rung:
             yield number, value
 
     def forget(self, number: int) -> None:
-        """As if the trial had never been here."""
+        """Remove all traces of a trial."""
         self._waiting.pop(number, None)
         if number in self._numbers:
             index = self._numbers.index(number)
             del self._numbers[index], self._values[index]
 
     def waits_for(self, number: int) -> frozenset[int]:
+        """Return the trials that entered before this one and have no result yet."""
         if number not in self._waiting:
             return frozenset()
         earlier = []
@@ -89,6 +93,7 @@ class Rung:
 
 
 def _plain(value: float) -> float | None:
+    """Return a value for JSON, which cannot represent infinity."""
     return None if value == WORST else value
 
 

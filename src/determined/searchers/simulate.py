@@ -1,4 +1,4 @@
-"""Run a searcher against made-up trials in virtual time: for tests, and to look at a method before using it."""
+"""Simulates a search with artificial trials in virtual time, for tests and to examine a search method."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from determined.searchers.base import (
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How a made-up trial behaves: what it reports at a time, how fast it is, when and how it ends by itself."""
+    """The behaviour of an artificial trial: its metric over time, its speed, and when and how it exits unasked."""
 
     metric: Callable[[float], float | None]
     seconds_per_unit: float = 1.0
     ends_at: float = math.inf
     ends_as: ExitReason = "completed"
-    validates_every: float = math.inf  # besides its rungs
+    validates_every: float = math.inf  # in addition to its rungs
 
 
 @dataclass
 class Trace:
-    """What happened. `decisions` are the actions for each trial, in order."""
+    """The record of a simulation. `decisions` are the actions for each trial, in order."""
 
     decisions: dict[int, list[Action]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -45,6 +45,8 @@ class Trace:
 
 @dataclass
 class _Trial:
+    """The state of a simulated trial. `waits` is its report at its goal that was not passed to the searcher yet."""
+
     create: Create
     behaviour: Behaviour
     goal: float | None
@@ -61,15 +63,16 @@ def simulate(
     patient: bool = True,
     watch: Callable[[Event | None, list[Action]], None] = lambda event, actions: None,
 ) -> Trace:
-    """To the end of the search. `watch` sees every event with its actions, first those of the start with None.
+    """Simulate a search to its end and return what happened.
 
-    Without patience, results are heard in the order in which they come, whoever else is on the way.
+    `watch` is called with every event and its actions, first with None for the start. Without `patient`, results are
+    passed to the searcher in the order in which they arrive, ignoring `waits_for`.
     """
     return _Simulation(searcher, behave, slots, patient, watch).run()
 
 
 class _Simulation:
-    """Obeys as the runner does: a trial at its goal waits, holding its slot, and is heard when its turn has come."""
+    """A simulation in progress. Like the runner, it lets a trial at its goal wait with its slot until its turn."""
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class _Simulation:
         self.trials: dict[int, _Trial] = {}
         self.running: set[int] = set()
         self.new: list[int] = []  # never started
-        self.revived: list[int] = []  # go ahead of new ones
+        self.revived: list[int] = []  # resumed trials, which precede new ones
         self.clock = 0.0
         self.agenda: list[tuple[float, int]] = []
 
@@ -112,13 +115,14 @@ class _Simulation:
         self.trace.most_at_once = max(self.trace.most_at_once, len(self.running))
 
     def _go_on(self, number: int) -> None:
+        """Schedule the next moment at which a trial reports or ends."""
         trial = self.trials[number]
         seconds = (self._next_stop(trial) - trial.time) * trial.behaviour.seconds_per_unit
         assert math.isfinite(seconds), f"trial {number} has neither a goal nor an end"
         heapq.heappush(self.agenda, (self.clock + max(seconds, 0.0), number))
 
     def _next_stop(self, trial: _Trial) -> float:
-        """The next time at which the trial reports or ends."""
+        """Return the next time at which a trial reports or ends."""
         behaviour, times = trial.behaviour, [trial.behaviour.ends_at]
         times += [rung for rung in trial.create.rungs if rung > trial.time]
         if trial.goal is not None:
@@ -128,6 +132,7 @@ class _Simulation:
         return min(times)
 
     def _arrive(self, number: int) -> None:
+        """Let a trial report or end."""
         trial = self.trials[number]
         trial.time = self._next_stop(trial)
         if trial.time >= trial.behaviour.ends_at:
@@ -141,6 +146,7 @@ class _Simulation:
             self._go_on(number)
 
     def _hear_one_that_waits(self) -> bool:
+        """Pass the report of one waiting trial to the searcher if its turn has come. Return whether there was one."""
         for number in sorted(self.running):
             report = self.trials[number].waits
             if report is not None and not self._must_wait(number):
@@ -155,7 +161,7 @@ class _Simulation:
         return frozenset([*self.running, *self.new, *self.revived])
 
     def _hear_out_of_order(self) -> None:
-        """Every slot is held by a trial that waits: somebody must be heard before its turn."""
+        """Pass the report of a waiting trial before its turn, because all slots are held by waiting trials."""
         self.trace.out_of_order += 1
         number = min(number for number in self.running if self.trials[number].waits)
         report = self.trials[number].waits
@@ -163,6 +169,7 @@ class _Simulation:
         self._hear(number, report)
 
     def _hear(self, number: int, report: Validated) -> None:
+        """Pass a waiting report to the searcher and let the trial continue."""
         trial = self.trials[number]
         trial.waits = None
         self._tell(report)
@@ -170,10 +177,12 @@ class _Simulation:
             self._go_on(number)
 
     def _tell(self, event: Event) -> None:
+        """Pass an event to the searcher and carry out its actions."""
         self.trace.events.append(event)
         self._obey(event, self.searcher.on_event(event))
 
     def _leave(self, number: int, reason: ExitReason) -> None:
+        """Remove a trial that has ended."""
         self.running.discard(number)
         for queue in (self.new, self.revived):
             if number in queue:
@@ -182,6 +191,7 @@ class _Simulation:
         self._tell(Exited(number, reason))
 
     def _obey(self, event: Event | None, actions: list[Action]) -> None:
+        """Carry out the actions of the searcher."""
         self.watch(event, actions)
         left = []
         for action in actions:
@@ -206,7 +216,7 @@ class _Simulation:
 
 
 def decisions_in_words(trace: Trace) -> Iterator[str]:
-    """One line for each trial: to which times it was let, and how it ended."""
+    """Yield a line for each trial with its successive goals and how it ended."""
     for number, actions in sorted(trace.decisions.items()):
         words = []
         for action in actions:

@@ -1,4 +1,4 @@
-"""Where the trials of a search come from: their hyperparameters, ids and seeds, in the order of creation."""
+"""Sources of trials: they provide hyperparameters, ids and seeds in the order of creation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST_SEED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Draw:
-    """What makes a trial itself."""
+    """The values that define a trial."""
 
     hparams: dict[str, Any]
     request_id: str
@@ -23,7 +23,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended for the search. `value` is as reported, None without a usable metric."""
+    """The outcome of a trial for the search. `value` is the metric as reported, or None without a finite one."""
 
     value: float | None
     time: float | None
@@ -32,10 +32,12 @@ class Outcome:
 
 
 class TrialSource(Protocol):
+    """A source of trials for a search."""
+
     def draw(self, number: int) -> Draw: ...
 
     def learn(self, number: int, outcome: Outcome) -> None:
-        """A trial is over: methods that learn from results hear of it here."""
+        """Receive the outcome of a trial, for sources that learn from results."""
         ...
 
     def state(self) -> dict[str, Any]: ...
@@ -44,12 +46,16 @@ class TrialSource(Protocol):
 
 
 def with_identity(hparams: dict[str, Any], stream: RandomStream) -> Draw:
-    """The order of the draws is part of the format: hyperparameters, then the id, then the seed."""
+    """Return hyperparameters with an id and a seed drawn from the stream.
+
+    The order of the draws (hyperparameters, id, seed) must not change: searches that are resumed or repeated would
+    otherwise get other values.
+    """
     return Draw(hparams, stream.uuid(), stream.integer(_LARGEST_SEED))
 
 
 class RandomSource:
-    """Every trial drawn at random from the space."""
+    """A source that samples every trial at random from the space."""
 
     def __init__(self, space: dict[str, Any], seed: int) -> None:
         self._space, self._stream = space, RandomStream(seed)
@@ -68,7 +74,7 @@ class RandomSource:
 
 
 class GridSource:
-    """The points of a grid, one after the other."""
+    """A source that returns the points of a grid in order."""
 
     def __init__(self, grid: Grid, seed: int) -> None:
         self._grid, self._stream = grid, RandomStream(seed)

@@ -1,4 +1,4 @@
-"""Halving in which a trial that is not among the best at a rung ends there for good."""
+"""Successive halving in which a trial that is not among the best at a rung is stopped permanently."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from determined.searchers.rung import WORST
 
 
 class StoppingSearcher(Halving):
-    """`async_halving` and `adaptive_asha` as of 0.38: a newcomer is let through if it is in the best share so far."""
+    """`async_halving` and `adaptive_asha` as in version 0.38: a trial continues if it is in the best share so far."""
 
     _newcomers_before_equals = True
 
     def _compare(self, trial: Contender) -> list[Action]:
+        """Add the result of a trial to the rungs that it reached, and return whether it continues or stops."""
         rungs, first = self._rungs[trial.bracket], trial.rung
         while self._reached(trial):
             rung, value = rungs[trial.rung], self._value(trial)
@@ -22,7 +23,7 @@ class StoppingSearcher(Halving):
             if self._is_last(trial):
                 trial.status, trial.finished = "stopped", True
                 return [Stop(trial.number, finished=True)]
-            # Without a number a trial is never among the best, even where it is the only one.
+            # A trial without a metric is never among the best, even if it is the only one at the rung.
             if index >= kept or value == WORST:
                 trial.status = "stopped"
                 return [Stop(trial.number)]
