@@ -1,4 +1,4 @@
-"""Checkpoint files: one class per `checkpoint_storage.type`."""
+"""Storage of checkpoint files: a directory, S3, Google Cloud Storage or Azure."""
 
 from determined.checkpoint_storage.base import CheckpointStorage, checkpoint_id
 from determined.checkpoint_storage.build import build_from_argument, build_from_config

@@ -1,4 +1,4 @@
-"""What every checkpoint storage offers, and what a checkpoint may be called."""
+"""The interface of a checkpoint storage, and the validation of checkpoint ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Resources = dict[str, int]
 
 
 def checkpoint_id(name: object) -> str:
-    """Check that a name can be a checkpoint's id: it is joined to paths, so nothing else may pass."""
+    """Return a name if it is a valid checkpoint id; raise CheckpointNotFound otherwise.
+
+    The id becomes part of a path, so any other text could lead out of the storage.
+    """
     if is_output_id(name):
         raise CheckpointNotFound(f"{name} is the output of a trial, not a checkpoint")
     if not is_name(name):
@@ -31,7 +34,7 @@ def checkpoint_id(name: object) -> str:
 
 
 def parse_metadata(storage_id: str, content: str | bytes) -> dict[str, Any]:
-    """What a metadata file says."""
+    """Return the parsed content of a metadata file."""
     try:
         metadata = json.loads(content)
     except ValueError as error:
@@ -42,78 +45,78 @@ def parse_metadata(storage_id: str, content: str | bytes) -> dict[str, Any]:
 
 
 class CheckpointStorage(Protocol):
-    """Where checkpoints lie. A checkpoint is visible under its id only when it is complete."""
+    """A place where checkpoints are stored. A checkpoint is visible under its id only when it is complete."""
 
     @property
     def name(self) -> str:
-        """Where the checkpoints lie, as people would look for them; without secrets."""
+        """The location of the checkpoints as shown to users, without secrets."""
         ...
 
     @property
     def outputs(self) -> OutputStorage:
-        """The outputs of trials, which lie beside the checkpoints."""
+        """The outputs of trials, which are stored beside the checkpoints."""
         ...
 
     @property
     def earlier(self) -> CheckpointStorage | None:
-        """Where an earlier version kept checkpoints of this storage: they are found by their ids as well."""
+        """The storage location of an earlier version; checkpoints there are found by their ids as well."""
         ...
 
     def local_roots(self) -> list[Path]:
-        """Directories of this machine that hold checkpoints: a copy of the code must leave them out."""
+        """Return the directories of this machine that hold checkpoints; a copy of the user's code must exclude them."""
         ...
 
     def probe(self) -> None:
-        """Prove that a checkpoint could be written now, or raise an error that names the place."""
+        """Check that a checkpoint could be written now; raise an error that names the location otherwise."""
         ...
 
     def stage(self, storage_id: str) -> Path:
-        """A new empty directory to write a checkpoint into."""
+        """Create and return an empty directory to write a checkpoint into."""
         ...
 
     def staged(self, storage_id: str) -> Path:
-        """The directory that another rank staged; on another machine, one of its own for the same checkpoint."""
+        """Return the directory that the chief has staged, or on another machine a separate one for this checkpoint."""
         ...
 
     def contribute(self, storage_id: str) -> None:
-        """Add what ranks of this machine wrote, if the chief is on another one and cannot see it."""
+        """Upload what ranks of this machine wrote, if the chief is on another machine and cannot see it."""
         ...
 
     def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
-        """Make the staged files durable, then visible under the id in one step.
+        """Flush the staged files to disk, then make them visible under the id in one step.
 
-        `flushed` is a tree whose files are durable: hard links to them need not be flushed.
+        `flushed` is a tree whose files are already on disk: hard links to them need not be flushed again.
         """
         ...
 
     def abandon(self, storage_id: str) -> None:
-        """Remove what this process staged; nothing happens when there is none."""
+        """Delete what this process staged for a checkpoint; do nothing if it staged nothing."""
         ...
 
     def resources(self, storage_id: str) -> Resources:
-        """What the checkpoint consists of."""
+        """Return the paths and sizes of the checkpoint's files."""
         ...
 
     def metadata(self, storage_id: str) -> dict[str, Any]:
-        """What its metadata file says; empty when it has none."""
+        """Return the content of the metadata file; empty if there is none."""
         ...
 
     def open(self, storage_id: str, wanted: Selector | None = None) -> contextlib.AbstractContextManager[Path]:
-        """A directory with the checkpoint's files, or at least those wanted, valid inside the block."""
+        """Yield a directory with the checkpoint's files, or at least the wanted ones, for use inside the block."""
         ...
 
     def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
-        """Copy the checkpoint, or what is wanted of it, into a directory, which is created."""
+        """Copy the checkpoint, or the wanted files of it, into a directory, which is created."""
         ...
 
     def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
-        """Replace small files at its top, one after the other in that order; returns what it consists of then."""
+        """Replace small top-level files of a checkpoint, one by one in the given order; return its resources."""
         ...
 
     def remove_files(self, storage_id: str, unwanted: Selector) -> Resources:
-        """Remove some of its files, but never the metadata file; returns what is left."""
+        """Delete files of a checkpoint, but never the metadata file; return the remaining resources."""
         ...
 
     def delete(self, storage_id: str) -> None:
-        """Remove the checkpoint."""
+        """Delete a checkpoint."""
         ...

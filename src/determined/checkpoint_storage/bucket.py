@@ -1,4 +1,4 @@
-"""An object store whose errors are in our words: which place, what happened, and no secrets."""
+"""Access to an object store, with errors that name the location and the cause and contain no secrets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ T = TypeVar("T")
 PART_BYTES = 8 << 20
 _BLOCK_BYTES = 1 << 20
 _PARTS_AT_ONCE = 4
-_MOST_PARTS = 9_000  # S3 takes 10,000
-_LARGEST_COPY = 5 << 30  # what S3 copies in one request
+_MOST_PARTS = 9_000  # S3 accepts at most 10,000 parts
+_LARGEST_COPY = 5 << 30  # the largest object that S3 copies in one request
 
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
 _EXPLANATION = re.compile(r"<Message>([^<]{1,300})</Message>")
@@ -29,10 +29,10 @@ _STATUS = re.compile(r"status code: (\d{3}[A-Za-z -]{0,40})")
 _LOCATION = re.compile(r"at location (.{1,1000}?) not found")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
 
-# Where the library asks for credentials when it was given none: services that only machines of a cloud have.
+# Services from which the library requests credentials if it was given none; only cloud machines have them.
 _CREDENTIAL_SERVICES = ("/latest/api/token", "metadata.google.internal", "169.254.169.254", "/metadata/identity/")
 
-# Words in the library's description of a failed connection, what we call it, and the system's number for it.
+# Part of the library's description of a failed connection, our description, and the errno.
 _CONNECTION_TROUBLES = [
     ("dns error", "its name is not known", errno.EHOSTUNREACH),
     ("ConnectionRefused", "connection refused", errno.ECONNREFUSED),
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
 
 class Bucket:
-    """The objects below one prefix of one bucket."""
+    """The objects below one prefix of a bucket."""
 
     def __init__(self, store: Any, shown: str, secrets: Iterable[str] = ()) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class Bucket:
         return f"Bucket({self.shown!r})"
 
     def put_file(self, key: str, file: Path) -> None:
-        """Stream a file up, a big one in parts, so that memory holds a few parts only."""
+        """Upload a file; a large one is streamed in parts, so that only a few parts are in memory."""
         part = max(PART_BYTES, -(-os.stat(file).st_size // _MOST_PARTS))
         self._call(lambda: self._store.put(key, file, chunk_size=part, max_concurrency=_PARTS_AT_ONCE))
 
@@ -78,11 +78,11 @@ class Bucket:
         self._call(lambda: self._store.put(key, content, use_multipart=False))
 
     def get(self, key: str) -> bytes | None:
-        """The whole object, or None when there is none."""
+        """Return the content of an object, or None if it does not exist."""
         return self._call_or_none(lambda: bytes(self._store.get(key).bytes()))
 
     def copy(self, source: str, target: str) -> bool:
-        """Let the server copy an object; False if it is too large for that, and nothing has happened."""
+        """Copy an object on the server. Return False, without any effect, if it is too large for that."""
         entry = self.head(source)
         if entry is not None and entry.size > _LARGEST_COPY:
             return False
@@ -90,7 +90,7 @@ class Bucket:
         return True
 
     def copy_to(self, key: str, file: BinaryIO) -> None:
-        """Stream the whole object into a file."""
+        """Download an object into a file."""
 
         def copy() -> None:
             for block in self._store.get(key).stream(min_chunk_size=_BLOCK_BYTES):
@@ -99,13 +99,13 @@ class Bucket:
         self._call(copy)
 
     def copy_range_to(self, key: str, file: BinaryIO, start: int, length: int) -> None:
-        """Copy a part of the object to the same place in a file."""
+        """Download a range of an object to the same position in a file."""
         content = self._call(lambda: self._store.get_range(key, start=start, length=length))
         file.seek(start)
         file.write(content)
 
     def gives_ranges(self, key: str) -> bool:
-        """Whether parts of an object can be asked for: some small servers always give all of it."""
+        """Return whether the server supports range requests: some small servers always return the complete object."""
         try:
             self._store.get_range(key, start=0, length=1)
             return True
@@ -116,39 +116,43 @@ class Bucket:
         raise told
 
     def head(self, key: str) -> Entry | None:
+        """Return size and time of an object, or None if it does not exist."""
         found = self._call_or_none(lambda: self._store.head(key))
         return None if found is None else _entry(found)
 
     def entries(self, prefix: str) -> list[Entry]:
-        """Everything below `prefix/`."""
+        """Return all objects below `prefix/`."""
         found = self._call(lambda: self._store.list(prefix, chunk_size=1000).collect())
         return [_entry(entry) for entry in found]
 
     def delete(self, key: str) -> None:
-        """Remove an object; nothing happens when there is none."""
+        """Delete an object; do nothing if it does not exist."""
         self._call_or_none(lambda: self._store.delete(key))
 
     def _call_or_none(self, action: Callable[[], T]) -> T | None:
+        """Run a request; return None if the object does not exist."""
         with contextlib.suppress(FileNotFoundError):
             return self._call(action)
         return None
 
     def _call(self, action: Callable[[], T]) -> T:
+        """Run a request; translate errors of the library."""
         try:
             return action()
         except (self._errors.BaseError, OSError, ValueError) as error:
             told = self._in_our_words(error)
-        # Outside of the except block: the library's error, which may hold a secret, is not attached to ours.
+        # Raised outside of the except block, so that the library's error, which may contain a secret, is not attached.
         raise told
 
     def _in_our_words(self, error: Exception) -> Exception:
+        """Return an exception that describes an error of the library to the user."""
         if isinstance(error, OSError) and error.errno is not None:
-            return error  # of a file on this machine: the library's own have no number
+            return error  # an error of a local file: errors of the library have no errno
         text = str(error)
         place = f"the checkpoint storage {self.shown}"
         said = self._quote(text)
         if any(code in text for code in ("NoSuchBucket", "ContainerNotFound")):
-            # Not FileNotFoundError, which stands for one missing object.
+            # Not FileNotFoundError, which means that a single object is missing.
             return OSError(errno.ENXIO, f"{place} does not exist: {said}")
         if isinstance(error, FileNotFoundError):
             missing = _LOCATION.search(text)
@@ -166,7 +170,7 @@ class Bucket:
         return OSError(errno.EIO, f"{place} failed: {said}")
 
     def _quote(self, text: str) -> str:
-        """What the server said, without the library's dump of the request and without secrets."""
+        """Return the server's message, without the library's dump of the request and without secrets."""
         code, explanation, status = _CODE.search(text), _EXPLANATION.search(text), _STATUS.search(text)
         parts = [match.group(1).strip() for match in (code, explanation) if match]
         if not parts:
@@ -179,6 +183,7 @@ class Bucket:
 
 
 def _without_secrets(match: re.Match[str]) -> str:
+    """Return a URL without user, password and query."""
     try:
         url = urlsplit(match.group(0))
         return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"

@@ -1,4 +1,4 @@
-"""From what a user wrote to a storage: the string and dict forms, and their errors."""
+"""Create a checkpoint storage from the text or dict that a user wrote."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.directory import DirectoryStorage
 
-# What each type takes: required names, optional names. The retention numbers belong to the experiment.
+# Required and optional fields of each type. The retention numbers (_COMMON) are used by the experiment.
 _COMMON = {"type", "save_experiment_best", "save_trial_best", "save_trial_latest"}
 _FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "shared_fs": (
@@ -26,9 +26,9 @@ _FIELDS: dict[str, tuple[set[str], set[str]]] = {
 
 
 def build_from_argument(storage: str | dict[str, Any] | None) -> CheckpointStorage:
-    """What `core.init(checkpoint_storage=...)` takes; None is the user's data directory.
+    """Return the storage for the `checkpoint_storage` argument of `core.init`; None means the user's data directory.
 
-    Earlier versions kept checkpoints of standalone runs at the top of the data directory: they are still found.
+    Earlier versions kept checkpoints of standalone runs at the top of the data directory: these are still found.
     """
     if storage is None:
         return DirectoryStorage(paths.checkpoints_dir(), earlier=DirectoryStorage(paths.data_dir()))
@@ -45,7 +45,7 @@ def build_from_argument(storage: str | dict[str, Any] | None) -> CheckpointStora
 
 
 def build_from_config(config: dict[str, Any]) -> CheckpointStorage:
-    """What an experiment configuration holds under `checkpoint_storage`."""
+    """Return the storage for the `checkpoint_storage` block of an experiment configuration."""
     kind = _check_fields(config)
     if kind == "directory":
         return DirectoryStorage(_path(config, "container_path"))
@@ -59,7 +59,7 @@ def build_from_config(config: dict[str, Any]) -> CheckpointStorage:
 
 
 def _cloud_storage(kind: str, config: dict[str, Any]) -> CheckpointStorage:
-    # Imported here because most runs keep their checkpoints in a directory, and all of them wait for the import.
+    # Imported on use: most runs keep checkpoints in a directory, and would have to wait for this import.
     from determined.checkpoint_storage import clouds
     from determined.checkpoint_storage.cloud import CloudStorage
 
@@ -81,7 +81,7 @@ def _from_string(text: str) -> CheckpointStorage:
             "{'type': 's3', 'access_key': ..., ...} or in the environment"
         )
     for part in ("query", "fragment", "params"):
-        if getattr(url, part):  # its content is not shown: it may be a secret
+        if getattr(url, part):  # the content is not shown, because it may be a secret
             raise ValueError(f"checkpoint_storage {url.scheme}://{url.netloc}{url.path}: a {part} is not allowed")
     if url.scheme == "file":
         if url.netloc:
@@ -96,6 +96,7 @@ def _from_string(text: str) -> CheckpointStorage:
 
 
 def _check_fields(config: dict[str, Any]) -> str:
+    """Return the type of a configuration block; raise ValueError for missing and unknown fields."""
     kind = config.get("type")
     if kind is None:
         raise ValueError(f"checkpoint_storage needs a 'type': one of {', '.join(_FIELDS)}")
@@ -112,6 +113,7 @@ def _check_fields(config: dict[str, Any]) -> str:
 
 
 def _shared_fs_root(config: dict[str, Any]) -> Path:
+    """Return the directory of a shared_fs block; raise ValueError if it is not below host_path."""
     host_path = _absolute(_path(config, "host_path"), "checkpoint_storage.host_path")
     if config.get("storage_path") is None:
         return host_path

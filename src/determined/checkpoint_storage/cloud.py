@@ -23,20 +23,24 @@ from determined.errors import CheckpointNotFound, InvalidCheckpointException
 
 logger = logging.getLogger("determined.checkpoint_storage")
 
-# Notes about uploads and deletions under way, one object for each; no id begins with a dot.
+# One marker object per upload or deletion in progress. Ids cannot begin with a dot, so this prefix cannot collide with
+# one.
 _UNFINISHED = ".unfinished"
 _GIVEN_UP_AFTER = timedelta(days=1)
 
 
 class CloudStorage:
-    """A checkpoint is the objects `<id>/<path>`. It exists once `<id>/metadata.json` does, which is stored last."""
+    """Stores a checkpoint as the objects `<id>/<path>`.
+
+    `<id>/metadata.json` is stored last: the checkpoint exists once that object exists.
+    """
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._root = paths.cloud_dir()
         self._staging = Staging(self._root)
         self._joined: set[str] = set()
-        self._begun: dict[str, list[str]] = {}  # what is being uploaded, by checkpoint
+        self._begun: dict[str, list[str]] = {}  # object names of running uploads, by checkpoint
 
     def __repr__(self) -> str:
         return f"CloudStorage({self.name!r})"
@@ -57,7 +61,7 @@ class CloudStorage:
         return [self._root]
 
     def probe(self) -> None:
-        """Store, read and remove a small object; then clear away what killed processes left."""
+        """Store, read and delete a small object; then clean up after processes that were killed."""
         key = f"{_UNFINISHED}/probe-{secrets.token_hex(8)}"
         content = secrets.token_bytes(16)
         self._bucket.put(key, content)
@@ -76,7 +80,7 @@ class CloudStorage:
         return self._staging.create(checkpoint_id(storage_id))
 
     def staged(self, storage_id: str) -> Path:
-        """Where the chief is on another machine, the first rank that asks makes the directory."""
+        """Return the staging directory. If the chief is on another machine, the first rank that asks creates it."""
         path = self._staging.path(checkpoint_id(storage_id))
         if not path.is_dir():
             self._open_root()
@@ -87,7 +91,7 @@ class CloudStorage:
 
     def contribute(self, storage_id: str) -> None:
         if storage_id not in self._joined:
-            return  # it lies in the chief's directory
+            return  # the files are in the chief's directory
         staged = self.staged(storage_id)
         self._note(storage_id)
         self._upload(storage_id, staged, files.resources(staged))
@@ -102,7 +106,7 @@ class CloudStorage:
             raise InvalidCheckpointException(f"a checkpoint {storage_id} exists already in {self._bucket.shown}")
         self._note(storage_id)
         self._upload(storage_id, staged, {name: size for name, size in resources.items() if name != METADATA_FILE})
-        stored = self._objects(storage_id)  # what ranks on other machines contributed is among them
+        stored = self._objects(storage_id)  # includes what ranks on other machines contributed
         self._check_arrived(resources, stored)
         self._bucket.put_file(_key(storage_id, METADATA_FILE), staged / METADATA_FILE)
         self._forget(storage_id)
@@ -110,7 +114,10 @@ class CloudStorage:
         return object_names.to_resources({**stored, METADATA_FILE: resources[METADATA_FILE]})
 
     def abandon(self, storage_id: str) -> None:
-        """The chief takes back what it and others uploaded; what cannot be removed now is not visible."""
+        """Delete staged files; the chief also deletes uploaded objects.
+
+        Objects that cannot be deleted now are not visible.
+        """
         if self._staging.owns(checkpoint_id(storage_id)) and storage_id not in self._joined:
             self._take_back(storage_id)
         self._leave(storage_id)
@@ -139,7 +146,8 @@ class CloudStorage:
     def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
         objects = self._find(storage_id)
         directory.mkdir(parents=True, exist_ok=True)
-        # Whole files are moved into place at the end: a download that is cut short leaves none that looks whole.
+        # Files are moved into place at the end, so an interrupted download leaves no incomplete file that looks
+        # complete.
         arriving = directory / f".arriving-{secrets.token_hex(4)}"
         arriving.mkdir(mode=0o700)
         try:
@@ -152,7 +160,7 @@ class CloudStorage:
         finally:
             shutil.rmtree(arriving)
             with contextlib.suppress(OSError):
-                directory.rmdir()  # goes only when it is empty
+                directory.rmdir()  # succeeds only if the directory is empty
 
     def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
         self._find(storage_id)
@@ -172,6 +180,7 @@ class CloudStorage:
         self._forget(storage_id)
 
     def _upload(self, storage_id: str, staged: Path, resources: Resources) -> None:
+        """Upload files and markers of empty directories; remember the names for `_take_back`."""
         uploads: dict[str, Path] = {}
         empty_directories = []
         names = object_names.to_store(resources)
@@ -188,6 +197,7 @@ class CloudStorage:
             self._bucket.put(key, b"")
 
     def _check_arrived(self, resources: Resources, stored: dict[str, int]) -> None:
+        """Raise OSError if an uploaded file is missing or has another size."""
         for name, size in resources.items():
             if not name.endswith("/") and name != METADATA_FILE and stored.get(name) != size:
                 raise OSError(
@@ -195,6 +205,7 @@ class CloudStorage:
                 )
 
     def _download(self, storage_id: str, objects: dict[str, int], directory: Path, wanted: Selector | None) -> None:
+        """Download the wanted objects of a checkpoint into a directory."""
         downloads = []
         for name, size in object_names.to_resources(objects).items():
             object_names.check(name, f"checkpoint {storage_id} in {self._bucket.shown}")
@@ -209,7 +220,10 @@ class CloudStorage:
         transfer.download(self._bucket, downloads)
 
     def _find(self, storage_id: str) -> dict[str, int]:
-        """The objects of a checkpoint, by their names below its id."""
+        """Return the objects of a checkpoint by their names below its id.
+
+        Raise CheckpointNotFound if it is not visible.
+        """
         objects = self._objects(checkpoint_id(storage_id))
         if METADATA_FILE not in objects:
             raise self._not_found(storage_id, len(objects))
@@ -223,22 +237,26 @@ class CloudStorage:
         return CheckpointNotFound(f"no checkpoint {storage_id} in {self._bucket.shown}{why}")
 
     def _note(self, storage_id: str) -> None:
+        """Store a marker that an upload or deletion of this checkpoint is in progress."""
         self._bucket.put(f"{_UNFINISHED}/{storage_id}", b"")
 
     def _forget(self, storage_id: str) -> None:
+        """Delete the marker of a finished upload or deletion."""
         try:
             self._bucket.delete(f"{_UNFINISHED}/{storage_id}")
         except OSError as error:
             logger.warning("the note about checkpoint %s stays for a while: %s", storage_id, error)
 
     def _leave(self, storage_id: str) -> None:
+        """Delete the staging directory and forget the upload."""
         self._staging.remove(storage_id)
         self._joined.discard(storage_id)
         self._begun.pop(storage_id, None)
 
     def _take_back(self, storage_id: str) -> None:
+        """Delete the objects of a failed upload; if that fails, `_collect` does it later."""
         try:
-            # A server may list late what it took a moment ago.
+            # The names are remembered because a server may not yet list objects that it has just stored.
             begun = self._begun.get(storage_id, ())
             self._remove_objects(storage_id, {*begun, *self._objects(storage_id)})
         except OSError as error:
@@ -247,12 +265,12 @@ class CloudStorage:
             self._forget(storage_id)
 
     def _remove_objects(self, storage_id: str, objects: Iterable[str]) -> None:
-        """First that by which the checkpoint is visible: cut short, nothing looks whole."""
+        """Delete objects, metadata first, so that an interrupted deletion leaves no checkpoint that looks complete."""
         self._bucket.delete(_key(storage_id, METADATA_FILE))
         transfer.delete(self._bucket, [_key(storage_id, name) for name in objects])
 
     def _collect(self, now: Entry) -> None:
-        """Finish what killed processes left unfinished; times are those of the server alone."""
+        """Delete what killed processes left unfinished a day ago. Only times of the server are compared."""
         for note in self._bucket.entries(_UNFINISHED):
             if now.modified - note.modified < _GIVEN_UP_AFTER:
                 continue
@@ -264,7 +282,7 @@ class CloudStorage:
             self._forget(storage_id)
 
     def _open_root(self) -> None:
-        """Make the local directory; clear away what killed processes left in it, on each machine that comes here."""
+        """Create the local directory, and delete what killed processes left in it on this machine."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._staging.collect()
 

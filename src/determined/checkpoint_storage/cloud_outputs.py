@@ -11,16 +11,16 @@ from determined.checkpoint_storage.bucket import Bucket
 from determined.checkpoint_storage.outputs import file_name, not_whole, output_id, staged_upload, upload_key
 from determined.checkpoint_storage.staging import Staging
 
-# No id begins with a dot.
+# Ids cannot begin with a dot, so these prefixes cannot collide with one.
 _REPLACED = ".replaced"
 _ARRIVING = ".arriving"
 
 
 class CloudOutputs:
-    """See `outputs.py` for what the methods promise.
+    """Outputs in an object store; `OutputStorage` in `outputs.py` documents the methods.
 
-    An object appears whole or not at all. Several objects are first stored out of sight and then copied by the server,
-    which takes a moment only, so that a kill during the transfer shows none of them.
+    A single object appears atomically. Several objects are first uploaded under a hidden prefix and then copied by the
+    server, which is quick, so that a kill during the upload shows none of them.
     """
 
     def __init__(self, bucket: Bucket, staging: Staging, open_root: Callable[[], None]) -> None:
@@ -91,6 +91,7 @@ class CloudOutputs:
             self._delete_below(prefix)
 
     def _copy(self, source: str, target: str) -> None:
+        """Copy an object on the server; an object that is too large for that is downloaded and uploaded."""
         if self._bucket.copy(source, target):
             return
         with self.staged() as directory:

@@ -1,4 +1,4 @@
-"""From the configuration of `s3`, `gcs` or `azure` to a bucket: options, credentials, and what may be shown of them."""
+"""Create a bucket from the configuration of `s3`, `gcs` or `azure`: options, credentials, and the name to show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RETRIES = {
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
 }
-# A server that says nothing for so long is gone; a big file may take its time.
+# The read timeout detects an unresponsive server; the total timeout must allow for large files.
 _TIMEOUTS = {
     "connect_timeout": timedelta(seconds=10),
     "read_timeout": timedelta(seconds=120),
@@ -30,7 +30,10 @@ _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}")
 
 
 def s3_bucket(config: dict[str, Any]) -> Bucket:
-    """`bucket`, and at will `prefix`, `access_key`, `secret_key`, `endpoint_url`; the rest from `AWS_*` variables."""
+    """Return the bucket of an `s3` block; what it does not set is taken from `AWS_*` variables.
+
+    Fields: `bucket`, and optionally `prefix`, `access_key`, `secret_key`, `endpoint_url`.
+    """
     name, prefix = _bucket_name(config, "bucket"), _prefix(config)
     given = {"access_key_id": _text(config, "access_key"), "secret_access_key": _text(config, "secret_key")}
     if (given["access_key_id"] is None) != (given["secret_access_key"] is None):
@@ -48,7 +51,10 @@ def s3_bucket(config: dict[str, Any]) -> Bucket:
 
 
 def gcs_bucket(config: dict[str, Any]) -> Bucket:
-    """`bucket` and at will `prefix`; credentials are Google's application-default ones."""
+    """Return the bucket of a `gcs` block; credentials are Google's application-default ones.
+
+    Fields: `bucket`, and optionally `prefix`.
+    """
     name, prefix = _bucket_name(config, "bucket"), _prefix(config)
     where, endpoint = _from_environment("GOOGLE_BASE_URL")
     if endpoint is not None:
@@ -57,7 +63,10 @@ def gcs_bucket(config: dict[str, Any]) -> Bucket:
 
 
 def azure_bucket(config: dict[str, Any]) -> Bucket:
-    """`container`, and either `connection_string` or `account_url`, the latter with or without `credential`."""
+    """Return the container of an `azure` block.
+
+    Fields: `container`, and either `connection_string` or `account_url`, the latter optionally with `credential`.
+    """
     name = _bucket_name(config, "container")
     connection_string = _text(config, "connection_string")
     if connection_string is not None:
@@ -78,6 +87,7 @@ def _open(
     endpoint: str | None,
     secrets: Iterable[str] = (),
 ) -> Bucket:
+    """Return a bucket of the library with time limits and retries."""
     purpose = f"the checkpoint storage {shown}"
     stores = require("obstore.store", extra="cloud", purpose=purpose)
     errors = require("obstore.exceptions", extra="cloud", purpose=purpose)
@@ -89,12 +99,12 @@ def _open(
         return Bucket(store, shown, {*secrets, *_secrets_of_the_environment()})
     except (errors.BaseError, OSError, ValueError) as error:
         kind_of_error = type(error).__name__
-    # Outside of the except block: the library's error may hold a secret, and is not attached to ours.
+    # Raised outside of the except block, so that the library's error, which may contain a secret, is not attached.
     raise ValueError(f"{purpose} cannot be used with these options ({kind_of_error}): check keys, tokens and files")
 
 
 def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
-    """The library's options for an Azure connection string, and the secrets among them."""
+    """Return the library's options for an Azure connection string, and the secrets among them."""
     try:
         fields = connection_fields(text)
     except ValueError as error:
@@ -118,6 +128,7 @@ def _from_connection_string(text: str) -> tuple[dict[str, Any], set[str]]:
 
 
 def _from_account_url(url: str, credential: str | None) -> tuple[dict[str, Any], set[str]]:
+    """Return the library's options for an Azure account URL, and the secrets among them."""
     bare, _, query = url.partition("?")
     endpoint = _checked_url(bare, "checkpoint_storage.account_url")
     options: dict[str, Any] = {"endpoint": endpoint, "account_name": _account_of(endpoint)}
@@ -133,13 +144,14 @@ def _account_of(endpoint: str) -> str:
 
 
 def _checked_url(url: str, where: str) -> str:
-    """A URL that the library can take; one with a password in it is refused, and not shown."""
+    """Return a URL without trailing slash; raise ValueError, without showing it, if it is invalid or has a password."""
     if not is_endpoint(url):
         raise ValueError(f"{where} must be {URL}")
     return url.rstrip("/")
 
 
 def _shown(scheme: str, name: str, prefix: str, endpoint: str | None) -> str:
+    """Return the location as shown to users."""
     place = f"{scheme}://{name}" + (f"/{prefix}" if prefix else "")
     return f"{place} at {endpoint}" if endpoint else place
 
@@ -147,7 +159,7 @@ def _shown(scheme: str, name: str, prefix: str, endpoint: str | None) -> str:
 def _bucket_name(config: dict[str, Any], field: str) -> str:
     name = config[field]
     if not isinstance(name, str) or not _BUCKET_NAME.fullmatch(name):
-        shown = f", got {name!r}" if "@" not in str(name) else ""  # a user and a password may stand before an @
+        shown = f", got {name!r}" if "@" not in str(name) else ""  # not shown with an @: a password may precede it
         raise ValueError(f"checkpoint_storage.{field} must be a name of letters, digits, '.', '_' and '-'{shown}")
     return name
 
@@ -164,7 +176,7 @@ def _text(config: dict[str, Any], field: str) -> str | None:
 
 
 def _from_environment(*names: str) -> tuple[str, str | None]:
-    """The first of these variables that is set, for messages, and its value."""
+    """Return the name of the first of these variables that is set, for messages, and its value."""
     name = next((name for name in names if os.environ.get(name)), names[0])
     return f"the environment variable {name}", os.environ.get(name) or None
 

@@ -24,9 +24,9 @@ logger = logging.getLogger("determined.checkpoint_storage")
 
 
 class DirectoryStorage:
-    """Finished checkpoints are `<root>/<id>/`; everything else below the root has a name no id can have.
+    """Stores complete checkpoints as `<root>/<id>/`; all other entries have names that no id can have.
 
-    Checkpoints with a UUID that are not there are looked for in the storage `earlier`; nothing new is stored there.
+    Checkpoints with a UUID that are not found are looked up in `earlier`, where nothing new is stored.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, earlier: DirectoryStorage | None = None) -> None:
@@ -75,15 +75,16 @@ class DirectoryStorage:
     def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
         staged = self.staged(storage_id)
         resources = files.resources(staged)
-        if paths.in_data_dir(self.root):  # elsewhere the user's umask decides who may read: a team may share it
+        if paths.in_data_dir(self.root):  # elsewhere the user's umask decides, because a team may share the directory
             files.make_private(staged)
+        # Flushed before the rename: after a power failure a visible checkpoint must not have empty files.
         files.sync_tree(staged, flushed)
         self._staging.publish(storage_id, self.root / storage_id)
         files.sync(self.root)
         return resources
 
     def contribute(self, storage_id: str) -> None:
-        """Nothing to do: all ranks write into the chief's directory."""
+        """Do nothing: all ranks write into the chief's directory."""
 
     def abandon(self, storage_id: str) -> None:
         self._staging.remove(checkpoint_id(storage_id))
@@ -148,7 +149,7 @@ class DirectoryStorage:
         for name, is_directory in list(files.walk(path)):
             if not is_directory and name != METADATA_FILE and unwanted(name):
                 (path / name).unlink()
-        for name, is_directory in reversed(list(files.walk(path))):  # the deepest first
+        for name, is_directory in reversed(list(files.walk(path))):  # deepest first
             empty = is_directory and not (path / name).is_symlink() and not os.listdir(path / name)
             if empty and unwanted(f"{name}/"):
                 (path / name).rmdir()
@@ -156,28 +157,30 @@ class DirectoryStorage:
 
     def delete(self, storage_id: str) -> None:
         path = self._find(storage_id)
-        # One rename takes it out of sight: a deletion that is cut short leaves nothing that looks whole.
+        # One rename hides the checkpoint, so an interrupted deletion leaves none that looks complete.
         grave = path.parent / f".deleted-{storage_id}-{secrets.token_hex(4)}"
         os.rename(path, grave)
         files.sync(path.parent)
         shutil.rmtree(grave)
 
     def _find(self, storage_id: str) -> Path:
+        """Return the directory of a checkpoint; raise CheckpointNotFound if there is none."""
         path = named_entry(self.root, checkpoint_id(storage_id))
         if path is None:
             raise InvalidCheckpointException(
                 f"checkpoint {storage_id} in {self.root} is a link: links are not followed"
             )
         if not path.is_dir():
-            # Not other names: an earlier root may hold directories of this library, such as `runs`.
+            # Only UUIDs: the earlier root may also contain directories of this library, such as `runs`.
             if self.earlier is not None and is_uuid(storage_id) and (self.earlier.root / storage_id).is_dir():
                 return self.earlier._find(storage_id)
             raise CheckpointNotFound(f"no checkpoint {storage_id} in {self.root}")
         return path
 
     def _open_root(self) -> None:
+        """Create the root directory; raise InvalidConfigurationException if other users can write to it."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # In a data directory that everybody can write, the storage itself could be exchanged.
+        # If everyone could write to the data directory, the storage itself could be replaced.
         for directory in (self.root, paths.data_dir()) if paths.in_data_dir(self.root) else (self.root,):
             mode = directory.stat().st_mode
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
@@ -188,7 +191,10 @@ class DirectoryStorage:
 
 
 def _refuse_links_outside(storage_id: str, root: Path) -> None:
-    """A checkpoint by a stranger must not lead readers to other files of this machine."""
+    """Raise InvalidCheckpointException if a link leads out of a checkpoint.
+
+    Otherwise a checkpoint made by another user could expose other files of this machine to its readers.
+    """
     real = Path(os.path.realpath(root))
     for directory, names, file_names in os.walk(root):
         for name in [*names, *file_names]:

@@ -25,7 +25,10 @@ _TRIES = 10
 
 
 class DirectoryOutputs:
-    """See `outputs.py` for what the methods promise. A file becomes visible by one rename."""
+    """Outputs in a directory; `OutputStorage` in `outputs.py` documents the methods.
+
+    A file becomes visible by one rename.
+    """
 
     def __init__(self, root: Path, staging: Staging, open_root: Callable[[], None]) -> None:
         self._root = root
@@ -47,7 +50,7 @@ class DirectoryOutputs:
             if os.path.lexists(target / name):
                 kept |= _make_directories(aside / name, self._root)
                 _keep(target / name, aside / name)
-        sync_directories(kept)  # before anything is replaced
+        sync_directories(kept)  # on disk before anything is replaced, so that `take_back` can restore it after a crash
         touched: set[Path] = set()
         for name in names:
             touched |= _move(staged / name, target / name, self._root)
@@ -74,7 +77,7 @@ class DirectoryOutputs:
         aside = self._replaced(output, key)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(aside)
-        with contextlib.suppress(OSError):  # other uploads still need it, or it is not there
+        with contextlib.suppress(OSError):  # other uploads still need it, or it does not exist
             aside.parent.rmdir()
 
     def forget_all_replaced(self, output: str) -> None:
@@ -101,7 +104,7 @@ class DirectoryOutputs:
                 raise not_whole(output, name, found, size)
 
     def delete(self, output: str) -> None:
-        # One rename takes each out of sight: a deletion that is cut short leaves nothing that looks whole.
+        # One rename hides each directory, so an interrupted deletion leaves nothing that looks complete.
         for path in (self._directory(output), self._root / f"{_REPLACED}{output_id(output)}"):
             hidden = self._root / f".deleted-{output}-{secrets.token_hex(4)}"
             with contextlib.suppress(FileNotFoundError):
@@ -120,7 +123,10 @@ class DirectoryOutputs:
 
 
 def _refuse_conflicts(target: Path, names: Collection[str]) -> None:
-    """Before anything is moved: a file cannot take the place of a directory, nor the other way round."""
+    """Raise FileExistsError if a file would replace a directory or a directory a file.
+
+    Checked before anything is moved.
+    """
     for name in names:
         path = target / name
         parents = [parent for parent in path.parents if parent.is_relative_to(target)]
@@ -137,31 +143,31 @@ def _refuse_conflicts(target: Path, names: Collection[str]) -> None:
 
 
 def _keep(present: Path, aside: Path) -> None:
-    """Keep a file under a second name; where the file system has no links, under the second name alone."""
+    """Keep a file under a second name; on a file system without hard links it is renamed instead."""
     try:
         os.link(present, aside, follow_symlinks=False)
     except FileExistsError:
-        pass  # by an earlier try of the same upload
+        pass  # kept by an earlier attempt of the same upload
     except OSError:
         os.rename(present, aside)
 
 
 def _move(source: Path, target: Path, root: Path) -> set[Path]:
-    """Move a file into place; returns the directories whose entries have changed."""
+    """Move a file into place and return the directories whose entries have changed."""
     for tries_left in reversed(range(_TRIES)):
         try:
             changed = _make_directories(target, root)
             os.replace(source, target)
             return changed
         except FileNotFoundError:
-            # Another rank whose upload failed has removed the directory of the output, which was empty.
+            # Another rank, whose upload failed, has deleted the empty directory of the output.
             if tries_left == 0 or not os.path.lexists(source):
                 raise
     raise AssertionError("unreachable")
 
 
 def _make_directories(file: Path, root: Path) -> set[Path]:
-    """Make the directories above a file; returns those whose entries have changed or will change."""
+    """Create the directories above a file and return those whose entries have changed or will change."""
     changed = {file.parent}
     missing = [parent for parent in file.parents if parent.is_relative_to(root) and not parent.exists()]
     for parent in reversed(missing):
@@ -171,7 +177,7 @@ def _make_directories(file: Path, root: Path) -> set[Path]:
 
 
 def _remove_empty(file: Path, stop: Path) -> None:
-    """Remove the directories above a file that are empty now, at last the output itself."""
+    """Delete the empty directories above a file, up to the output itself."""
     for parent in file.parents:
         try:
             parent.rmdir()

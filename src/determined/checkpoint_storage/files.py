@@ -1,4 +1,4 @@
-"""Directory trees: list, copy, and make them durable."""
+"""Directory trees: list, copy, set permissions, and flush to disk."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def walk(root: Path) -> Iterator[tuple[str, bool]]:
-    """Every entry below `root` in sorted order, as (relative path with slashes, whether it is a directory).
+    """Yield every entry below `root` in sorted order, as (relative path with slashes, whether it is a directory).
 
-    Links are followed; one that leads back to a directory around it is an error, not a loop.
+    Links are followed; a link to a directory that contains it raises ValueError instead of looping.
     """
     yield from _walk(root, "", (os.path.realpath(root),))
 
@@ -35,7 +35,7 @@ def _walk(directory: Path, prefix: str, around: tuple[str, ...]) -> Iterator[tup
 
 
 def resources(root: Path) -> dict[str, int]:
-    """Relative path to size of every entry below `root`; directories end in a slash and have size 0."""
+    """Return the size of every entry below `root` by relative path; directories end in a slash and have size 0."""
     return {
         name + "/" if is_directory else name: 0 if is_directory else os.stat(root / name).st_size
         for name, is_directory in walk(root)
@@ -43,7 +43,7 @@ def resources(root: Path) -> dict[str, int]:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy the content and make it durable; the directories above are created."""
+    """Copy the content of a file and flush it to disk; parent directories are created."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(source, "rb") as reading, open(target, "xb") as writing:
         shutil.copyfileobj(reading, writing, 1024 * 1024)
@@ -52,7 +52,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def copy_whole(source: Path, target: Path) -> None:
-    """Copy a file so that others see it whole or not at all, also those who copy to the same place at the same time."""
+    """Copy a file atomically: readers, and other writers of the same target, never see a partial file."""
     draft = target.with_name(f".arriving-{secrets.token_hex(8)}")
     try:
         shutil.copyfile(source, draft)
@@ -62,9 +62,9 @@ def copy_whole(source: Path, target: Path) -> None:
 
 
 def make_private(root: Path) -> None:
-    """Let only the owner use a tree: directories 0700, files 0600, or 0700 if they can be executed.
+    """Restrict a tree to its owner: directories 0700, files 0600, or 0700 if they are executable.
 
-    A file with a second name is left alone: it may be one of the user's own, somewhere else.
+    A file with several hard links is not changed: another name of it may belong to the user.
     """
     for directory, _, names in os.walk(root):
         for path in (directory, *(os.path.join(directory, name) for name in names)):
@@ -75,9 +75,9 @@ def make_private(root: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path, *, link: bool) -> bool:
-    """Recreate a tree of read-only files: with `link` by hard links on the same file system, else by copies.
+    """Recreate a tree of read-only files, by hard links if `link` is set and possible, else by writable copies.
 
-    Copies can be written by their owner. Returns whether a link was made.
+    Returns whether a link was made.
     """
     target.mkdir()
     has_links = False
@@ -93,7 +93,7 @@ def copy_tree(source: Path, target: Path, *, link: bool) -> bool:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """Whether a hard link could be made: not across file systems, nor where links are unknown or used up."""
+    """Create a hard link; return False across file systems and where links are unsupported or used up."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -104,7 +104,7 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def make_read_only(root: Path, *, private: bool) -> None:
-    """Take the permission to write from every file of a tree; with `private`, all permissions of other users."""
+    """Remove write permission from every file of a tree; with `private`, also all permissions of other users."""
     for directory, _, names in os.walk(root):
         if private:
             os.chmod(directory, 0o700)
@@ -113,10 +113,10 @@ def make_read_only(root: Path, *, private: bool) -> None:
 
 
 def sync_tree(root: Path, flushed: Path | None = None) -> None:
-    """Flush every file and directory of a tree to the disk, the deepest first.
+    """Flush every file and directory of a tree to disk, deepest first.
 
-    Hard links to files of the tree `flushed` are left out if `flush_once` has flushed it: their content is on the disk,
-    and flushing the directory makes the link durable. To flush thousands of them for every checkpoint takes seconds.
+    Hard links to files of the tree `flushed` are skipped if `flush_once` has flushed it: their content is on disk, and
+    flushing the directory makes the link durable. Flushing thousands of them for every checkpoint would take seconds.
     """
     durable = set() if flushed is None else _flushed_files(flushed)
     for directory, _, files in os.walk(root, topdown=False):
@@ -129,15 +129,15 @@ def sync_tree(root: Path, flushed: Path | None = None) -> None:
 
 
 def flush_once(root: Path) -> None:
-    """Flush a tree that does not change any more, unless that was done before."""
+    """Flush a tree that no longer changes, unless that was done before."""
     marker = _flush_marker(root)
     if not marker.exists():
         sync_tree(root)
-        marker.touch(mode=0o600)  # after everything else: a process that is killed here leaves no marker
+        marker.touch(mode=0o600)  # created last: a process that is killed before leaves no marker
 
 
 def forget_flush(root: Path) -> None:
-    """Let `flush_once` flush a tree that takes the place of an earlier one."""
+    """Delete the marker of `flush_once`, because another tree replaces this one."""
     _flush_marker(root).unlink(missing_ok=True)
 
 
@@ -154,6 +154,7 @@ def _flush_marker(root: Path) -> Path:
 
 
 def sync(path: str | Path) -> None:
+    """Flush a file or directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

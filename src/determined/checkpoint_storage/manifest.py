@@ -1,4 +1,4 @@
-"""A list of a checkpoint's files with size and hash, by which damage is noticed before anything is loaded."""
+"""The manifest of a checkpoint: sizes and hashes of its files, with which damage is detected before loading."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CHUNK = 1 << 20
 
 
 def write(directory: Path, known: Mapping[str, str] | None = None, origin: Mapping[str, Any] | None = None) -> None:
-    """Describe every file below `directory`, and say where the checkpoint comes from.
+    """Write the manifest of all files below `directory`, and the origin of the checkpoint.
 
-    Of the files in `known` the hash was taken while they were written.
+    `known` holds hashes that were computed while the files were written.
     """
     digests = known or {}
     entries = {
@@ -33,7 +33,7 @@ def write(directory: Path, known: Mapping[str, str] | None = None, origin: Mappi
 
 
 def with_changed(directory: Path, name: str, changed: Mapping[str, bytes]) -> bytes:
-    """The manifest of a checkpoint for when those files have a new content."""
+    """Return the manifest of a checkpoint after these files get new content."""
     entries, known_origin = _read(directory, name)
     for path, content in changed.items():
         entries[path] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
@@ -41,7 +41,7 @@ def with_changed(directory: Path, name: str, changed: Mapping[str, bytes]) -> by
 
 
 def origin(directory: Path, name: str) -> Any:
-    """Return what the manifest says about where the checkpoint comes from; None if it does not."""
+    """Return the origin that the manifest records, or None."""
     return _read(directory, name)[1]
 
 
@@ -50,9 +50,9 @@ def exists(directory: Path) -> bool:
 
 
 def verify(directory: Path, name: str, wanted: Selector | None = None) -> None:
-    """Compare every file, or those wanted, with the manifest; the first that differs is named.
+    """Compare every file, or the wanted ones, with the manifest.
 
-    Files that were added do no harm.
+    Raises InvalidCheckpointException for the first difference. Additional files are ignored.
     """
     for path, entry in _read(directory, name)[0].items():
         if wanted is not None and not wanted(path):
@@ -74,6 +74,7 @@ def verify(directory: Path, name: str, wanted: Selector | None = None) -> None:
 
 
 def _read(directory: Path, name: str) -> tuple[dict[str, dict[str, Any]], Any]:
+    """Return files and origin of a manifest; raise InvalidCheckpointException if it was changed or cannot be read."""
     try:
         text = (directory / MANIFEST_FILE).read_bytes().decode("utf-8")
         content = json.loads(text)
@@ -92,7 +93,7 @@ def _read(directory: Path, name: str) -> tuple[dict[str, dict[str, Any]], Any]:
 
 
 def _is_entry(path: str, entry: Any) -> bool:
-    """A relative path that stays inside, with a size and a hash."""
+    """Return whether an entry has a relative path that stays inside the checkpoint, a size and a hash."""
     parts = PurePosixPath(path).parts
     inside = bool(parts) and not PurePosixPath(path).is_absolute() and ".." not in parts
     return inside and isinstance(entry, dict) and entry.keys() == {"size", "sha256"}
@@ -111,8 +112,9 @@ def _digest(file: Path) -> str:
 
 
 def _render(entries: Any, known_origin: Any = None) -> str:
-    """Return the one text that says this; it ends with a hash of itself, so that no change of it is unnoticed."""
+    """Return the manifest as text. It ends with a hash of itself, so that any change of it is detected."""
     content = {"files": entries} if known_origin is None else {"files": entries, "origin": known_origin}
-    hashed = entries if known_origin is None else content  # as in checkpoints that do not say where they come from
+    # without an origin the hash covers the entries alone, as in older checkpoints
+    hashed = entries if known_origin is None else content
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
     return json.dumps({**content, "sha256": digest}, indent=1)

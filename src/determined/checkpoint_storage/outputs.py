@@ -1,9 +1,9 @@
 """The interface for outputs in a checkpoint storage: files of a trial that are added and replaced while it runs.
 
-An output is not a checkpoint. Its id begins with `output-`, it has no metadata file and no retention applies to it.
-The files of one upload are prepared out of sight and then moved into place. A file that is replaced is kept aside
-under the key of the upload that replaced it, until the progress of the trial covers that upload: after a crash before
-that moment the upload is taken back, and the earlier file is needed again.
+An output is not a checkpoint. Its id begins with `output-`, it has no metadata file, and no retention applies to it.
+The files of one upload are prepared in a hidden directory and then moved into place. A file that is replaced is kept
+under the key of the upload that replaced it until the saved progress of the trial covers that upload: after an earlier
+crash the upload is undone, and the replaced file is restored.
 """
 
 from __future__ import annotations
@@ -29,46 +29,47 @@ _KEY = re.compile("[0-9a-f]{32}")
 
 
 class OutputStorage(Protocol):
-    """Outputs in one storage. Names are those of `rank_<n>/<file>`, with slashes."""
+    """The outputs in one storage. File names have the form `rank_<n>/<file>`, with slashes."""
 
     def staged(self) -> contextlib.AbstractContextManager[Path]:
-        """Yield a new hidden directory; it is removed at the end of the block, or later if the process was killed."""
+        """Yield a new hidden directory. It is deleted at the end of the block, or later if the process was killed."""
         ...
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
-        """Move files of a staged directory into the directory `below` of an output, durably.
+        """Move files of a staged directory durably into the directory `below` of an output.
 
-        Files of the same names are kept aside; returns whether there were any. After an error or a kill, `take_back`
-        restores the state before.
+        Existing files of the same names are kept aside; returns whether there were any. After an error or a kill,
+        `take_back` restores the previous state.
         """
         ...
 
     def take_back(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
-        """Remove the files of an upload and put those back that it replaced; returns the files that stay.
+        """Delete the files of an upload and restore those that it replaced; return the files that stay.
 
-        `earlier` are the names that had a file before the upload. If such a file was not kept aside, either the
-        upload was interrupted before it, or the earlier file was removed for good: in both cases the present one stays.
+        `earlier` are the names that had a file before the upload. If such a file was not kept aside, either the upload
+        was interrupted before replacing it, or the earlier file was deleted for good: in both cases the present file
+        stays.
         """
         ...
 
     def forget_replaced(self, output: str, key: str) -> None:
-        """Remove what was kept aside for an upload; nothing happens when there is nothing."""
+        """Delete the replaced files of an upload, if any."""
         ...
 
     def forget_all_replaced(self, output: str) -> None:
-        """Remove what was kept aside for any upload of an output."""
+        """Delete the replaced files of all uploads of an output."""
         ...
 
     def fetch(self, output: str, resources: Mapping[str, int], directory: Path, replaced_by: Mapping[str, str]) -> None:
-        """Copy files of an output into a directory, which is created; the sizes must be those given.
+        """Copy files of an output into a directory, which is created; raise if a size differs from the given one.
 
-        `replaced_by` names uploads that are not finished, by the files they may have replaced: of those the file that
-        was kept aside is taken, if there is one.
+        `replaced_by` maps files to unfinished uploads that may have replaced them: of those the kept earlier file is
+        copied, if there is one.
         """
         ...
 
     def delete(self, output: str) -> None:
-        """Remove an output with all that belongs to it; nothing happens when it is not there."""
+        """Delete an output and everything that belongs to it; do nothing if it does not exist."""
         ...
 
 
@@ -93,34 +94,34 @@ def is_output_id(name: object) -> bool:
 
 
 def output_id(name: object) -> str:
-    """Check the id of an output: it becomes a part of paths, so nothing else may pass."""
+    """Return a name if it is a valid output id, which becomes part of a path; raise CheckpointNotFound otherwise."""
     if not is_output_id(name):
         raise CheckpointNotFound(f"{shown(name)} cannot be the id of an output: expected {_PREFIX}<uuid>")
     return str(name)
 
 
 def upload_key(key: str) -> str:
-    """Check the key of an upload, which becomes a part of paths as well."""
+    """Return a key if it is a valid upload key, which becomes part of a path; raise CheckpointNotFound otherwise."""
     if not _KEY.fullmatch(key):
         raise CheckpointNotFound(f"{shown(key)} cannot be the key of an upload")
     return key
 
 
 def file_name(name: str) -> str:
-    """Check the name of a file of an output."""
+    """Return a name if it is a valid file name of an output; raise ValueError otherwise."""
     if not is_file_name(name) or name.endswith("/") or any("\ud800" <= letter <= "\udfff" for letter in name):
         raise ValueError(f"{shown(name)} cannot be the name of a file of an output: use letters, digits, '-', '_', '.'")
     return name
 
 
 def not_whole(output: str, name: str, found: int | None, expected: int) -> CheckpointNotFound:
-    """An error for a file that is not there as it was recorded."""
+    """Return the error for a file that is missing or has another size than recorded."""
     state = "is missing" if found is None else f"has {found} bytes instead of {expected}"
     return CheckpointNotFound(f"output {output} was not downloaded: {name} {state}; it may be changing, try again")
 
 
 def staged_files(directory: Path) -> dict[str, int]:
-    """Return name and size of every file below a staged directory; links and special files are refused."""
+    """Return name and size of every file below a staged directory; raise ValueError for links and special files."""
     found: dict[str, int] = {}
     for parent, directories, names in os.walk(directory):
         for name in [*directories, *names]:
@@ -136,6 +137,6 @@ def staged_files(directory: Path) -> dict[str, int]:
 
 
 def sync_directories(directories: Collection[Path]) -> None:
-    """Flush directories to the disk, the deepest first."""
+    """Flush directories to disk, deepest first."""
     for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
         files.sync(directory)

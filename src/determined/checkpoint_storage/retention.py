@@ -1,4 +1,7 @@
-"""Which checkpoints stay: the numbers of an experiment's policy, and a clean-up that never takes the last good one."""
+"""Decide which checkpoints to keep under a retention policy, and delete the others.
+
+A trial never loses its last undamaged checkpoint, unless the caller asks for that.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,21 @@ logger = logging.getLogger("determined.checkpoint_storage")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a clean-up must know of one checkpoint."""
+    """The facts about a checkpoint that a clean-up needs."""
 
     id: str
     trial: int
     steps: int
-    metric: float | None = None  # of the validation at the same step; None when there was none
-    validated: int = 0  # the place of that validation in the order of all validations
+    metric: float | None = None  # of the validation at the same step; None if there was none
+    validated: int = 0  # position of that validation in the order of all validations
     registered: bool = False
-    in_use: bool = False  # somebody reads it, or another trial started from it
-    resources: Mapping[str, int] | None = field(default=None, compare=False)  # as announced when it was stored
+    in_use: bool = False  # it is being read, or another trial started from it
+    resources: Mapping[str, int] | None = field(default=None, compare=False)  # as recorded when it was stored
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How many checkpoints stay, and which direction of the metric is good."""
+    """How many checkpoints to keep, and whether smaller metrics are better."""
 
     save_experiment_best: int = 0
     save_trial_best: int = 1
@@ -46,14 +49,14 @@ class Policy:
 
 
 class CleanUp(NamedTuple):
-    """What a clean-up did."""
+    """The result of a clean-up."""
 
-    removed: tuple[str, ...]  # those that were gone already included
-    damaged: tuple[str, ...]  # found unusable on the way
+    removed: tuple[str, ...]  # including those that had been deleted before
+    damaged: tuple[str, ...]  # found damaged during the clean-up
 
 
 def keep(checkpoints: Iterable[Checkpoint], policy: Policy) -> set[str]:
-    """The ids that the policy keeps. `checkpoints` come in the order in which they were stored."""
+    """Return the ids that the policy keeps. `checkpoints` are in the order in which they were stored."""
     stored = list(checkpoints)
     ranked = _best_first(stored, policy)
     kept = {checkpoint.id for checkpoint in stored if checkpoint.registered or checkpoint.in_use}
@@ -73,15 +76,15 @@ def surplus(
     ended: Collection[int] = (),
     even_the_last: bool = False,
 ) -> list[Checkpoint]:
-    """What a clean-up deletes; nothing is touched, and `is_good` is asked for whatever justifies a deletion.
+    """Return the checkpoints that a clean-up deletes, without deleting anything.
 
-    A damaged checkpoint does not count as kept: the next one in rank stays in its place. Every trial keeps one
-    good checkpoint whatever the policy says, and its newest good one unless it is in `ended`, the trials that
-    will not be resumed. `even_the_last=True` lets those go without any. A trial that has no good checkpoint
-    loses none.
+    `is_good` is called for every checkpoint that justifies a deletion. A damaged checkpoint does not count as kept: the
+    next one in rank is kept in its place. Every trial keeps one good checkpoint whatever the policy says, and its
+    newest good one unless it is in `ended`, the trials that will not be resumed. `even_the_last=True` allows those to
+    lose all. A trial without a good checkpoint loses none.
     """
     stored = list(checkpoints)
-    # What the numbers name stays even when it is damaged: reading may only have failed this once.
+    # Checkpoints that the policy names are kept even if damaged: reading may have failed only this time.
     kept = keep(stored, policy) | _kept_of_the_good(stored, policy, is_good)
     doomed: list[Checkpoint] = []
     for trial in sorted({checkpoint.trial for checkpoint in stored}):
@@ -108,10 +111,10 @@ def clean_up(
     even_the_last: bool = False,
     claim: Callable[[list[str]], list[str]] | None = None,
 ) -> CleanUp:
-    """Delete the `surplus`, once what stays was read and found whole.
+    """Delete the `surplus` after the checkpoints that are kept were read and verified.
 
-    `claim` is asked once, before the first deletion, which of these may really go; what it names besides goes as well.
-    Safe to call after each checkpoint and at the end, with the same checkpoints or fewer.
+    `claim` is called once, before the first deletion, and returns which of these may be deleted; ids that it adds are
+    deleted as well. Safe to call after each checkpoint and at the end, with the same checkpoints or fewer.
     """
     inspection = Inspection(lambda _: storage)
     doomed = surplus(checkpoints, policy, inspection.is_good, ended=ended, even_the_last=even_the_last)
@@ -135,12 +138,12 @@ def _good_to_spare(
     *,
     resumable: bool,
 ) -> set[str]:
-    """Good checkpoints of one trial that stay whatever the policy says; empty when it has none."""
+    """Return the good checkpoints of one trial that are kept regardless of the policy; empty if it has none."""
     if not resumable:
         kept_first = sorted(newest, key=lambda checkpoint: checkpoint.id not in kept)
         orders = [kept_first]
     else:
-        # After a step back the checkpoint stored last, from which the trial goes on, is not that of the last step.
+        # After a rollback the checkpoint stored last, from which the trial resumes, is not the one with the most steps.
         last_stored_first = [checkpoint for checkpoint in reversed(stored) if checkpoint.trial == newest[0].trial]
         orders = [newest, last_stored_first]
     found = [next((checkpoint.id for checkpoint in order if is_good(checkpoint)), None) for order in orders]
@@ -148,12 +151,12 @@ def _good_to_spare(
 
 
 def _kept_of_the_good(stored: list[Checkpoint], policy: Policy, is_good: Callable[[Checkpoint], bool]) -> set[str]:
-    """The keep-set when damaged checkpoints hold no rank."""
+    """Return the ids that the policy keeps if damaged checkpoints are ignored."""
     good = stored
     while True:
         kept = keep(good, policy)
         losing = {checkpoint.trial for checkpoint in stored if checkpoint.id not in kept}
-        # A best of the experiment may justify a deletion in any trial.
+        # One of the experiment's best checkpoints may justify a deletion in any trial.
         relied_on = [c for c in good if c.id in kept and losing and (policy.save_experiment_best or c.trial in losing)]
         damaged = {checkpoint.id for checkpoint in relied_on if not is_good(checkpoint)}
         if not damaged:
@@ -162,7 +165,7 @@ def _kept_of_the_good(stored: list[Checkpoint], policy: Policy, is_good: Callabl
 
 
 class Inspection:
-    """Reads each checkpoint at most once, in the storage that it lies in."""
+    """Verifies each checkpoint at most once, in its storage."""
 
     def __init__(self, storage_for: Callable[[Checkpoint], CheckpointStorage]) -> None:
         self._storage_for = storage_for
@@ -183,7 +186,10 @@ class Inspection:
 
 
 def verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
-    """Every file is there as it was announced, and as the manifest says; one of the two must exist to say so."""
+    """Raise InvalidCheckpointException unless every file matches the recorded sizes and the manifest.
+
+    At least one of the two must exist.
+    """
     if checkpoint.resources is not None:
         present = storage.resources(checkpoint.id)
         for name, size in checkpoint.resources.items():
@@ -196,10 +202,10 @@ def verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
 
 
 def _best_first(checkpoints: Iterable[Checkpoint], policy: Policy) -> list[Checkpoint]:
-    """Return the checkpoints with a metric that can be compared, the best first.
+    """Return the checkpoints with a comparable metric, best first.
 
-    Of equal ones the oldest trial counts first, as in every list, so that the checkpoint of the trial that is shown as
-    the best one stays.
+    Of equal ones that of the oldest trial comes first, as in every list, so that the checkpoint of the trial that is
+    shown as the best one is kept.
     """
     return best_first(
         checkpoints,
@@ -210,6 +216,6 @@ def _best_first(checkpoints: Iterable[Checkpoint], policy: Policy) -> list[Check
 
 
 def _newest_first(checkpoints: Sequence[Checkpoint], trial: int) -> list[Checkpoint]:
-    """By steps; of two at the same step the one stored later is the newer."""
+    """Return the checkpoints of a trial, most steps first; at the same step the one stored later comes first."""
     own = [(c.steps, place, c) for place, c in enumerate(checkpoints) if c.trial == trial]
     return [checkpoint for _, _, checkpoint in sorted(own, key=lambda entry: entry[:2], reverse=True)]

@@ -1,4 +1,4 @@
-"""Many files at once between a directory and a bucket, with few connections and little memory."""
+"""Transfer many files in parallel between a directory and a bucket, with few connections and little memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PIECES_AT_ONCE = 8
 
 
 def upload(bucket: Bucket, files: Mapping[str, Path]) -> None:
-    """Put each file under its key: many small ones at once, which takes patience, then few big ones, in parts."""
+    """Upload each file under its key: first many small ones in parallel, then a few large ones in parts."""
     big = {key: file for key, file in files.items() if os.stat(file).st_size > PART_BYTES}
     small = {key: file for key, file in files.items() if key not in big}
     for group, at_once in ((small, _SMALL_FILES_AT_ONCE), (big, _BIG_FILES_AT_ONCE)):
@@ -27,11 +27,12 @@ def upload(bucket: Bucket, files: Mapping[str, Path]) -> None:
 
 
 def delete(bucket: Bucket, keys: Iterable[str]) -> None:
+    """Delete objects in parallel."""
     in_parallel(bucket.delete, keys, _PIECES_AT_ONCE)
 
 
 class Download(NamedTuple):
-    """One object and the file that it becomes."""
+    """An object and the file into which it is downloaded."""
 
     key: str
     size: int
@@ -39,7 +40,10 @@ class Download(NamedTuple):
 
 
 def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
-    """Write each object to its file, big ones in pieces where the server gives such. The directories are there."""
+    """Download each object to its file, large ones in ranges if the server supports that.
+
+    The directories must exist.
+    """
     downloads = list(wanted)
     for each in downloads:
         with open(each.file, "xb") as file:
@@ -67,7 +71,10 @@ def _fetch(bucket: Bucket, each: Download, start: int | None) -> None:
 
 
 def in_parallel(action: Callable[[T], object], items: Iterable[T], workers: int) -> None:
-    """Do all; the first failure is raised once the others that had begun are over, and no more begin."""
+    """Run `action` for all items in threads.
+
+    After a failure no further item is started; the error is raised when the running ones have ended.
+    """
     with ThreadPoolExecutor(workers, thread_name_prefix="determined-cloud") as pool:
         running = [pool.submit(action, item) for item in items]
         try:

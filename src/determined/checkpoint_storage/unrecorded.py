@@ -1,4 +1,4 @@
-"""A checkpoint that is in its storage, but that no store has recorded: whole, or to be removed."""
+"""Examine a checkpoint that is in its storage but not recorded in the store."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ logger = logging.getLogger("determined.checkpoint_storage")
 def examine(
     storage: CheckpointStorage, uuid: str, origin: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Resources] | None:
-    """Return the metadata and files of a checkpoint that is whole, or None if there is none.
+    """Return metadata and files of an unrecorded checkpoint if it is complete, or None.
 
-    One that is damaged is removed if its own manifest says that it comes from `origin`. The storage may be shared
-    with other stores, so everything else stays as it is.
+    A damaged one is deleted if its own manifest says that it comes from `origin`. The storage may be shared with other
+    stores, so any other checkpoint is left alone.
     """
     try:
         with storage.open(uuid) as path:
@@ -42,7 +42,7 @@ def examine(
 
 
 def _verified(path: Path, uuid: str) -> dict[str, Any]:
-    """Return the metadata, after every file was compared with the manifest, where there is one."""
+    """Return the metadata after comparing every file with the manifest, if there is one."""
     if manifest.exists(path):
         manifest.verify(path, uuid)
     try:

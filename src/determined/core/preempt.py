@@ -53,7 +53,7 @@ class PreemptContext:
 
     @property
     def reason(self) -> str | None:
-        """Why this run shall stop, as far as this rank was told; None as long as it need not."""
+        """Why this run should stop, as far as this rank knows (pause, cancel, stop or reschedule), or None."""
         return self._reason
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
