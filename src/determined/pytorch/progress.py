@@ -1,4 +1,4 @@
-"""Show where training is: one line that is redrawn on a terminal, separate lines in a file or a pipe."""
+"""`Progress`: show the progress of training: a redrawn line on a terminal, separate lines in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ logger = logging.getLogger("determined.pytorch")
 
 NEVER = sys.maxsize
 
-_FIRST_REPORTS = 100
-_SECONDS_BETWEEN_LINES = {True: 0.2, False: 10.0}  # on a terminal, and elsewhere
-_USUAL_COLUMNS = 80  # of a terminal that does not tell its width
+_FIRST_REPORTS = 100  # without a terminal, this number of reports is always shown; later ones at most once a second
+_SECONDS_BETWEEN_LINES = {True: 0.2, False: 10.0}  # on a terminal; elsewhere
+_USUAL_COLUMNS = 80  # for a terminal that does not report its width
 
 
 def say(text: str) -> None:
-    """Print a line for the user on standard error, also where progress is switched off.
+    """Print a line for the user on standard error, even if progress is switched off.
 
-    A stream that is closed or full does not matter: training must not fail because of a message.
+    Errors of a closed or full stream are ignored: training must not fail because of a message.
     """
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None:
@@ -35,19 +35,19 @@ def say(text: str) -> None:
 
 
 def is_wanted() -> bool:
-    """Return False if the environment switches progress off."""
+    """Return False if the environment variable DET_PROGRESS switches progress off."""
     return os.environ.get("DET_PROGRESS", "1").lower() not in ("0", "false", "off", "no")
 
 
 class Progress:
-    """Shown by the chief on standard error; `next_tick` is the batch at which it wants to be told again.
+    """Shows progress on standard error, on the chief. `next_tick` is the batch at which to call `tick` again.
 
-    The loop runs to that batch without asking the clock, so showing progress costs a batch nothing.
+    The loop runs to that batch without reading the clock, so showing progress costs nothing per batch.
     """
 
     def __init__(self, plan: Plan, batches: int, *, visible: bool, stream: TextIO | None = None) -> None:
         self._plan = plan
-        self._stream: Any = stream if stream is not None else sys.stderr  # None when the program closed it
+        self._stream: Any = stream if stream is not None else sys.stderr  # None if the program closed it
         self._visible = visible and self._stream is not None and is_wanted()
         self._live = self._visible and self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._interval = _SECONDS_BETWEEN_LINES[self._live]
@@ -61,7 +61,7 @@ class Progress:
         self.next_tick = batches + 1 if self._visible else NEVER
 
     def tick(self, batches: int) -> None:
-        """Show where we are, if it is time, and decide when to look again."""
+        """Show the progress if the interval has passed, and estimate the batch at which to check again."""
         now = time.monotonic()
         elapsed = now - self._since
         if elapsed >= self._interval:
@@ -74,13 +74,13 @@ class Progress:
 
     @property
     def visible(self) -> bool:
-        """Whether anything is shown: validations and checkpoints get a line each then."""
+        """Whether progress is shown; validations and checkpoints then get a line each."""
         return self._visible
 
     def training(self, batches: int, metrics: Mapping[str, Any]) -> None:
-        """Take the number a person looks at, `loss` or the first metric; without a terminal it gets a line.
+        """Remember the loss (or else the first metric) of a report for the line; without a terminal, print a line.
 
-        Reports can come many times in a second: after the first hundred, at most one in a second is shown.
+        Reports can come many times a second: after the first hundred, at most one per second is printed.
         """
         if not self._visible:
             return
@@ -101,28 +101,30 @@ class Progress:
         self._line(" | ".join(self._describe(batches)))
 
     def validation(self, batches: int, metrics: Mapping[str, Any]) -> None:
+        """Print the metrics of a validation."""
         if self._visible:
             self._line(self._validation_line(batches, metrics))
 
     def checkpoint(self, batches: int, uuid: str) -> None:
+        """Print the id of a checkpoint."""
         if self._visible:
             self._line(self._checkpoint_line(batches, uuid))
 
     def note(self, text: str) -> None:
-        """Print a line, above the one that is redrawn; where progress is switched off, only log it."""
+        """Print a line above the redrawn one; if progress is switched off, log it instead."""
         if self._visible:
             self._line(text)
         else:
             logger.info("%s", text)
 
     def close(self) -> None:
-        """Erase the line that is redrawn."""
+        """Erase the redrawn line."""
         if self._drawn:
             self._drawn = False
             self._write("\r\x1b[K")
 
     def _describe(self, batches: int) -> list[str]:
-        """Return the parts of the line, the most useful first: a narrow terminal shows only the first of them."""
+        """Return the parts of the line, the most useful first: a narrow terminal shows only the first ones."""
         parts = [self._where(batches)]
         if self._loss is not None:
             parts.append(f"{self._loss[0]} {_number(self._loss[1])}")
@@ -153,13 +155,13 @@ class Progress:
             self._line(" | ".join(parts))
             return
         columns = self._columns()
-        # Padded to the full width, the cursor waits at the right margin, and the terminal wraps before the next
-        # character: whatever is printed next, by the program or by the shell after a SIGKILL, begins on a new line.
+        # The line is padded to the full width: the cursor then waits at the right margin and the terminal wraps before
+        # the next character. Anything printed next, also by the shell after a SIGKILL, begins on a new line.
         self._write(f"\r\x1b[K{_fitted(parts, columns)}")
         self._drawn = True
 
     def _columns(self) -> int:
-        """Return the width of the terminal now; it may have been resized since the last line."""
+        """Return the current width of the terminal, which may have been resized since the last line."""
         try:
             return os.get_terminal_size(self._stream.fileno()).columns or _USUAL_COLUMNS
         except (OSError, ValueError):
@@ -179,7 +181,7 @@ class Progress:
 
 
 def _fitted(parts: list[str], columns: int) -> str:
-    """Return as many of the parts as fit into a line of the terminal, filled up with spaces to its full width."""
+    """Return the parts that fit into a line of the terminal, padded with spaces to its full width."""
     text = parts[0]
     for part in parts[1:]:
         if _cells(text) + _cells(part) + 3 > columns:
@@ -191,7 +193,7 @@ def _fitted(parts: list[str], columns: int) -> str:
 
 
 def _cells(text: str) -> int:
-    """Return how many columns a text takes on a terminal: names of metrics may be in any script."""
+    """Return how many columns a text takes on a terminal; names of metrics may be in any script."""
     if text.isascii():
         return len(text)
     return sum(

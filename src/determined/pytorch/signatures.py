@@ -1,4 +1,4 @@
-"""A forward that stands in for a model's own one, with its name, documentation and signature."""
+"""Give a replacement of a model's forward the name, documentation and signature of the original."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 
 
 def as_forward_of(model: torch.nn.Module, replacement: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `replacement`, a method, so that `inspect.signature` shows the signature of `model.forward` for it.
+    """Return the method `replacement` changed so that `inspect.signature` shows the signature of `model.forward`.
 
     Libraries choose the columns of a batch by that signature.
     """
     method: Any = functools.wraps(type(model).forward)(replacement)
-    with contextlib.suppress(ValueError, TypeError):  # some built-in callables have none
+    with contextlib.suppress(ValueError, TypeError):  # some built-in callables have no signature
         own = inspect.signature(model.forward)
         itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
         parameters = [itself, *own.parameters.values()]

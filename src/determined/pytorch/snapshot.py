@@ -1,8 +1,8 @@
-"""A state that will still be the same in a forked child when this process has gone on with training.
+"""Protect a state from changes by training while a forked child writes it.
 
-Most of it can stay where it is: the child has its own view of the host's memory. That does not hold for memory that
-processes share and for tensors of an accelerator: those are copied, each storage once, so that tensors which share one
-go on sharing it.
+Most of the state can be used as it is: a fork gives the child a copy-on-write view of the process's memory. That does
+not hold for memory shared between processes and for tensors on an accelerator. These are copied, each storage once, so
+that tensors which share a storage still share it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from determined.pytorch.state_codec import map_tensors
 
 
 def snapshot(state: dict[str, Any]) -> dict[str, Any]:
-    """An encoded state for a child that is forked next."""
+    """Return an encoded state that a child forked next can write while this process continues training."""
     shared = _SharedMemory()
     copies: dict[int, torch.UntypedStorage] = {}
 
@@ -42,7 +42,7 @@ def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
 
 
 class _SharedMemory:
-    """The address ranges of this process that a forked child would share instead of having as they were."""
+    """The address ranges of this process that are mapped as shared, where a child would see later changes."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []
@@ -56,5 +56,6 @@ class _SharedMemory:
                     self._ends.append(int(end, 16))
 
     def covers(self, address: int) -> bool:
+        """Return whether an address lies in shared memory."""
         number = bisect.bisect_right(self._begins, address) - 1
         return number >= 0 and address < self._ends[number]

@@ -1,4 +1,4 @@
-"""What the loop must remember across a restart."""
+"""`TrialState`: the counters of the training loop that a checkpoint stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class TrialState:
-    """Everything the loop must remember across a restart, and nothing else."""
+    """The counters that the training loop needs after a restart; the names are those in checkpoint files."""
 
     trial_id: int = 0
     last_ckpt: int = 0
@@ -17,12 +17,13 @@ class TrialState:
     batches_trained: int = 0
     epochs_trained: int = 0
     best_validation: float | None = None
-    data: dict[str, Any] | None = None  # a DataPosition, when it was saved
-    skipped: list[int] = field(default_factory=list)  # batches that a rollback left out, in order
+    data: dict[str, Any] | None = None  # a DataPosition as a dict, as of the last save
+    skipped: list[int] = field(default_factory=list)  # batches that rollbacks excluded, in order
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> TrialState:
+        """Return the state stored in a checkpoint; unknown keys are ignored, missing ones keep their defaults."""
         return cls(**{one.name: stored[one.name] for one in fields(cls) if one.name in stored})

@@ -1,8 +1,8 @@
-"""A large file that is written once: hashed on the way, and past the system's cache.
+"""`StateFile`: a large file that is hashed while it is written, bypassing the page cache.
 
-Hundreds of megabytes that nobody is about to read would push the data set out of the cache, and finding memory for them
-takes longer than writing them. So they go to the disk directly where the file system lets them, block by block out of
-one buffer; elsewhere, and whenever it refuses a block, by the usual way.
+Hundreds of megabytes that are not read soon would evict the data set from the page cache, and allocating cache pages
+for them takes longer than writing. They are therefore written with O_DIRECT, block by block from one buffer. If the
+file system rejects O_DIRECT or a block, the file is written normally.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from types import TracebackType
 from typing import Any
 
 _BUFFER = 8 * 2**20
-_BLOCK = 4096  # what disks want writes to be multiples of
+_BLOCK = 4096  # O_DIRECT requires lengths that are multiples of the block size
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 class StateFile:
-    """Has what `torch.save` needs of a file; `digest` is the SHA-256 of what was written."""
+    """A writable file for `torch.save`; `digest` is the SHA-256 of what was written."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = _open(path)
-        self._buffer = mmap.mmap(-1, _BUFFER)  # memory that begins where a page does, as such writes must
+        self._buffer = mmap.mmap(-1, _BUFFER)  # page-aligned memory, which O_DIRECT requires
         self._filled = 0
         self._length = 0
         self._sha256 = hashlib.sha256()
+        # hashlib and os.write release the GIL, so hashing in a thread overlaps with writing.
         self._beside = ThreadPoolExecutor(1)
 
     def __enter__(self) -> StateFile:
@@ -52,6 +53,7 @@ class StateFile:
         return self._sha256.hexdigest()
 
     def write(self, chunk: Any) -> int:
+        """Append bytes to the buffer, and write it out whenever it is full."""
         with memoryview(chunk).cast("B") as data:
             done = 0
             while done < len(data):
@@ -64,10 +66,10 @@ class StateFile:
             return len(data)
 
     def flush(self) -> None:
-        """Nothing is kept back for longer than needed."""
+        """Do nothing: complete buffers are written at once, the rest at the end."""
 
     def _finish(self) -> None:
-        """The last block is filled up, and cut off again."""
+        """Write the rest, padded to a complete block as O_DIRECT requires, truncate the padding, and sync the file."""
         length = self._length + self._filled
         if self._filled:
             self._buffer[self._filled : -(-self._filled // _BLOCK) * _BLOCK] = bytes(-self._filled % _BLOCK)
@@ -76,12 +78,13 @@ class StateFile:
         os.fsync(self._descriptor)
 
     def _write_out(self, size: int) -> None:
+        """Write the first `size` bytes of the buffer, and hash those that are content."""
         with memoryview(self._buffer) as buffer, buffer[: self._filled] as content, buffer[:size] as blocks:
             hashing = self._beside.submit(self._sha256.update, content)
             try:
                 self._write_blocks(blocks)
             finally:
-                hashing.result()  # the buffer is needed again
+                hashing.result()  # before the buffer is filled again
         self._length += self._filled
         self._filled = 0
 
@@ -94,10 +97,11 @@ class StateFile:
                 flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
                 if error.errno != errno.EINVAL or not flags & _DIRECT:
                     raise
-                fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~_DIRECT)
+                fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~_DIRECT)  # retry the block without O_DIRECT
 
 
 def _open(path: Path) -> int:
+    """Open a new private file, with O_DIRECT if the file system supports it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
         return os.open(path, flags | _DIRECT, 0o600)

@@ -1,12 +1,11 @@
-"""End training early: the batch in progress is finished and saved, and all ranks stop after the same one.
+"""End training early: finish the batch in progress and stop all ranks after the same batch.
 
-A signal, a time limit or a request to pause only sets a flag, which the loop reads after every batch. With several
-ranks the one that got it leaves a note in the ranks' store; a thread on each rank looks for that note now and then.
-Then every rank writes down how many batches it has done, and all continue to one more than the largest of these
-numbers: no rank has passed it, because from the moment a rank sees the flag its loop waits for the answer before it
-begins another batch.
+A signal, a time limit or a pause request only sets a flag, which the loop reads after every batch. With several ranks,
+the rank that received it puts a note into the key-value store of the ranks, which a thread on each rank polls. Each
+rank then publishes its number of batches, and all continue to one more than the largest number. No rank has passed that
+batch: once a rank sees the flag, its loop waits for the result before it starts another batch.
 
-A second SIGINT stops without saving: it raises KeyboardInterrupt wherever the program is. Other signals never do.
+A second SIGINT stops without saving: it raises KeyboardInterrupt at once. Other signals never do.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from determined.core import DistributedContext
 from determined.errors import DistributedError
 from determined.pytorch.progress import say
 
-_SECONDS_BETWEEN_LOOKS = 0.25
-_SECONDS_FOR_AN_ANSWER = 20
+_SECONDS_BETWEEN_LOOKS = 0.25  # polling interval for the time limit, stop requests and other ranks' notes
+_SECONDS_FOR_AN_ANSWER = 20  # threads answer at once, so a rank that takes longer is dead or frozen
 _NOTE = "stop/note"
 
 
 class Why(enum.Enum):
-    """Why training ends early, and with which code the program ends then; with None, `fit` returns."""
+    """Why training ends early; the value is the exit code of the program, or None if `fit` returns."""
 
     SIGTERM = 143
     SIGINT = 130
@@ -45,6 +44,7 @@ class Why(enum.Enum):
 
     @property
     def described(self) -> str:
+        """The reason as part of a message."""
         return {Why.TIME_LIMIT: "its time limit", Why.REQUEST: "a request"}.get(self, f"the signal {self.name}")
 
 
@@ -53,7 +53,7 @@ _fits = itertools.count()
 
 
 def _store_of_this_fit(distributed: DistributedContext) -> Any:
-    """Notes of an earlier fit of this program are not ours."""
+    """Return the key-value store of the ranks with a prefix for this fit: notes of an earlier fit must not stop it."""
     store = distributed.shared_store()
     if store is None:
         return None
@@ -63,9 +63,9 @@ def _store_of_this_fit(distributed: DistributedContext) -> Any:
 
 
 class Stopping:
-    """`raised` says that training is to end now; `stop_at` then says after which batch.
+    """A request to end training early. `raised` is set once there is one; `stop_at` returns the batch at which to stop.
 
-    `abandoned` says that a second SIGINT came: nothing is saved or waited for any more.
+    `abandoned` is set by a second SIGINT: nothing is saved or waited for any more.
     """
 
     def __init__(
@@ -82,20 +82,20 @@ class Stopping:
         self._ends = ends  # by the monotonic clock
         self._store = _store_of_this_fit(distributed)
         self._agreed: int | None = None
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # its `put` may be called in a signal handler
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # reentrant: `put` is called in a signal handler
         self._done = False
-        self._interrupted = False  # a SIGINT came
-        self._lock = threading.Lock()
+        self._interrupted = False  # a SIGINT was received
+        self._lock = threading.Lock()  # the loop and the watching thread may publish at the same time
         self._published = False
-        self._decided = False  # all ranks know how training ends: too late for a signal to change it
-        self._too_late: int | None = None
+        self._decided = False  # all ranks agreed how training ends: a signal can no longer change it
+        self._too_late: int | None = None  # a signal received after that, for the previous handler
         self.raised = False
         self.abandoned = False
         self.why: Why | None = None
 
     @contextmanager
     def listening(self) -> Iterator[Stopping]:
-        """Take SIGTERM, SIGINT and SIGHUP while training."""
+        """Handle SIGTERM, SIGINT and SIGHUP inside the block, and watch for requests in a thread."""
         watcher = threading.Thread(target=self._watch, name="determined-stop", daemon=True)
         watcher.start()
         previous = self._install()
@@ -105,16 +105,16 @@ class Stopping:
             for number, handler in previous.items():
                 signal.signal(number, handler)
             if self._too_late is not None:
-                os.kill(os.getpid(), self._too_late)  # for the handler that is in place now
+                os.kill(os.getpid(), self._too_late)  # deliver it to the restored handler
             self._done = True
             self._wake.put(None)
-            watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # the store of a frozen host never answers
+            watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # with a limit: a store on a frozen host never answers
 
     def ask(self, why: Why) -> None:
-        """Ask for an end of training; safe in a signal handler.
+        """Request the end of training; safe in a signal handler.
 
-        The first reason stays, but a signal replaces a request: after a request the program continues behind `fit`,
-        after a signal it must end.
+        The first reason is kept, except that a signal replaces a request: after a request the program continues after
+        `fit`, after a signal it must exit.
         """
         if not self._decided:
             self.why = why if self.why in (None, Why.REQUEST) else self.why
@@ -122,13 +122,13 @@ class Stopping:
             self._wake.put(None)
 
     def share_reason(self) -> None:
-        """Let every rank know the reason that any of them has, so that all end with the same code."""
+        """Agree on the reason over all ranks, so that all exit with the same code. All ranks must call it."""
         self._decided = True
         reasons = [why for why in self._distributed.allgather(self.why) if why is not None]
         self.why = next((why for why in reasons if why is not Why.REQUEST), reasons[0] if reasons else None)
 
     def stop_at(self) -> int:
-        """The number of batches after which every rank stops: asked for by the loop once the flag is raised."""
+        """Return the number of batches after which every rank stops; the loop calls it once `raised` is set."""
         if self._store is None:
             return self._batches_done()
         if self._agreed is None:
@@ -137,7 +137,11 @@ class Stopping:
         return self._agreed
 
     def _counts_of_all_ranks(self) -> list[int]:
-        """Ranks answer from their threads, within a moment: one that does not is dead or frozen."""
+        """Return the number of batches of each rank.
+
+        The threads of the ranks answer immediately, so DistributedError is raised for a rank that does not: it is dead
+        or frozen.
+        """
         keys = [f"stop/done/{rank}" for rank in range(self._distributed.size)]
         counts: list[int] = []
         silent: list[int] = []
@@ -149,7 +153,7 @@ class Stopping:
             except RuntimeError:
                 silent.extend(rank for rank, key in enumerate(keys) if not self._store.check([key]))
 
-        # In a thread, because the store of a frozen host never answers.
+        # In a thread with a limited wait, because a store on a frozen host never answers.
         asking = threading.Thread(target=ask, name="determined-stop-counts", daemon=True)
         asking.start()
         asking.join(_SECONDS_FOR_AN_ANSWER + 5)
@@ -163,18 +167,21 @@ class Stopping:
         return counts
 
     def _install(self) -> dict[int, Any]:
+        """Install the signal handlers and return the previous ones; only the main thread can do that."""
         if threading.current_thread() is not threading.main_thread():
             return {}
         previous: dict[int, Any] = {}
         for number in _SIGNALS:
             handler = signal.getsignal(number)
-            # A handler of the program's own stays in charge; None is one that was not installed from Python.
+            # A handler of the program is kept. None means one that was not installed from Python, and cannot be
+            # restored.
             if handler in (signal.SIG_DFL, signal.default_int_handler) or _is_of_async_cell(handler):
                 previous[number] = handler
                 signal.signal(number, self._handle)
         return previous
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: request the end of training, or raise KeyboardInterrupt at the second SIGINT."""
         if number == signal.SIGINT and (self._interrupted or self._decided):
             self.abandoned = not self._decided
             raise KeyboardInterrupt
@@ -184,7 +191,7 @@ class Stopping:
         self.ask(Why[signal.Signals(number).name])
 
     def _watch(self) -> None:
-        """Look at the clock and for requests (chief); share the reason with the other ranks."""
+        """Watch for requests: on the chief, the time limit and stop requests; on all ranks, notes of other ranks."""
         while True:
             with suppress(queue.Empty):
                 self._wake.get(timeout=_SECONDS_BETWEEN_LOOKS)
@@ -197,27 +204,28 @@ class Stopping:
                     self.ask(Why.REQUEST)
             try:
                 if self._store is not None and not self.raised and self._store.check([_NOTE]):
-                    self.raised = True  # before the count is read: from here on the loop waits for the answer
+                    self.raised = True  # before _publish reads the count: from now on the loop starts no batch
                 if self.raised:
                     self._publish()
                     self._announce()
                     return
             except RuntimeError:
-                return  # the store is gone with its host: the next collective says so, naming the rank
+                return  # the store's host is down: the next collective fails and names the rank
 
     def _announce(self) -> None:
-        """Print at once that training is about to end: until the batch is finished and saved nothing else is shown.
+        """Print immediately that training is about to end: nothing else is shown until the batch is finished and saved.
 
-        In this thread, because in a signal handler the main thread may be in the middle of writing to the stream.
+        It is printed by the watching thread: a signal handler could interrupt the main thread inside a write to the
+        stream.
         """
-        why = self.why or Why[self._store.get(_NOTE).decode()]  # another rank's reason is in its note
+        why = self.why or Why[self._store.get(_NOTE).decode()]  # otherwise another rank wrote the reason into the note
         if self._distributed.rank != 0 or why is Why.REQUEST:
             return
         again = " (Ctrl-C again: stop without saving)" if why is Why.SIGINT else ""
         say(f"Stopping because of {why.described}: saving a checkpoint …{again}")
 
     def _publish(self) -> None:
-        """Leave the note, and write down how far this rank is. Once, whether the loop or the thread comes first."""
+        """Publish the note and this rank's number of batches, once, called by the loop or the thread."""
         if self._store is None:
             return
         with self._lock:
@@ -230,5 +238,5 @@ class Stopping:
 
 
 def _is_of_async_cell(handler: Any) -> bool:
-    """Return whether Jupyter takes interrupts for a cell with `await`: it cancels a task, and would not end `fit`."""
+    """Return whether a handler is Jupyter's for a cell with `await`: it cancels a task, which would not end `fit`."""
     return str(getattr(handler, "__module__", "")).partition(".")[0] == "ipykernel"

@@ -1,4 +1,4 @@
-"""Trainer: how long to train, how often to report, validate and checkpoint."""
+"""`Trainer`: check the arguments of `fit` and train a trial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ _POLICIES = ("best", "all", "none")
 
 
 class Trainer:
-    """Trains a trial: `pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(10))`."""
+    """Trains a trial: `pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(10))`.
+
+    Args:
+        trial: an instance of a `PyTorchTrial`.
+        context: the context that `pytorch.init()` returned.
+
+    Raises TypeError for anything else.
+    """
 
     def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         if not isinstance(trial, PyTorchTrial):
@@ -47,7 +54,7 @@ class Trainer:
         begin_on_batch: int = 0,
         end_after_batch: int | None = None,
     ) -> None:
-        """Does nothing since 0.30: use `fit(profiling_enabled=True)`."""
+        """Do nothing (since 0.30): use `fit(profiling_enabled=True)`."""
         logger.error("configure_profiler does nothing: use fit(profiling_enabled=True)")
 
     def fit(
@@ -70,23 +77,30 @@ class Trainer:
         """Train up to `max_length` and return; a stop request makes it return earlier, with a checkpoint saved.
 
         Args:
-            checkpoint_period: how often to checkpoint, beside what the policy asks for and one at the end.
-            validation_period: how often to validate, beside once at the end.
-            max_length: `Batch(n)` or `Epoch(n)`, counted from the very first batch of the trial. Without
-                `latest_checkpoint`, another `fit` in the same context continues from memory: after a completed one the
-                length counts from its end, after one that was interrupted from where that one had begun.
-            reporting_period: how often metrics are averaged and reported, and requests to stop are noticed.
-            checkpoint_policy: which validations are followed by a checkpoint: `"best"`, `"all"` or `"none"`.
-            latest_checkpoint: the id of a checkpoint, or a path, to go on from; "latest" is the newest good one that
-                the last run of this program saved, and none if it is the first.
+            checkpoint_period: how often to save a checkpoint, in addition to those of the policy and one at the end.
+            validation_period: how often to validate, in addition to a validation at the end.
+            max_length: `Batch(n)` or `Epoch(n)`, counted from the first batch of the trial. Required, unless the
+            experiment
+                configuration contains a length. Without `latest_checkpoint`, another `fit` in the same context
+                continues from memory: after a completed one the length counts from its end, after an interrupted one
+                from where it began.
+            reporting_period: how often metrics are averaged and reported; by default every 100 batches.
+            checkpoint_policy: after which validations to save a checkpoint: `"best"` (default), `"all"` or `"none"`.
+                `"best"` without a metric to compare means `"all"`.
+            latest_checkpoint: the id or path of a checkpoint to resume from. `"latest"` is the newest undamaged
+            checkpoint of
+                the last run of this program; if there is none, training starts at the beginning.
             step_zero_validation: validate once before training.
-            test_mode: train one batch, validate one batch, checkpoint.
+            test_mode: train one batch, validate one batch and save a checkpoint; not allowed in an experiment.
             profiling_enabled: sample the use of CPU, memory, disk, network and GPUs.
-            searcher_metric: the validation metric that `"best"` compares; the experiment's own if there is one.
-            smaller_is_better: whether a smaller value of it is better.
+            searcher_metric: the validation metric that `"best"` compares; by default that of the experiment.
+            smaller_is_better: whether a smaller value of `searcher_metric` is better (default).
             time_limit: seconds, or a timedelta, after which training stops with a checkpoint and exit code 124.
-            on_nan: when `train_batch` returns NaN or infinity: `"warn"` once; `"stop"` with an error; `"rollback"` to
-                the last checkpoint and go on without the batches that led to it.
+            on_nan: what to do if `train_batch` returns NaN or infinity: `"warn"` once (default); `"stop"` with a
+                NonFiniteError; `"rollback"` to the last checkpoint and continue without the batches that led to it.
+
+        Raises TypeError or ValueError for invalid arguments, InvalidExperimentException if the trial is incomplete, and
+        SystemExit after a signal or at the time limit (in an interactive session KeyboardInterrupt).
         """
         refuse_while_importing("Trainer.fit()")
         described = from_env(os.environ)
@@ -126,7 +140,7 @@ class Trainer:
 
 
 def _wrong_trial(given: Any) -> str:
-    """Return how to pass the right thing to `Trainer`, for something that is no instance of a trial."""
+    """Return the error message for a first argument of `Trainer` that is not an instance of a trial."""
     kind = given if isinstance(given, type) else type(given)
     if not issubclass(kind, PyTorchTrial):
         base = f"class {kind.__name__}(determined.pytorch.PyTorchTrial)"
@@ -136,6 +150,7 @@ def _wrong_trial(given: Any) -> str:
 
 
 def _checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
+    """Return `max_length`, or the length in the configuration; raise if there is none or it is invalid."""
     if max_length is None:
         max_length = _configured_length(config, context)
     if max_length is None:
@@ -146,6 +161,7 @@ def _checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTri
 
 
 def _configured_length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit | None:
+    """Return the training length in the searcher block of a configuration, or None."""
     searcher = config.get("searcher") or {}
     length = searcher.get("max_length")
     if length is None:
@@ -165,6 +181,7 @@ def _unit(length: dict[str, int], context: PyTorchTrialContext) -> TrainUnit:
 
 
 def _checked_period(name: str, period: Any) -> TrainUnit | None:
+    """Return a period argument if it is valid or None, else raise TypeError."""
     if period is None:
         return None
     value = getattr(period, "value", None)
@@ -185,6 +202,7 @@ def _checked_reporting_period(period: Any) -> TrainUnit:
 
 
 def _checked_seconds(limit: Any) -> float | None:
+    """Return a time limit in seconds, or None; raise ValueError if it is not positive."""
     seconds = limit.total_seconds() if isinstance(limit, timedelta) else limit
     if seconds is None:
         return None
@@ -194,6 +212,7 @@ def _checked_seconds(limit: Any) -> float | None:
 
 
 def _checked_policy(name: Any, metric: str | None, smaller_is_better: bool, config: dict[str, Any]) -> CheckpointPolicy:
+    """Return the checkpoint policy with its metric; `best` becomes `all` if no metric is known."""
     if name not in _POLICIES:
         raise ValueError(f"fit: checkpoint_policy is one of {', '.join(_POLICIES)}, got {name!r}")
     searcher = config.get("searcher") or {}
@@ -206,9 +225,9 @@ def _checked_policy(name: Any, metric: str | None, smaller_is_better: bool, conf
 
 
 def _load_data(trial: PyTorchTrial, context: PyTorchTrialContext) -> dict[str, Any]:
-    """Return what `load_trial_from_checkpoint_path` needs to create the trial again."""
+    """Return the data that `load_trial_from_checkpoint_path` needs to create the trial again."""
     kind, program, code = type(trial), this_program(), context._code_dir
-    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # in a spawned process
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # its name in a spawned process
     return {
         "trial_type": "PyTorchTrial",
         "experiment_config": mask_secrets(to_jsonable(context._exp_conf, "exp_conf")),
@@ -222,7 +241,7 @@ def _load_data(trial: PyTorchTrial, context: PyTorchTrialContext) -> dict[str, A
 
 
 def _import_paths(code: Path | None) -> list[str]:
-    """Return where below the program's directory its modules are found, in the order of the search."""
+    """Return the directories below the program's directory where its modules are found, in search order."""
     installed = Path(sys.prefix).resolve()
     places = [Path(place).resolve() for place in sys.path]
     found = [_below(code, place) for place in places if place.is_dir() and not place.is_relative_to(installed)]
@@ -230,7 +249,7 @@ def _import_paths(code: Path | None) -> list[str]:
 
 
 def _below(directory: Path | None, path: Path | None) -> str | None:
-    """Return the path relative to the directory, with slashes; None when it lies elsewhere."""
+    """Return the path relative to the directory, with slashes, or None if it lies elsewhere."""
     if directory is None or path is None or not path.is_relative_to(directory.resolve()):
         return None
     return path.relative_to(directory.resolve()).as_posix()

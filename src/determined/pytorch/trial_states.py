@@ -1,4 +1,4 @@
-"""The states of a trial's models, optimizers, schedulers and callbacks: taken, checked, encoded and decoded."""
+"""Collect, check, encode and decode the states of a trial's models, optimizers, schedulers and callbacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from determined.pytorch.state_codec.tags import KIND, PICKLED_PART, tags_in
 logger = logging.getLogger("determined.pytorch")
 
 _MOST_SHOWN = 10
-# Parameters of lazy modules: they have no values before the first batch, and are usual ones after it.
+# Parameters of lazy modules have no values before the first batch, and are ordinary parameters after it.
 _GET_VALUES_LATER = ("torch.nn.parameter.UninitializedParameter", "torch.nn.parameter.UninitializedBuffer")
 _OPTIONS = (
     "convert it to numbers, strings, lists, dicts, arrays or tensors in state_dict() and back in load_state_dict(); or "
@@ -36,7 +36,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class EncodedState:
-    """A checkpoint as plain data, and what is special about it."""
+    """A checkpoint as plain data, with the values that could not be encoded and those that were pickled."""
 
     tree: dict[str, Any]
     size: int  # of all tensors, in bytes
@@ -44,7 +44,7 @@ class EncodedState:
     pickles: list[bytes] = field(default_factory=list)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the notes for the metadata of the checkpoint; none if it is complete and holds no pickles."""
+        """Return entries for the metadata of the checkpoint; empty if it is complete and contains no pickles."""
         about: dict[str, Any] = {}
         if self.problems:
             about["incomplete"] = [f"{problem.path} ({problem.type})" for problem in self.problems[:100]]
@@ -54,7 +54,7 @@ class EncodedState:
         return about
 
     def tell(self, checkpoint: str) -> None:
-        """Log what is missing in the checkpoint."""
+        """Log the values that are missing in the checkpoint."""
         if self.problems:
             logger.error(
                 "checkpoint %s is incomplete, training cannot be resumed from it (its weights can be loaded): %s\n"
@@ -66,10 +66,10 @@ class EncodedState:
 
 
 class TrialStates:
-    """Everything with a `state_dict()` in a trial.
+    """All objects with a `state_dict()` in a trial.
 
-    A value of one of the program's own classes is rebuilt with the class that a resumed run has in the same place
-    before it restores anything. `_known` remembers which classes were where when training began.
+    Values of the program's own classes are rebuilt with the class that a resumed run has in the same place before it
+    restores anything. `_known` records which classes were in which places when training began.
     """
 
     def __init__(self, context: PyTorchTrialContext, callbacks: Callbacks, trial: Any) -> None:
@@ -77,17 +77,17 @@ class TrialStates:
         self._callbacks = callbacks
         self._trial = trial
         self._known: Mapping[Place, Known] | None = None
-        self._told: set[str] = set()  # names of classes that a warning named
+        self._told: set[str] = set()  # names of classes that were already in a warning
 
     def take(self) -> dict[str, Any]:
-        """The states as they are now: lists in the order of wrapping, callbacks by name."""
+        """Return the current states: lists in the order of wrapping, callbacks by name."""
         return {
             key: [ask() for ask in asks] if isinstance(asks, list) else _asked(asks)
             for key, asks in self._sources().items()
         }
 
     def check(self) -> None:
-        """Before the first batch: refuse states that cannot be saved, instead of losing the run at its end."""
+        """Raise TypeError if a state cannot be saved; called before the first batch, not at the first checkpoint."""
         self._known = None
         encoder, _ = self._encoder()
         found = problems_in(encoder.encode(self._take_early(logging.WARNING)))
@@ -100,7 +100,7 @@ class TrialStates:
             )
 
     def encode(self, checkpoint: dict[str, Any]) -> EncodedState:
-        """A checkpoint as plain data. What cannot be encoded is left out and noted."""
+        """Return a checkpoint as plain data; values that cannot be encoded are left out and listed in `problems`."""
         sizes: list[int] = []
 
         def count(tensor: torch.Tensor) -> torch.Tensor:
@@ -114,7 +114,10 @@ class TrialStates:
         return EncodedState(tree, sum(sizes), problems, pickles.parts if pickles is not None else [])
 
     def decode(self, checkpoint: dict[str, Any], directory: Path, name: str) -> dict[str, Any]:
-        """A checkpoint that was read from a file, with its values as they were; `name` is how the user calls it."""
+        """Return a checkpoint read from a file with its values restored; `name` is used in messages.
+
+        Raises InvalidCheckpointException if it is incomplete or does not fit the trial.
+        """
         if not has_tags(checkpoint):
             return checkpoint
         problems = problems_in(checkpoint)
@@ -129,7 +132,7 @@ class TrialStates:
             unpickled = PickledParts(directory, name, references).get
         known = self._known
         if known is None and self._context._current_batch_idx is not None:
-            known = {}  # an earlier call of fit has trained these objects
+            known = {}  # an earlier fit trained these objects, so they are no longer as in a new process
         decoder = Decoder(name, references, unpickled, known)
         templates = {key: _lazily(asks, key) for key, asks in self._sources().items()}
         decoded: dict[str, Any] = {}
@@ -141,11 +144,12 @@ class TrialStates:
             elif key in templates or key.startswith("rank_") or self._wants_all():
                 decoded[key] = decoder.decode(tree, templates.get(key, MISSING), ("item", key))
             else:
-                decoded[key] = tree  # added by a callback that this program does not have, so it is not used
+                decoded[key] = tree  # added by a callback that this program does not have, and therefore unused
         decoder.load_states()
         return decoded
 
     def _tell_unknown(self, classes: dict[str, str]) -> None:
+        """Warn once about classes that a resumed run will find only if they are registered."""
         new = {name: place for name, place in classes.items() if name not in self._told}
         self._told.update(new)
         if new:
@@ -160,13 +164,13 @@ class TrialStates:
         return references_of(self._context, self._callbacks, self._trial)
 
     def _wants_all(self) -> bool:
-        """Is there a callback that adds to checkpoints, or looks at them?"""
+        """Return whether a callback adds entries to checkpoints or reads them."""
         return self._callbacks.overrides("on_checkpoint_save_start") or self._callbacks.overrides(
             "on_checkpoint_load_start"
         )
 
     def _sources(self) -> dict[str, Any]:
-        """How to ask for each state."""
+        """Return the function that gives each state, in the structure of a checkpoint."""
         context = self._context
         sources: dict[str, Any] = {
             "models_state_dict": [bare(model).state_dict for model in context.models],
@@ -183,7 +187,7 @@ class TrialStates:
         return sources
 
     def _take_early(self, level: int) -> dict[str, Any]:
-        """The states as far as they can be had before training."""
+        """Return the states that can be read before training; failures are logged with `level`."""
 
         def ask(function: Callable[[], Any], place: str) -> Any:
             try:
@@ -212,13 +216,14 @@ class TrialStates:
     def _encoder(
         self, tensor: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor
     ) -> tuple[Encoder, Pickles | None]:
+        """Return an encoder and, if the trial allows pickles, the object that collects them."""
         references = self._references()
         pickles = Pickles(references) if self._context.experimental._pickled_state else None
         return Encoder(references, self._known, tensor, pickles.add if pickles is not None else None), pickles
 
 
 def decode_weights(checkpoint: dict[str, Any], models: list[torch.nn.Module], name: str) -> dict[str, Any]:
-    """A checkpoint with the states of its models decoded, and nothing else: nothing else is needed to load weights."""
+    """Return a checkpoint in which only the states of models are decoded, which is all that loading weights needs."""
     key = "models_state_dict"
     tree = checkpoint.get(key)
     if not has_tags(tree):
@@ -235,6 +240,7 @@ def _asked(asks: Any) -> Any:
 
 
 def _lazily(asks: Any, place: str) -> Any:
+    """Return templates that call the state functions only when a value needs them."""
     if isinstance(asks, dict):
         return {name: _lazily(ask, f"{place}[{name!r}]") for name, ask in asks.items()}
     if isinstance(asks, list):

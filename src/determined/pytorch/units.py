@@ -1,4 +1,4 @@
-"""Batch and Epoch: the units in which lengths and periods are said."""
+"""`Batch` and `Epoch`: the units of training lengths and periods."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 
 class TrainUnit:
-    """How long, or how often: a number of batches or epochs, or a container of the moments themselves.
+    """A length or period: a number of batches or epochs, or a container of the points in time.
 
-    An int is a period (`Batch(100)`: every 100 batches); a container is a schedule (`Batch([1, 5, 10])`: after
-    batches 1, 5 and 10). Anything with `__contains__` will do as a container.
+    An int is a length or a period (`Batch(100)`: every 100 batches). A container is a schedule (`Batch([1, 5, 10])`:
+    after batches 1, 5 and 10); any object with `__contains__` can be one.
     """
 
     def __init__(self, value: int | Container[int]) -> None:
         self.value = value
 
     def should_stop(self, step_num: int) -> bool:
-        """Is something due after `step_num` of this unit?"""
+        """Return whether an action with this period is due after `step_num` batches or epochs."""
         if isinstance(self.value, int):
             return self.value < 1 or (step_num != 0 and step_num % self.value == 0)
         assert isinstance(self.value, Container), (
@@ -37,7 +37,7 @@ class TrainUnit:
 
     @staticmethod
     def _from_searcher_unit(length: int, unit: Any, global_batch_size: int | None = None) -> TrainUnit:
-        """The length a searcher gives: in batches, epochs, or records (which need the global batch size)."""
+        """Return a searcher's length in batches, epochs, or records, which need the global batch size."""
         name = str(getattr(unit, "name", unit)).lower()
         if name == "epochs":
             return Epoch(length)
@@ -56,7 +56,7 @@ class TrainUnit:
         epochs: int | None = None,
         global_batch_size: int | None = None,
     ) -> TrainUnit:
-        """The period a configuration gives: exactly one of the three; less than 1 means never."""
+        """Return a configuration's period, of which exactly one value is given; less than 1 means never."""
         given = [value for value in (batches, records, epochs) if value is not None]
         if len(given) != 1:
             raise ValueError(
@@ -78,8 +78,8 @@ class TrainUnit:
 
 
 class Batch(TrainUnit):
-    """Batches of one rank, counted from the first batch of the trial."""
+    """A number of batches of one rank, counted from the first batch of the trial."""
 
 
 class Epoch(TrainUnit):
-    """Epochs: passes of the chief's training loader, counted by its length."""
+    """A number of epochs: passes over the chief's training loader, counted by its length."""

@@ -1,4 +1,4 @@
-"""One validation: every batch evaluated, metrics reduced over batches and ranks."""
+"""`Validation`: evaluate all validation batches and reduce the metrics over batches and ranks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class _GivenUp(Exception):
-    """Training shall stop now: a validation can be done again, by whoever goes on."""
+    """Raised to abort a validation because training must stop; it is repeated after a resume."""
 
 
 @dataclass
 class RankResult:
-    """What one rank brings to the reduction: its metrics reduced over its own batches, and how much they weigh."""
+    """The contribution of one rank: its metrics reduced over its own batches, and their weight."""
 
     metrics: Metrics = field(default_factory=dict)
     reducers: dict[str, Reducer] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class RankResult:
 
 
 class Validation:
-    """Validates a trial by its `evaluate_batch` on all ranks, or its `evaluate_full_dataset` on the chief."""
+    """Validates a trial with `evaluate_batch` on all ranks, or with `evaluate_full_dataset` on the chief."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Validation:
 
     @torch.no_grad()
     def run(self) -> Metrics | None:
-        """The validation metrics, the same on every rank; None if it was given up because training shall stop."""
+        """Return the validation metrics, the same on every rank, or None if a stop request aborted the validation."""
         started = time.perf_counter()
         self.context.reset_reducers()
         parallel.sync_buffers(self.context.models)
@@ -95,12 +95,13 @@ class Validation:
         if not self.whole:
             seconds = time.perf_counter() - started
             batches = sum(rank.batches for rank in ranks)
-            counted = all(rank.records for rank in ranks if rank.batches)  # not by ranks that log less than INFO
+            counted = all(rank.records for rank in ranks if rank.batches)  # ranks that do not log INFO do not count
             records = f"{sum(rank.records for rank in ranks)} records in " if counted else ""
             logger.info("validated %s%d batches in %.2f s", records, batches, seconds)
         return metrics
 
     def _whole_data_set(self) -> RankResult:
+        """Run `evaluate_full_dataset` on the chief; other ranks contribute nothing."""
         if self.context.distributed.rank != 0:
             return RankResult()
         metrics = self.evaluate(self.loader)
@@ -110,6 +111,7 @@ class Validation:
         return RankResult(metrics, weight=1)
 
     def _batches(self) -> RankResult:
+        """Run `evaluate_batch` on this rank's batches and reduce the metrics over them."""
         self.callbacks.call("on_validation_epoch_start")
         try:
             kept, lengths = self._evaluate_all()
@@ -118,7 +120,7 @@ class Validation:
         columns = _columns(kept)
         if not self.context.experimental._keep_metric_shapes:
             arrays = {name: column for name, column in columns.items() if isinstance(column, np.ndarray)}
-            self.context._not_numbers.look(arrays, "evaluate_batch()")  # anything else is refused below
+            self.context._not_numbers.look(arrays, "evaluate_batch()")  # other columns raise an error below
         if self.callbacks.overrides("on_validation_epoch_end"):
             self.callbacks.call("on_validation_epoch_end", rows_of(columns, kept))
         by_name = reducers_by_name(self.trial.evaluation_reducer(), list(columns)) if kept else {}
@@ -136,11 +138,12 @@ class Validation:
         try:
             return self._evaluate_each(batches)
         except BaseException:
-            # An exception that is kept would keep worker processes as well.
+            # A stored exception keeps the frame and with it the iterator, whose worker processes would stay alive.
             end(batches, own=isinstance(self.loader, OwnLoader))
             raise
 
     def _evaluate_each(self, batches: Iterator[Any]) -> tuple[Kept, list[int]]:
+        """Return the metrics and the number of records of each batch; raise _GivenUp after a stop request."""
         evaluate, move = self.evaluate, self.context.batch_mover()
         count = self._count_always or logger.isEnabledFor(logging.INFO)
         kept = Kept()
@@ -162,15 +165,17 @@ class Validation:
         return kept, lengths
 
     def _length(self, batch: Any) -> int:
+        """Return the number of records in a batch; 0 if it is unknown and only a log line needs it."""
         if self._count_always:
             return self.trial.get_batch_length(batch)
         try:
             return self.trial.get_batch_length(batch)
         except (TypeError, ValueError):
-            # Only a log line wanted to know.
+            # Only the log line needs the number.
             return 0
 
     def _reduce(self, name: str, reducer: Reducer, column: Any, weights: Sequence[float] | None) -> Any:
+        """Reduce one metric over this rank's batches; raise TypeError if its values are not numbers."""
         if not isinstance(column, np.ndarray):
             odd = next((value for value in column if not isinstance(value, (int, float, np.ndarray))), column[0])
             raise TypeError(
@@ -184,6 +189,7 @@ class Validation:
         return simple_reduce(reducer, column.reshape(len(column), -1).mean(axis=1), weights)
 
     def _reduce_over_ranks(self, ranks: Sequence[RankResult]) -> Metrics:
+        """Reduce the metrics of all ranks that had batches; raise if there are none or their names differ."""
         present = [rank for rank in ranks if rank.batches]
         if not present:
             raise RuntimeError(
@@ -214,6 +220,7 @@ def _columns(kept: Kept) -> Columns:
 
 
 def _reduce_along_batches(reducer: Reducer, values: Any, weights: Sequence[float] | None) -> Any:
+    """Reduce the first axis only, so that the shape of each value is kept."""
     if reducer is Reducer.AVG:
         return np.average(values, axis=0, weights=weights)
     along: Any = {Reducer.SUM: np.sum, Reducer.MAX: np.max, Reducer.MIN: np.min}[reducer]
@@ -226,6 +233,7 @@ def _check_is_dict(metrics: Any, method: str) -> None:
 
 
 def bind_evaluate(trial: PyTorchTrial, method: str) -> Callable[..., Any]:
+    """Return the trial's evaluate method in the form in which `Validation` calls it."""
     if method == "evaluate_full_dataset":
         return bind(trial.evaluate_full_dataset, ["data_loader"])
     return bind(trial.evaluate_batch, ["batch", "batch_idx"], optional="batch_idx")

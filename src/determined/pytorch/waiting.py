@@ -1,4 +1,4 @@
-"""A line now and then while a person waits for something that nobody can see."""
+"""`Waiting`: print progress of a long operation before training begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS_BETWEEN_LINES = 2.0
 
 
 class Waiting:
-    """Says on standard error how far something is, if it takes longer than two seconds."""
+    """Prints on standard error how far an operation is, every two seconds."""
 
     def __init__(self, what: str, batches: int, *, visible: bool) -> None:
         self._what = what
@@ -21,8 +21,9 @@ class Waiting:
         self._next = time.monotonic() + _SECONDS_BETWEEN_LINES
 
     def tick(self, done: int) -> None:
+        """Print a line if two seconds have passed since the last one."""
         if self._visible and time.monotonic() >= self._next:
             self._next = time.monotonic() + _SECONDS_BETWEEN_LINES
-            with contextlib.suppress(OSError, ValueError):  # whoever read it is gone: training is not
+            with contextlib.suppress(OSError, ValueError):  # a closed stream must not end training
                 sys.stderr.write(f"{self._what}: batch {done}/{self._batches}\n")
                 sys.stderr.flush()

@@ -1,12 +1,12 @@
-"""Samplers of which only walking finds the next item: how a resumed run gets back to where it was in them.
+"""Resume samplers whose order is not known in closed form, by iterating over them.
 
-What makes the order of such a sampler is kept in checkpoints, as far as it can be had:
+What determines the order of such a sampler is saved in checkpoints where possible:
 
-- a sampler (or its iterator) with `state_dict` and `load_state_dict` goes on by its own state;
-- otherwise, the random generators as they were when a pass began. torch's own samplers then begin that pass again and
-  walk to the record; the passes before do not matter to them.
-- Of any other sampler, all passes from the first on are walked through, for it may remember them. Only indices are
-  asked for, no data is loaded.
+- A sampler (or its iterator) with `state_dict` and `load_state_dict` is restored by its own state.
+- Otherwise the random generators at the start of a pass are saved. torch's own samplers then repeat that pass and are
+  advanced to the record; earlier passes do not matter to them.
+- Any other sampler is iterated from its first pass on, because it may depend on earlier passes. Only indices are
+  requested, no data is loaded.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ _DRAWN = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
 def is_stateful(thing: Any) -> bool:
+    """Return whether an object has `state_dict` and `load_state_dict`."""
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
 def is_independent(sampler: Any) -> bool:
-    """Is a pass of it decided by the generators it begins with, whatever was before?"""
+    """Return whether a pass of a sampler depends only on the random generators at its start, not on earlier passes."""
     return type(sampler) in _FIXED or type(sampler) in _DRAWN
 
 
 class Walk:
-    """One rank's batches by walking through a sampler, pass after pass.
+    """The batches of one rank, found by iterating over a sampler pass after pass.
 
-    `read_ahead` is how many batches of this rank may be asked for before they are trained.
+    `read_ahead` is the number of batches that loader workers may request before they are trained.
     """
 
     def __init__(
@@ -63,9 +64,13 @@ class Walk:
         self._begun = False
         self._items: Iterator[Any] = iter(())
         self._pass = -1
-        self._number = 0  # batches taken from the sampler, those of the other ranks included
-        self._starts: deque[tuple[int, int, PassStart]] = deque()  # number of the first batch, of the pass, its start
-        self._states: deque[tuple[int, Any]] = deque(maxlen=read_ahead + 2)  # batches taken, the sampler's state then
+        self._number = 0  # batches taken from the sampler, including those of other ranks
+        self._starts: deque[tuple[int, int, PassStart]] = (
+            deque()
+        )  # number of its first batch, of the pass, its generators
+        self._states: deque[tuple[int, Any]] = deque(
+            maxlen=read_ahead + 2
+        )  # batches taken, the sampler's state after them
 
     def __iter__(self) -> Iterator[Any]:
         origin = self._position.batches
@@ -80,29 +85,29 @@ class Walk:
                 yield batch
 
     def state_dict(self, batches: int) -> dict[str, Any]:
-        """What leads back to the position after `batches` of all ranks, of which none is trained yet."""
+        """Return the state for resuming after `batches` batches of all ranks; more may have been read ahead."""
         if not self._begun:
             return {"starts": self._resumed_starts, "sampler": self._resumed_state}
         if self._is_stateful():
-            # The last rank takes its batch last, and then stands where the next round begins.
+            # The last rank takes its batch last, so its sampler is where the next round of all ranks begins.
             last = self._rank == self._ranks - 1
             return {"starts": {}, "sampler": self._state_after(batches) if last else None}
         current = max((first for first, _, _ in self._starts if first <= batches), default=0)
         return {"starts": {number: start for first, number, start in self._starts if first >= current}}
 
     def load_state_dicts(self, ranks: list[dict[str, Any]]) -> None:
-        """Take back what each rank kept; there may have been another number of them."""
+        """Restore the states that each rank saved; the number of ranks may have changed."""
         same = len(ranks) == self._ranks and self._position.batch_size == (self._size or 1)
         if same:
-            # Every rank goes on behind the last batch that it took itself: a pass that begins before its next one is
-            # begun when that is wanted, by the generators of that moment, as it was in a run without interruption.
+            # Each rank resumes after the last batch that it took itself. If a pass begins before its next batch, the
+            # pass then starts when that batch is requested, with the generators of that moment, as without a restart.
             self._behind = self._ranks - 1 - self._rank
-        mine = ranks[self._rank if same else -1]  # the last rank stands where the next round begins
+        mine = ranks[self._rank if same else -1]  # the last rank is where the next round begins
         self._resumed_starts = dict(mine.get("starts") or {})
         self._resumed_state = ranks[-1].get("sampler")
 
     def _return(self) -> None:
-        """Get to where the run was before."""
+        """Advance the sampler to where the run was, without changing the program's random generators."""
         if not self._position.batches:
             return
         with generators_kept():
@@ -114,7 +119,7 @@ class Walk:
                 self._walk_from_the_first_pass(position)
 
     def _begin_current_pass(self, position: DataPosition) -> bool:
-        """Begin the pass under way again, if that can be done without those before it."""
+        """Start the current pass again and advance in it; return False if that needs the passes before it."""
         if not is_independent(self._source):
             return False
         number, item = position.place(len(self._source), self._drop_last)
@@ -126,6 +131,7 @@ class Walk:
         return True
 
     def _walk_from_the_first_pass(self, position: DataPosition) -> None:
+        """Iterate over all batches up to the position, with the batch sizes they had."""
         waiting = Waiting(
             "walking through the sampler to where training was", position.batches, visible=self._rank == 0
         )
@@ -135,6 +141,7 @@ class Walk:
                 waiting.tick(self._number)
 
     def _next_batch(self, size: int | None) -> Any:
+        """Return the next batch of any rank, starting a new pass at the end of one."""
         batch = self._take(size)
         if batch is None:
             self._begin_pass()
@@ -145,7 +152,7 @@ class Walk:
         return batch
 
     def _take(self, size: int | None) -> Any:
-        """The next batch of this pass; None at its end."""
+        """Return the next batch of this pass, or None at its end."""
         if size is None:
             return next(self._items, None)
         batch = list(itertools.islice(self._items, size))
@@ -155,12 +162,13 @@ class Walk:
         next(itertools.islice(self._items, items, items), None)
 
     def _begin_pass(self) -> None:
+        """Start the next pass and record the generators at its start; drop records that can no longer be needed."""
         self._pass += 1
         start = self._resumed_starts.get(self._pass)
         if start is None:
             start = pass_start(self._source)
             self._items = iter(self._source)
-        else:  # it had begun before the checkpoint: the generators have moved on since
+        else:  # the pass had begun before the checkpoint, whose generators are of a later moment
             with generators_kept():
                 put_back(start, self._source)
                 self._items = with_first_item(iter(self._source))
@@ -173,7 +181,7 @@ class Walk:
         return is_stateful(self._source) or is_stateful(self._items)
 
     def _own_state(self) -> Encoded:
-        """The state of a sampler as it is now, whatever becomes of the sampler."""
+        """Return a copy of the current state of the sampler and its iterator."""
         parts = {"sampler": self._source, "iterator": self._items}
         states = {name: part.state_dict() for name, part in parts.items() if is_stateful(part)}
         return copy.deepcopy(encoded(states, "the state of the training sampler"))
@@ -188,7 +196,7 @@ class Walk:
         self._states.append((self._number, self._resumed_state))
 
     def _state_after(self, batches: int) -> Any:
-        """The sampler's own state at that moment; without workers nothing is taken before it is wanted."""
+        """Return the sampler's state after `batches` batches; without workers that is the current state."""
         if not self._read_ahead:
             return self._own_state()
         return next((state for taken, state in self._states if taken == batches), None)

@@ -1,4 +1,4 @@
-"""The training metrics since the last report: kept batch by batch, combined over ranks, and saved if training stops."""
+"""`Window`: the training metrics since the last report, which are combined over ranks or saved in a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("determined.pytorch")
 
 
 class Window:
-    """The metrics that `train_batch` returned since the last report, and the values that custom reducers have seen."""
+    """The metrics that `train_batch` returned since the last report, and the values of custom reducers since then."""
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._device = context.device
@@ -26,7 +26,7 @@ class Window:
         self.batches = Kept()
 
     def begin(self) -> None:
-        """A workload begins; one that a checkpoint cut in two goes on."""
+        """Start a workload, unless a workload that was interrupted by a checkpoint continues."""
         if not self.batches:
             self._reducers.reset_reducers()
 
@@ -34,25 +34,26 @@ class Window:
         self.batches = Kept()
 
     def mine(self) -> tuple[Columns, list[Any]]:
-        """This rank's half of a report."""
+        """Return this rank's part of a report: its columns and the values of its reducers."""
         parts = self._reducers.per_slot(for_training=True) if self.batches else []
         return columns_of(self.batches, "train_batch()"), parts
 
     def combine(self, ranks: Sequence[tuple[Columns, list[Any]]]) -> tuple[Columns, Metrics]:
-        """All ranks' halves: the mean over ranks for each batch, and the metrics to report."""
+        """Return the mean over ranks for each batch, and the metrics to report."""
         columns = combine([rank_columns for rank_columns, _ in ranks])
         self._not_numbers.look(columns, "train_batch()")
         metrics = average(columns)
         selected = self._reducers.selected(for_training=True)
-        if selected and self.batches:  # none where all batches were skipped, on every rank
+        if selected and self.batches:  # empty if all batches were skipped, which is the same on every rank
             metrics.update(self._reducers.run_cross_slot_reduction(selected, [parts for _, parts in ranks]))
         return columns, metrics
 
     def rows(self, columns: Columns) -> list[Metrics]:
+        """Return the columns as one dict per batch."""
         return rows_of(columns, self.batches)
 
     def state_dict(self) -> Encoded | None:
-        """Return the encoded metrics for a checkpoint in the middle of a workload; None at the end of a workload."""
+        """Return the encoded metrics for a checkpoint within a workload, or None at the end of one."""
         if not self.batches:
             return None
         state = {"batches": _storable(list(self.batches)), "reducers": _storable(self._reducers.states())}
@@ -64,17 +65,18 @@ class Window:
         return kept
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the metrics of an interrupted workload."""
         for batch in _restored(state["batches"], self._device):
             self.batches.append(batch)
         self._reducers.load_states(_restored(state["reducers"], self._device))
 
 
 _DEVICE = "determined/device"
-_ARRAY, _TUPLE = "determined/array", "determined/tuple"  # in checkpoints of earlier versions
+_ARRAY, _TUPLE = "determined/array", "determined/tuple"  # used in checkpoints of earlier versions
 
 
 def _storable(value: Any) -> Any:
-    """The value with tensors of an accelerator brought to the host, marked as such."""
+    """Return the value with accelerator tensors copied to the host and marked, so that they can be moved back."""
     if isinstance(value, torch.Tensor):
         return value.detach() if value.is_cpu else {_DEVICE: value.detach().cpu()}
     if type(value) in (list, tuple):
@@ -85,7 +87,7 @@ def _storable(value: Any) -> Any:
 
 
 def _restored(value: Any, device: torch.device) -> Any:
-    """Return the value that `_storable` was given."""
+    """Return the value that `_storable` was called with."""
     if type(value) in (list, tuple):
         return type(value)(_restored(item, device) for item in value)
     if type(value) is not dict:

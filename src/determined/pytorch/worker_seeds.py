@@ -1,7 +1,7 @@
-"""Random numbers in loader workers that follow from the number of the batch, whichever worker loads it and when.
+"""Seed the random generators of loader workers for each batch by its number.
 
-torch seeds a worker once, when it starts. What it draws for a batch then depends on all batches it loaded before, and
-after a restart, or with another number of workers, the same batch would get other random numbers.
+torch seeds a worker once, when it starts, so its random numbers for a batch depend on all batches it loaded before.
+After a restart, or with another number of workers, the same batch would get different random numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from determined.pytorch.samplers import mix
 
 
 class NumberedBatches:
-    """Index lists, each with the number of its batch among those of all ranks."""
+    """Index lists together with the number of each batch among those of all ranks."""
 
     def __init__(self, batches: Iterable[Any], first: int, step: int) -> None:
         self._batches = batches
@@ -33,7 +33,7 @@ class NumberedBatches:
 
 
 class SeededRecords:
-    """A data set as workers see it: before the records of a batch are fetched, the generators are seeded for it."""
+    """A data set as seen by workers: the generators are seeded before the records of a batch are fetched."""
 
     def __init__(self, dataset: Any, seed: int) -> None:
         self.dataset = dataset
@@ -42,7 +42,7 @@ class SeededRecords:
     def __getitems__(self, numbered: tuple[int, Any]) -> Any:
         number, indices = numbered
         seed = mix(self._seed, number)
-        # Not torch.manual_seed: that would also queue a call for every kind of device, for each batch.
+        # Not torch.manual_seed, which also queues a call for every kind of device, for each batch.
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed & 0xFFFFFFFF)
@@ -54,7 +54,7 @@ class SeededRecords:
 
 
 def show_own_data_set() -> None:
-    """In a worker: let `get_worker_info().dataset` be the user's data set, which `worker_init_fn` may change."""
+    """Make `get_worker_info().dataset` the user's data set in a worker, because `worker_init_fn` may change it."""
     info = torch.utils.data.get_worker_info()
     if info is not None and isinstance(info.dataset, SeededRecords):
-        object.__setattr__(info, "dataset", info.dataset.dataset)  # it refuses changes by others
+        object.__setattr__(info, "dataset", info.dataset.dataset)  # the class forbids ordinary assignment

@@ -1,4 +1,4 @@
-"""Batch inference: process a data set once, on all ranks, and go on after an interruption."""
+"""Batch inference: process a data set once on all ranks, resuming after an interruption."""
 
 from determined.pytorch.experimental.batch_process import torch_batch_process
 from determined.pytorch.experimental.inference_context import initialize_default_inference_context

@@ -1,4 +1,4 @@
-"""torch_batch_process: run a processor over a data set, and go on after an interruption."""
+"""`torch_batch_process`: run a processor over a data set, resuming after an interruption."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def torch_batch_process(
     *,
     latest_checkpoint: str | None = None,
 ) -> None:
-    """Process every batch of a map-style data set once, dealt out over the ranks.
+    """Process every batch of a map-style data set once, distributed round-robin over the ranks.
 
     Args:
-        batch_processor_cls: the processor; each rank makes one.
+        batch_processor_cls: the processor class; each rank creates one instance.
         dataset: a map-style data set.
-        batch_size: records in a batch; 1 if neither this nor `dataloader_kwargs` says it.
-        max_batches: each rank processes at most this number of batches.
-        checkpoint_interval: each rank processes this number of batches between two moments at which progress is saved.
+        batch_size: records in a batch; 1 if neither this nor `dataloader_kwargs` specifies it.
+        max_batches: the maximum number of batches per rank.
+        checkpoint_interval: the number of batches of each rank after which progress is saved.
         dataloader_kwargs: further options of `torch.utils.data.DataLoader`; `shuffle=True`, `sampler`,
-            `batch_sampler` and a second `batch_size` are a ValueError.
-        distributed_context: the ranks; those of the launcher if not given.
-        latest_checkpoint: go on after the progress in this checkpoint; if not given, after that of the experiment's
-            own newest checkpoint, if there is one.
+            `batch_sampler` and a second `batch_size` raise ValueError.
+        distributed_context: the ranks; by default those of the launcher.
+        latest_checkpoint: resume after the progress in this checkpoint; by default, in that of the newest checkpoint of
+            the experiment, if there is one.
     """
     _check_positive("checkpoint_interval", checkpoint_interval)
     if max_batches is not None:
@@ -63,7 +63,7 @@ def _check_positive(name: str, value: Any) -> None:
 
 
 def _begin(core_context: core.Context, checkpoint: str | None, batches: Batches) -> Progress:
-    """Restore progress, open the record of the run, and remove the uploads that the progress does not cover."""
+    """Restore progress, start an attempt in the run's record, and delete uploads that the progress does not cover."""
     ranks = core_context.distributed
     start = restore_progress(core_context, checkpoint, batches)
     in_step(
@@ -77,7 +77,7 @@ def _begin(core_context: core.Context, checkpoint: str | None, batches: Batches)
 
 
 class _Run:
-    """The batches of one rank from the restored progress on, interval by interval."""
+    """The batches of one rank from the restored progress on, processed in intervals."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class _Run:
         self._total = total if max_batches is None else min(total, max_batches)
 
     def process_all(self) -> bool:
-        """Process the batches that are left; returns whether all are done, or False when asked to stop before."""
+        """Process the remaining batches; return True when all are done, or False after a stop request."""
         loader = iter(self._batches.loader(self._start, self._ranks.size, self._ranks.rank))
         while self._done < self._total:
             self._process_interval(loader)
@@ -112,7 +112,7 @@ class _Run:
         return True
 
     def report(self) -> None:
-        """Report the metrics of the reducers over all ranks; the chief does so."""
+        """Report the metrics of the reducers over all ranks, on the chief."""
         metrics = self._context.reduce_metrics(for_training=False)
         if not metrics or self._ranks.rank != 0:
             return
@@ -122,18 +122,19 @@ class _Run:
                 "restart, and reducers are not saved",
                 self._start.batches,
             )
-        # Without a batch of its own this attempt has nothing to say, and must not replace what the last one reported.
+        # An attempt that processed no batch has no metrics, and must not replace those of the previous attempt.
         if self._done > self._start.batches:
             self._core.train.report_validation_metrics(self._done, metrics)
 
     def settle(self) -> None:
-        """Forget the files that uploads have replaced, once the last progress is known to be saved."""
+        """Delete the files that uploads have replaced, after the last progress was saved."""
         self._ranks.allgather(None)
         self._core.outputs.covered(self._done)
 
     def _process_interval(self, loader: Iterator[Any]) -> None:
+        """Process this rank's batches up to the end of the current interval."""
         stop = min(self._total, (self._done // self._interval + 1) * self._interval)
-        # A rank with fewer batches than the others runs out early, and meets them at the end of the interval.
+        # A rank with fewer batches than the others ends early and waits for them at the end of the interval.
         own = zip(range(self._done, stop), itertools.islice(loader, stop - self._done), strict=False)
         for batch_idx, batch in own:
             self._context._batches_begun = batch_idx + 1
@@ -141,9 +142,10 @@ class _Run:
         self._done = self._context._batches_begun = stop
 
     def _save(self) -> None:
+        """Save the progress of all ranks, on the chief."""
         before = self._saved
-        self._ranks.allgather(None)  # every rank's results are safe before progress says so
-        # The chief has come here, so the progress before this one is saved.
+        self._ranks.allgather(None)  # all ranks must have uploaded their results before progress covers them
+        # The chief has reached this point, so the previous progress is saved.
         self._core.outputs.covered(before)
         self._saved = self._done
         if self._ranks.rank == 0:

@@ -1,4 +1,4 @@
-"""Which batches of a data set each rank processes, from any position on."""
+"""`Batches`: determine which batches of a data set each rank processes, from any position."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _DEFAULT_BATCH_SIZE = 1
 
 @dataclass(frozen=True)
 class Progress:
-    """How far all ranks together have come.
+    """The progress of all ranks together.
 
-    `batches` counts the batches of a rank over all attempts, whatever the number of ranks was: it never goes back and
-    numbers the next batch. `records` is the place in the data set: all records before it are done, none after it.
+    `batches` counts the batches of each rank over all attempts, independent of the number of ranks. It never decreases
+    and is the number of the next batch. `records` is the position in the data set: all records before it are done, none
+    after.
     """
 
     batches: int = 0
@@ -27,10 +28,10 @@ class Progress:
 
 
 class Batches:
-    """A data set cut into batches, which are dealt out over the ranks round-robin."""
+    """A data set divided into batches, which are distributed round-robin over the ranks."""
 
     def __init__(self, dataset: Any, batch_size: int | None, loader_options: dict[str, Any] | None) -> None:
-        """Refuse options that would change which records a rank gets."""
+        """Store the options; raise ValueError for those that would change which records a rank gets."""
         options = dict(loader_options or {})
         if isinstance(dataset, torch.utils.data.IterableDataset):
             raise ValueError(f"torch_batch_process takes a map-style data set, got {type(dataset).__name__}")
@@ -43,7 +44,7 @@ class Batches:
                 raise ValueError(f"dataloader_kwargs cannot hold {name}: torch_batch_process makes its own")
         if batch_size is not None and "batch_size" in options:
             raise ValueError("batch_size is given twice: as an argument and in dataloader_kwargs")
-        # For torch, a batch size of None means records one by one, not collated.
+        # For torch, a batch size of None means single records that are not collated.
         self._single = "batch_size" in options and options["batch_size"] is None
         given = options.pop("batch_size", batch_size)
         self._size = _DEFAULT_BATCH_SIZE if given is None else given
@@ -54,22 +55,22 @@ class Batches:
         self._options = options
 
     def loader(self, start: Progress, ranks: int, rank: int) -> DataLoader[Any]:
-        """Return a loader of the batches of one rank after the start."""
+        """Return a loader of the batches of one rank after `start`."""
         own = adapt_batch_sampler(self._after(start), num_replicas=ranks, rank=rank)
         if self._single:
             return DataLoader(self._dataset, batch_size=None, sampler=_Flat(own), **self._options)
         return DataLoader(self._dataset, batch_sampler=own, **self._options)
 
     def per_rank(self, start: Progress, ranks: int) -> int:
-        """Return how many batches the rank with the most batches has after the start."""
+        """Return the number of batches after `start` of the rank that has the most."""
         return -(-len(self._after(start)) // ranks)
 
     def progress(self, start: Progress, batches: int, ranks: int) -> Progress:
-        """Return where all ranks are when each has processed its batches up to a number."""
+        """Return the progress when each rank has processed its batches up to number `batches`."""
         return Progress(batches, self.records_after(start.records, batches - start.batches, ranks))
 
     def records_after(self, records: int, batches: int, ranks: int) -> int:
-        """Return the place in the data set when each rank has processed that number of batches from a place on."""
+        """Return the position in the data set after each rank has processed `batches` batches from `records` on."""
         return min(records + batches * ranks * self._size, len(self._dataset))
 
     def _after(self, start: Progress) -> BatchSampler:
@@ -77,7 +78,7 @@ class Batches:
 
 
 class _Flat(Sampler[int]):
-    """The records of batches, one by one."""
+    """The record indices of batches, one by one."""
 
     def __init__(self, batches: Iterable[list[int]]) -> None:
         self._batches = batches

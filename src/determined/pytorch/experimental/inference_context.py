@@ -1,4 +1,4 @@
-"""The run in which a batch process works."""
+"""Open the run in which batch inference works."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from determined.pytorch import process_group
 def initialize_default_inference_context(
     distributed: core.DistributedContext | None = None,
 ) -> Iterator[core.Context]:
-    """Open a run over the ranks given, or those that the launcher started."""
+    """Open a run on the given ranks, or on those that the launcher started, and yield its core context."""
     with process_group.joined(distributed) as ranks, core.init(distributed=ranks) as core_context:
         yield core_context

@@ -1,4 +1,4 @@
-"""TorchBatchProcessor: what a user writes to process a data set batch by batch."""
+"""`TorchBatchProcessor`: the base class of users' batch processors, and its context."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from determined.pytorch.reducer import MetricReducer, ReducerContext
 
 
 class TorchBatchProcessorContext:
-    """The tools of a processor: device, uploads, reports, reducers, ranks."""
+    """The interface of a processor to its run: device, uploads, reports, reducers and ranks."""
 
     def __init__(self, core_context: core.Context, batches_begun: int = 0) -> None:
         self._core = core_context
-        self._batches_begun = batches_begun  # of this rank, over all attempts, the one under way included
+        self._batches_begun = batches_begun  # of this rank over all attempts, including the one in progress
         self.distributed = core_context.distributed
         self.device = choose_device(self.distributed.size, self.distributed.local_rank)
         self._reducers = ReducerContext(self.distributed.allgather)
@@ -43,7 +43,7 @@ class TorchBatchProcessorContext:
         return to_device(data, self.device, self._warned_types)
 
     def prepare_model_for_inference(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Move a model to this rank's device and switch it to eval mode."""
+        """Return a model moved to this rank's device and switched to evaluation mode."""
         return model.to(self.device).eval()
 
     def get_tensorboard_path(self) -> Path:
@@ -52,11 +52,11 @@ class TorchBatchProcessorContext:
 
     @contextmanager
     def upload_path(self) -> Iterator[Path]:
-        """Yield an empty directory whose files are stored as `rank_<n>/<file>` of the trial's output afterwards.
+        """Yield an empty directory; its files are stored as `rank_<n>/<file>` of the trial's output afterwards.
 
-        Each rank calls it at any time, independently of the others. The files of one block appear together, when it
-        ends without an error; a file replaces an earlier one of the same name. After a restart, uploads that the
-        restored progress does not cover are removed: those made while a later batch was processed.
+        Each rank may call it at any time, independently of the others. The files of one block appear together when it
+        ends without an error; a file replaces an earlier one with the same name. After a restart, uploads made during a
+        batch that the restored progress does not cover are deleted.
         """
         with self._core.outputs.upload(lambda: self._batches_begun) as path:
             yield path
@@ -66,11 +66,11 @@ class TorchBatchProcessorContext:
         self._core.train.report_metrics(group, steps_completed, metrics)
 
     def report_task_using_checkpoint(self, checkpoint: Any) -> None:
-        """See `core.Context.experimental`."""
+        """Record that this run uses a checkpoint; see `core.Context.experimental`."""
         self._core.experimental.report_task_using_checkpoint(checkpoint)
 
     def report_task_using_model_version(self, model_version: Any) -> None:
-        """See `core.Context.experimental`."""
+        """Record that this run uses a model version; see `core.Context.experimental`."""
         self._core.experimental.report_task_using_model_version(model_version)
 
     def wrap_reducer(
@@ -80,28 +80,28 @@ class TorchBatchProcessorContext:
         for_training: bool = True,
         for_validation: bool = True,
     ) -> Any:
-        """Register a metric over the whole data set and all ranks; it is reported in the group `validation`."""
+        """Register a reducer over the data set and all ranks; its metric is reported in the group `validation`."""
         return self._reducers.wrap_reducer(reducer, name, for_training, for_validation)
 
     def reset_reducers(self) -> None:
-        """Make all reducers forget what they have seen."""
+        """Reset all reducers."""
         self._reducers.reset_reducers()
 
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
-        """Return the metrics of the reducers for training, or for validation; all ranks must call it together."""
+        """Return the metrics of the reducers for training or for validation. All ranks must call it."""
         return self._reducers.reduce_metrics(for_training)
 
     def run_cross_slot_reduction(self, reducables: Sequence[Any], gathered: Sequence[Any]) -> dict[str, Any]:
-        """Return the metrics made of what the ranks gathered: the second half of `reduce_metrics`."""
+        """Return the metrics of `reducables`, computed from the values that were gathered from all ranks."""
         return self._reducers.run_cross_slot_reduction(reducables, gathered)
 
 
 class TorchBatchProcessor(ABC):
-    """Processes a data set one batch at a time."""
+    """Base class of batch processors, which process a data set one batch at a time."""
 
     @abstractmethod
     def __init__(self, context: TorchBatchProcessorContext) -> None:
-        """Make models here, with `context.prepare_model_for_inference`."""
+        """Create models here, with `context.prepare_model_for_inference`."""
 
     @abstractmethod
     def process_batch(self, batch: Any, batch_idx: int) -> None:
@@ -111,7 +111,7 @@ class TorchBatchProcessor(ABC):
         """
 
     def on_checkpoint_start(self) -> None:
-        """Called before progress is saved: upload results that are still in memory."""
+        """Called before progress is saved: upload results that are still in memory, or a restart loses them."""
 
     def on_finish(self) -> None:
-        """Called after the last batch, and again when a process that was complete is started again."""
+        """Called after the last batch, and again if a completed process is started again."""

@@ -1,4 +1,4 @@
-"""The checkpoint of a batch process: a small file that says how far all ranks have come."""
+"""Save and restore the progress of batch inference as a small checkpoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE = "batch_process.json"
 
 
 def save_progress(core_context: core.Context, progress: Progress, ranks: int) -> None:
-    """Store progress as a checkpoint. The chief calls it when the results of all ranks are stored."""
+    """Store progress as a checkpoint; the chief calls it after the results of all ranks are stored."""
     content = {"batches_per_rank": progress.batches, "records": progress.records, "ranks": ranks}
     metadata = {"steps_completed": progress.batches, PROGRESS_METADATA: content}
     with core_context.checkpoint.store_path(metadata, with_manifest=True) as (directory, _):
@@ -26,7 +26,7 @@ def save_progress(core_context: core.Context, progress: Progress, ranks: int) ->
 
 
 def restore_progress(core_context: core.Context, checkpoint: str | None, batches: Batches) -> Progress:
-    """Read the progress in a checkpoint; without one nothing is done yet. Every rank calls it, in step."""
+    """Return the progress stored in a checkpoint, or zero progress without one. All ranks must call it."""
     if checkpoint is None:
         return Progress()
     if is_output_id(checkpoint):
@@ -51,10 +51,11 @@ def restore_progress(core_context: core.Context, checkpoint: str | None, batches
 
 
 def _checked(content: dict[str, Any], batches: Batches) -> Progress:
+    """Return the progress in the file of a checkpoint; raise if a value is missing or invalid."""
     count, ranks = _number(content["batches_per_rank"]), _number(content["ranks"])
     if "records" in content:
         return Progress(count, _number(content["records"]))
-    # Written by an earlier version, which knew the batches of each rank only.
+    # An earlier version stored only the number of batches of each rank.
     return Progress(count, batches.records_after(0, count, ranks))
 
 

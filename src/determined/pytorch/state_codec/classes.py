@@ -1,4 +1,4 @@
-"""Classes of values: their names, which of them a program registered, and how their instances hold their state."""
+"""Inspect classes of values: their names, whether they are registered, and how instances hold their state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-_HEAP_TYPE, _MANAGED_DICT = 1 << 9, 1 << 4  # of `type.__flags__`
-_POINTER = 8
+_HEAP_TYPE, _MANAGED_DICT = 1 << 9, 1 << 4  # Py_TPFLAGS_HEAPTYPE and Py_TPFLAGS_MANAGED_DICT in `type.__flags__`
+_POINTER = 8  # bytes
 
-# In this order: the first one that a class derives from holds its items.
+# Ordered: the first entry that a class derives from holds its items, so subclasses come before their bases.
 BASES: dict[str, type] = {
     "defaultdict": collections.defaultdict,
     "OrderedDict": collections.OrderedDict,
@@ -34,13 +34,13 @@ BASES: dict[str, type] = {
 
 BASES_BY_CLASS = {kind: name for name, kind in BASES.items()}
 
-# Classes that need no lookup when they are themselves values of a state.
+# Classes that can be values of a state without a lookup in the program.
 BUILTIN_CLASSES: dict[str, type] = {
     **BASES,
     **{kind.__name__: kind for kind in (bool, object, range, slice, bytearray, type(None))},
 }
 
-# Such values come from the program and are never written.
+# Values of these types are taken from the program and never written.
 _PROGRAM_VALUES = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -56,7 +56,7 @@ _PROGRAM_VALUES = (
 
 
 def is_program_value(value: Any) -> bool:
-    """Is it code, or like code a thing that the program has anyway? Compiled functions are of many classes."""
+    """Return whether a value is code or another object that the program has anyway, such as a compiled function."""
     if isinstance(value, _PROGRAM_VALUES):
         return True
     kind: Any = type(value)
@@ -65,6 +65,7 @@ def is_program_value(value: Any) -> bool:
 
 
 def name_of(kind: Any) -> str:
+    """Return the module and qualified name of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -72,7 +73,7 @@ _MAIN_MODULES = ("__main__", "__mp_main__")
 
 
 def is_named(kind: type, name: str) -> bool:
-    """Is it the class of that name? A class of the main script may have been imported by its module's name before."""
+    """Return whether a class has that name; a class of the main script may be saved under its module's name."""
     if name_of(kind) == name:
         return True
     module = name.removesuffix(f".{kind.__qualname__}")
@@ -91,19 +92,19 @@ def registered() -> dict[str, Any]:
 
 
 def is_stateful(value: Any) -> bool:
-    """Does its class have `state_dict` and `load_state_dict`?"""
+    """Return whether the class of a value has `state_dict` and `load_state_dict`."""
     kind = type(value)
     return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How instances of a class hold their state: the items of a built-in base, slots, and a dict of attributes."""
+    """How instances of a class hold their state: items of a built-in base, slots, and a dict of attributes."""
 
     base: str  # a key of BASES, or "object"
     slots: frozenset[str]
     has_dict: bool
-    fields: frozenset[str]  # names that every instance is expected to have: slots and the fields of a dataclass
+    fields: frozenset[str]  # names that every instance should have: slots and fields of a dataclass
 
     @property
     def base_class(self) -> type:
@@ -112,7 +113,10 @@ class Layout:
 
 @functools.lru_cache(maxsize=1024)
 def layout_of(kind: type) -> Layout | None:
-    """The layout of a class written in Python; None if its instances hold anything that cannot be seen from Python."""
+    """Return the layout of a class written in Python, or None if its instances hold state that is invisible to Python.
+
+    An instance that is larger than its base, slots, dict and weak references holds further data of a compiled class.
+    """
     base = next((name for name, one in BASES.items() if issubclass(kind, one)), "object")
     base_class = BASES.get(base, object)
     hidden = (one for one in kind.__mro__ if not one.__flags__ & _HEAP_TYPE)
@@ -131,14 +135,14 @@ def layout_of(kind: type) -> Layout | None:
 
 
 def _own_slots(kind: type) -> list[str]:
-    """The slots that a class adds, under the names by which they are attributes."""
+    """Return the slots that a class adds, under their attribute names."""
     if not kind.__flags__ & _HEAP_TYPE:
-        return []  # members of a built-in class are part of what its base holds
+        return []  # members of a built-in class belong to the items of the base
     return [name for name, one in vars(kind).items() if isinstance(one, types.MemberDescriptorType)]
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """The attributes that an instance itself holds, in its dict and in slots."""
+    """Return the attributes in an instance's dict and slots."""
     attributes = {}
     kind: Any = type(value)
     layout = layout_of(kind)

@@ -1,4 +1,4 @@
-"""From plain data back to a state, with classes that come from the program and values that come from the file."""
+"""`Decoder`: rebuild a state from plain data, with classes from the program and values from the file."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from determined.pytorch.state_codec.tags import DEEPEST, KIND
 
 __all__ = ["Decoder", "Lazy", "has_tags"]
 
-_SKIPPED: Any = object()  # a function that this program does not have: left out
+_SKIPPED: Any = object()  # stands for a function that this program does not have; it is left out
 _MUTABLE = ("defaultdict", "OrderedDict", "Counter", "dict", "list", "set", "deque")
-_COSTLIEST_KEY = 10_000  # parts of nested tuples; hashing one visits a part as often as it occurs
+_COSTLIEST_KEY = 10_000  # parts of nested tuples; hashing visits a part as often as it occurs
 
 
 def has_tags(tree: Any) -> bool:
-    """Is there anything to decode?"""
+    """Return whether a tree contains tagged values to decode."""
     return next(tags.tags_in(tree), None) is not None
 
 
 class _Wrong(Exception):
-    """Says how a tag is wrong."""
+    """Raised with a description of what is wrong with a tag."""
 
 
 class Decoder:
-    """Decodes the parts of one checkpoint; `checkpoint` is how the user calls it.
+    """Decodes the parts of one checkpoint; `checkpoint` is its name in messages.
 
-    `unpickled` returns the value that was put into the separate file under a number; without it such values are
-    refused. `known` are classes that were in these places when training began, if this process has trained already;
-    templates are then no longer fresh, and may have more attributes than the checkpoint. Objects of the program that
-    take a state get theirs in `load_states`, when everything was decoded.
+    `unpickled` returns a value that was pickled into the separate file, by its number; without it such values are
+    rejected. `known` contains the classes that were in these places when training began, if this process has already
+    trained: templates are then not as in a new process, and may have more attributes than the checkpoint. Objects of
+    the program that restore their own state get it in `load_states`, after everything was decoded.
     """
 
     def __init__(
@@ -71,7 +71,10 @@ class Decoder:
         }
 
     def decode(self, tree: Any, template: Any, *path: Step) -> Any:
-        """The value that was encoded; `template` is what the program has in its place, or a `Lazy` one."""
+        """Return the value that was encoded; `template` is the program's value in its place, or a `Lazy` one.
+
+        Raises InvalidCheckpointException, naming the path, if the data is invalid or does not fit the program.
+        """
         self._path = list(path)
         try:
             value = self._decode(tree, template)
@@ -82,7 +85,7 @@ class Decoder:
         return None if value is _SKIPPED else value
 
     def load_states(self) -> None:
-        """Give the objects of the program that take a state themselves what was stored for them."""
+        """Call `load_state_dict` of the program's objects that restore their own state."""
         for value, state, path in self._states:
             try:
                 value.load_state_dict(state)
@@ -116,13 +119,17 @@ class Decoder:
         return self._fill_dict(self._keep(tree, kind()), tree, template)
 
     def _keep(self, tree: Any, value: Any) -> Any:
-        """Remember what data became; inside a cycle through a tuple it may have been decoded meanwhile."""
+        """Remember the value of decoded data and return it.
+
+        A container is remembered before its parts are decoded, because it may contain itself. In a cycle through a
+        tuple, the value that was decoded meanwhile is returned.
+        """
         return self._done.setdefault(id(tree), (tree, value))[1]
 
     def _at(self, step: Step, tree: Any, template: Any) -> Any:
         self._path.append(step)
         value = self._decode(tree, child(template, step) if type(tree) in _TREES else MISSING)
-        self._path.pop()  # not after an exception: the path is then part of its message
+        self._path.pop()  # not in a finally: after an exception the path is part of the message
         return value
 
     def _item(self, number: int, tree: Any, template: Any) -> Any:
@@ -157,7 +164,7 @@ class Decoder:
             return handler(tag, template)
         except (_Wrong, InvalidCheckpointException, RecursionError):
             raise
-        except Exception as error:  # wrong data can raise anything
+        except Exception as error:  # invalid data can raise any exception
             raise _Wrong(
                 f"it holds wrong data for a value of kind {kind!r}: {type(error).__name__}: {error}"
             ) from error
@@ -171,7 +178,7 @@ class Decoder:
         items = _the(list, tag["items"])
         array = np.empty(len(items), dtype=object)
         array = self._keep(tag, array.reshape([_the(int, size) for size in tag["shape"]]))
-        flat = array.reshape(-1)  # a view: items that refer to the array find the array itself
+        flat = array.reshape(-1)  # a view, so that items which refer to the array get the array itself
         for number, one in enumerate(items):
             flat[number] = self._item(number, one, template)
         return array
@@ -226,7 +233,7 @@ class Decoder:
                 continue
             if name in layout.slots:
                 object.__setattr__(value, name, decoded)
-            else:  # as object.__setattr__ does, but never by way of a property of the class
+            else:  # like object.__setattr__, but never through a property of the class, which would run code
                 object.__getattribute__(value, "__dict__")[name] = decoded
         return value
 
@@ -244,7 +251,7 @@ class Decoder:
             raise _Wrong(f"the checkpoint lacks the attribute {lost[0]!r} of a {classes.name_of(kind)}")
 
     def _rebuilt(self, tag: dict[Any, Any], template: Any, kind: Any, base: str) -> Any:
-        """An instance with its items, made by the built-in class it derives from: no code of `kind` runs."""
+        """Return an instance with its items, made by the built-in class it derives from, so no code of `kind` runs."""
         if base == "object":
             return self._keep(tag, object.__new__(kind))
         base_class: Any = classes.BASES[base]
@@ -294,7 +301,7 @@ class Decoder:
         return [self._key(tree, template) for tree in trees]
 
     def _key(self, tree: Any, template: Any) -> Any:
-        """A key of a dict or an element of a set: it must be whole before it can be hashed."""
+        """Return a decoded key of a dict or element of a set, which must be complete before it is hashed."""
         step = ("element", _class_name(tree))
         key = self._at(step, tree, template)
         if key is _SKIPPED:
@@ -323,7 +330,7 @@ class Decoder:
         return self._keep(tag, self._unpickled(_the(int, tag["number"])))
 
     def _kind(self, tag: dict[Any, Any], of_program: Any) -> Any:
-        """The class that a tag names: that of the program's own value in this place, or a registered one."""
+        """Return the class that a tag names: that of the program's value in this place, or a registered one."""
         name = _the(str, tag["type"])
         nothing = of_program is type(MISSING) or of_program is MISSING
         if not nothing and isinstance(of_program, type) and classes.is_named(of_program, name):
@@ -345,6 +352,7 @@ _TREES = (dict, list, tuple, set, collections.OrderedDict, collections.Counter)
 
 
 def _the(kind: type, value: Any) -> Any:
+    """Return `value` if it is exactly of this type, else raise."""
     if type(value) is not kind:
         raise _Wrong(f"it holds a {type(value).__name__} where a {kind.__name__} is expected")
     return value
@@ -355,7 +363,7 @@ def _class_of(value: Any) -> type:
 
 
 def _class_name(tree: Any) -> str:
-    """The name of the class that `tree` will become, as far as it decides about a template."""
+    """Return the name of the class that `tree` will be decoded to, by which its template is found."""
     if isinstance(tree, dict) and isinstance(tree.get("type"), str):
         return str(tree["type"])
     if isinstance(tree, dict) and tree.get(KIND) == "container" and tree.get("base") in classes.BASES:
@@ -364,7 +372,7 @@ def _class_name(tree: Any) -> str:
 
 
 def _check_cost(key: Any) -> None:
-    """Refuse keys that take forever to hash: tuples of the same tuples of the same tuples."""
+    """Raise for keys that take too long to hash: nested tuples that share their parts."""
     waiting, cost = [key], 0
     while waiting:
         value = waiting.pop()

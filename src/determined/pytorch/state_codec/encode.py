@@ -1,4 +1,4 @@
-"""From a state to tensors and plain data."""
+"""`Encoder`: convert a state to tensors and plain data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from determined.pytorch.state_codec.paths import Path, Step
 from determined.pytorch.state_codec.references import References
 from determined.pytorch.state_codec.tags import DEEPEST, KIND, PICKLED_PART, Problem, missing, problems_in
 
-_LONGEST_NUMBER = 2000  # bits: what the restricted loader reads
+_LONGEST_NUMBER = 2000  # bits; torch's restricted loader does not read longer integers
 _PLAIN = frozenset((bool, float, complex, str, type(None), torch.dtype, torch.device, torch.Size))
 _PLAIN_KEYS = _PLAIN | {int, bytes}
 _TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -29,21 +29,21 @@ _NOT_VISIBLE = "its values cannot be seen from Python"
 
 @dataclass(frozen=True)
 class Encoded:
-    """Plain data made by an encoder; another encoder takes it as it is."""
+    """Plain data that an encoder produced; another encoder uses it unchanged."""
 
     tree: Any
 
 
 class _CannotEncode(Exception):
-    """Why a value cannot be encoded."""
+    """Raised with the reason why a value cannot be encoded."""
 
 
 class Encoder:
-    """Encodes the parts of one state: a value that occurs in several places is written once.
+    """Encodes the parts of one state; a value that occurs in several places is written once.
 
-    `known` says which classes a resumed run will find in which places. Without it all are taken to be found, and
-    `found` says afterwards which ones there were. `tensor` is called with every tensor and returns its replacement.
-    `pickled` is called with a value that cannot be encoded, and returns a number under which it was put elsewhere.
+    `known` contains the classes that a resumed run will find in each place. Without it all classes are assumed to be
+    found, and `found` lists them afterwards. `tensor` is called with every tensor and returns its replacement.
+    `pickled` is called with a value that cannot be encoded, stores it elsewhere and returns its number there.
     """
 
     def __init__(
@@ -54,21 +54,22 @@ class Encoder:
         pickled: Callable[[Any], int] | None = None,
     ) -> None:
         self.found = FoundClasses()
-        self.to_register: dict[str, str] = {}  # classes that a resumed run finds only if they are registered
-        self.complete = True  # nothing was left out so far
+        self.to_register: dict[str, str] = {}  # classes that a resumed run finds only if registered, with their place
+        self.complete = True  # whether nothing was left out so far
         self._references = references
         self._known = known
         self._tensor = tensor
         self._pickled = pickled
         self._registered = classes.registered()
         self._path: list[Step] = []
-        self._objects = 0  # how many objects the current place is inside of
+        self._objects = 0  # the number of objects that enclose the current place
         self._open_tuples: set[int] = set()
-        # By id: the value, kept alive so that its id stays its own; what it became; where it was found first.
+        # By id: the value, kept alive because ids of deleted objects are reused; its encoding; where it was found
+        # first.
         self._done: dict[int, tuple[Any, Any, Path]] = {}
 
     def encode(self, value: Any, *path: Step) -> Any:
-        """The value as plain data; what cannot be encoded is replaced by a note that it is missing."""
+        """Return the value as plain data; parts that cannot be encoded are replaced by a `missing` tag."""
         self._path = list(path)
         try:
             return self._encode(value)
@@ -105,7 +106,7 @@ class Encoder:
             return self._missing(value, str(error))
 
     def _keep(self, value: Any, encoded: Any) -> Any:
-        """Remember what a value became; inside a cycle through a tuple it may have been encoded meanwhile."""
+        """Remember the encoding of a value; in a cycle through a tuple, the encoding made meanwhile is used."""
         path = tuple(self._path) if self._known is None else ()
         return self._done.setdefault(id(value), (value, encoded, path))[1]
 
@@ -124,7 +125,7 @@ class Encoder:
 
     def _encode_tuple(self, value: tuple[Any, ...]) -> Any:
         if id(value) in self._open_tuples:
-            # A part of itself, by way of a list: the restricted loader does not read such tuples.
+            # The tuple contains itself through a list, and the restricted loader does not read such tuples.
             return self._fill_container(self._keep(value, {KIND: "container"}), value, "tuple")
         self._open_tuples.add(id(value))
         encoded = tuple(self._items(value))
@@ -139,7 +140,7 @@ class Encoder:
     def _fill_dict(self, value: Any, encoded: Any) -> Any:
         for key, one in value.items():
             encoded[key] = self._at(("item", key), one)
-        if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict looks at
+        if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict reads
             encoded._metadata = self._at(("attribute", "_metadata"), dict(value._metadata))
         return encoded
 
@@ -147,7 +148,7 @@ class Encoder:
         return [[self._at(paths.element(type(key)), key), self._at(("item", key), one)] for key, one in items]
 
     def _plain_keys(self, keys: Iterable[Any]) -> bool:
-        """Can they be keys of a dict in the file?"""
+        """Return whether keys can be keys of a dict in the file."""
         kinds = set(map(type, keys))
         if (int in kinds or bytes in kinds) and not all(map(_is_readable, keys)):
             return False
@@ -158,6 +159,7 @@ class Encoder:
         return all(self._plain_keys(key) for key in keys if type(key) is tuple)
 
     def _encode_tensor(self, tensor: torch.Tensor) -> Any:
+        """Return the tensor, or inside an object a reference if it belongs to a model or optimizer."""
         if self._objects:
             name = self._references.tensor_name(tensor)
             if name is not None:
@@ -165,10 +167,11 @@ class Encoder:
         done = self._done.get(id(tensor))
         if done is not None:
             return done[1]
-        bare = tensor.detach() if vars(tensor) else tensor  # without what a program attached to it
+        bare = tensor.detach() if vars(tensor) else tensor  # without attributes that the program added
         return self._keep(tensor, self._tensor(bare))
 
     def _encode_other(self, value: Any, kind: type) -> Any:
+        """Return a value that is neither plain data nor a plain container as a tag or reference."""
         if isinstance(value, Encoded):
             self.complete = self.complete and not problems_in(value.tree)
             return value.tree
@@ -218,13 +221,14 @@ class Encoder:
         return {KIND: "class", "type": classes.name_of(value)}
 
     def _encode_stateful(self, value: Any) -> Any:
-        """An object that a resumed run has as well, and that takes its own state."""
+        """Return the state of an object that a resumed run has as well, and that restores its own state."""
         self._note(value)
         tag = self._keep(value, {KIND: "state", "type": classes.name_of(type(value))})
         tag["state"] = self._at(paths.STATE, value.state_dict())
         return tag
 
     def _encode_object(self, value: Any, kind: type) -> Any:
+        """Return the items and attributes of an instance of a Python class."""
         layout = classes.layout_of(kind)
         if layout is None:
             raise _CannotEncode(_NOT_VISIBLE)
@@ -250,7 +254,7 @@ class Encoder:
         return tag
 
     def _fill_container(self, tag: dict[str, Any], value: Any, base: str) -> dict[str, Any]:
-        """The items of a container, or of an object whose class derives from one; nothing for other objects."""
+        """Add the items of a container, or of an object whose class derives from one, to a tag."""
         kind = classes.BASES.get(base)
         tag["base"] = base
         if kind is None:
@@ -270,14 +274,14 @@ class Encoder:
         return tag
 
     def _is_known(self, kind: Any) -> bool:
-        """Will a resumed run have a value of this class in this place?"""
+        """Return whether a resumed run will have a value of this class in this place."""
         if self._known is None:
             return True
         known = self._known.get(tuple(self._path))
         return known is not None and known.kind is kind
 
     def _need(self, value: Any, kind: Any) -> None:
-        """Note a class that decoding will need."""
+        """Record a class that decoding will need."""
         self._note(value)
         if not self._is_known(kind) and not self._is_registered(kind):
             self.to_register.setdefault(classes.name_of(kind), paths.shown(self._path))
@@ -286,15 +290,16 @@ class Encoder:
         return self._registered.get(classes.name_of(kind)) is kind
 
     def _pickled_if_unknown(self, value: Any, kind: type) -> Any:
-        """A value whose class a resumed run would not find is better pickled, if the program allows it."""
+        """Return a tag for the value pickled, if pickles are allowed and a resumed run would not find its class."""
         if self._pickled is None or self._is_known(kind) or self._is_registered(kind):
             return None
         try:
             return self._keep(value, self._pickled_tag(value, self._pickled(value)))
-        except Exception:  # noqa: BLE001  (the pickling of a program's object may fail in any way; then it is encoded)
+        except Exception:  # noqa: BLE001  (pickling a program's object can raise anything; it is encoded then)
             return None
 
     def _note(self, value: Any) -> None:
+        """Record the class and attributes of a value at the current place, before training."""
         if self._known is not None:
             return
         if isinstance(value, type):
@@ -303,19 +308,20 @@ class Encoder:
             self.found.add(tuple(self._path), Known(type(value), frozenset(classes.attributes_of(value))))
 
     def _missing(self, value: Any, why: str) -> Any:
+        """Return a tag for a value that cannot be encoded: pickled if that is allowed, else missing."""
         if self._pickled is not None:
             try:
                 return self._pickled_tag(value, self._pickled(value))
-            except Exception as error:  # noqa: BLE001  (the pickling of a program's object may fail in any way)
+            except Exception as error:  # noqa: BLE001  (pickling a program's object can raise anything)
                 why = f"it cannot be pickled either: {type(error).__name__}: {error}"
         self.complete = False
         return missing(Problem(paths.shown(self._path), classes.name_of(type(value)), why))
 
     def _put_elsewhere(self, value: Any, tag: dict[str, Any]) -> bool:
-        """Pickle a whole object, because one of its parts can be neither encoded nor pickled separately."""
+        """Pickle a complete object, because a part of it can be neither encoded nor pickled separately."""
         try:
             number = self._pickled(value) if self._pickled is not None else 0
-        except Exception:  # noqa: BLE001  (as above; the part that is missing is named in its place)
+        except Exception:  # noqa: BLE001  (as above; the missing part is named in its own place)
             return False
         tag.clear()
         tag.update(self._pickled_tag(value, number))
@@ -327,7 +333,7 @@ class Encoder:
 
 
 def encoded(value: Any, name: str) -> Encoded:
-    """A state that is no part of a trial's own objects, called `name` in messages.
+    """Encode a state that does not belong to the trial's objects; `name` is used in messages.
 
     A resumed run finds the classes in it only if they are registered.
     """
@@ -335,14 +341,17 @@ def encoded(value: Any, name: str) -> Encoded:
 
 
 def _is_readable(value: Any) -> bool:
-    """Does the restricted loader read such a value? It does not read very long numbers, nor bytes without a byte."""
+    """Return whether the restricted loader can read a value: not very long integers, nor empty bytes."""
     if type(value) is int:
         return value.bit_length() <= _LONGEST_NUMBER
     return type(value) is not bytes or bool(value)
 
 
 def _plain_number(value: Any, kind: type) -> Any:
-    """The value of an instance of a subclass of int, float, complex, str or bytes, as an instance of that class."""
+    """Return an instance of a subclass of int, float, complex, str or bytes as an instance of that built-in class.
+
+    The methods of the built-in class are used, so no code of the subclass runs.
+    """
     if kind is int:
         return int.__add__(value, 0)
     if kind is float:

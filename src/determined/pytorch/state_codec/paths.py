@@ -1,4 +1,4 @@
-"""Places inside a state: steps from a value to its parts, how they are shown, and what the program has there."""
+"""Paths inside a state: steps from a value to its parts, their text form, and what the program has at a path."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Path: TypeAlias = tuple[Step, ...]
 STATE: Step = ("state", None)
 FACTORY: Step = ("factory", None)
 
-MISSING: Any = types.new_class("MISSING")()  # the program has nothing at a place; None is a value like any other
+MISSING: Any = types.new_class("MISSING")()  # the program has no value at a place; None would be a value
 
 _LONGEST = 300
 _SEQUENCES = (list, tuple, collections.deque)
 
 
 def item(key: Any) -> Step:
-    """The value of a dict under `key`, or the item of a sequence at that number."""
+    """Return the step to the value of a dict under `key`, or to the item of a sequence at that index."""
     return ("item", key)
 
 
@@ -34,12 +34,12 @@ def attribute(name: str) -> Step:
 
 
 def element(kind: type) -> Step:
-    """An element of a set, or a key of a dict: they have no place of their own, so they are told apart by class."""
+    """Return the step to an element of a set or a key of a dict, which have no position and are identified by class."""
     return ("element", classes.name_of(kind))
 
 
 def shown(path: Iterable[Step]) -> str:
-    """A path as the program would write it: `callbacks['early stopping']['history'][3].score`."""
+    """Return a path as the program would write it: `callbacks['early stopping']['history'][3].score`."""
     text = ""
     for kind, key in path:
         if kind == "item":
@@ -65,7 +65,7 @@ _repr = _ShortRepr()
 
 
 class Lazy:
-    """A template that is computed at most once, and only if a value needs it."""
+    """A template that is computed at most once, and only when a value needs it."""
 
     def __init__(self, ask: Callable[[], Any]) -> None:
         self._ask: Callable[[], Any] | None = ask
@@ -80,7 +80,7 @@ class Lazy:
 
 
 def child(template: Any, step: Step) -> Any:
-    """Return what the program has one step below `template`, a value of the program; MISSING for nothing."""
+    """Return the program's value one step below `template`, or MISSING."""
     if isinstance(template, Lazy):
         above = template
         return Lazy(lambda: child(above.get(), step))

@@ -1,4 +1,4 @@
-"""The objects of a run that a state may refer to: they are never written, a resumed run has its own."""
+"""`References`: names for objects of a run that a state refers to instead of containing them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 
 class References:
-    """Names of models, optimizers, schedulers, trial, context and the like, and of the parameters of models.
+    """Names of models, optimizers, schedulers, trial and context, and of the parameters of models.
 
-    Tensors are referred to only from inside an object, where they belong to a network of objects that is rebuilt
-    around them. In plain data a tensor is a value.
+    These objects are never written: a resumed run uses its own. Tensors are references only inside an object, where
+    they belong to a network of objects that is rebuilt around them. In plain data a tensor is a value.
     """
 
     def __init__(self, tensors: Callable[[], Iterable[tuple[str, torch.Tensor]]] = tuple) -> None:
@@ -22,19 +22,21 @@ class References:
         self._list_tensors = tensors
 
     def add(self, name: str, value: Any) -> None:
-        """Refer to `value` by `name`; the first name of an object stays."""
+        """Register `value` under `name`; the first name of an object is kept."""
         if value is not None and id(value) not in self._names:
-            self._objects[name] = value  # kept alive, so that its id stays its own
+            self._objects[name] = value  # kept alive, because ids of deleted objects are reused
             self._names[id(value)] = name
 
     def name_of(self, value: Any) -> str | None:
+        """Return the name of an object, or None."""
         return self._names.get(id(value))
 
     def tensor_name(self, tensor: torch.Tensor) -> str | None:
+        """Return the name of a parameter or buffer, or None."""
         return self._tensor_names.get(id(tensor))
 
     def get(self, name: str) -> Any:
-        """The object of that name; a KeyError if this run has none."""
+        """Return the object with that name; raise KeyError if this run has none."""
         return self._objects[name] if name in self._objects else self._tensors[name]
 
     @functools.cached_property
@@ -43,4 +45,5 @@ class References:
 
     @functools.cached_property
     def _tensor_names(self) -> dict[int, str]:
+        # Reversed, so that the first name of a tensor with several names wins.
         return {id(tensor): name for name, tensor in reversed(self._tensors.items())}

@@ -1,4 +1,4 @@
-"""Values of the standard library and numpy that are no containers: each kind as a list of simpler values, and back."""
+"""Convert non-container values of the standard library and numpy to lists of simpler values, and back."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _whole_number(value: int) -> list[Any]:
     return [value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
 
 
-# name of the kind: class, to a list of simpler values, from such a list
+# Name of the kind: its class, the conversion to a list of simpler values, and the conversion back.
 _Kind = tuple[type, Callable[[Any], list[Any]], Callable[[list[Any]], Any]]
 
 KINDS: dict[str, _Kind] = {
@@ -98,22 +98,22 @@ NAMES: dict[type, str] = {kind: name for name, (kind, _, _) in KINDS.items()}
 
 
 def name_of(value: Any) -> str | None:
-    """Return the kind of a value; None if it is none of these."""
+    """Return the kind of a value, or None if it is none of these."""
     name = NAMES.get(type(value))
     if name is None and isinstance(value, np.generic):
         return "numpy scalar"
     if name is None and isinstance(value, np.dtype):
-        return "numpy dtype"  # each dtype has a class of its own
+        return "numpy dtype"  # each dtype has a separate class
     return name
 
 
 def values_of(value: Any, name: str) -> list[Any]:
-    """Return the list of simpler values; a ValueError says why there is none."""
+    """Return the list of simpler values; raise ValueError or TypeError if the value cannot be represented."""
     return KINDS[name][1](value)
 
 
 def from_values(name: str, values: list[Any]) -> Any:
-    """Return the value that `values_of` was given; a wrong list raises any kind of exception."""
+    """Return the value that `values_of` was called with; an invalid list can raise any exception."""
     return KINDS[name][2](values)
 
 
@@ -127,7 +127,7 @@ def _values_of_time(value: datetime.time) -> list[Any]:
 
 def _the_bytes(value: Any) -> bytes:
     if type(value) is not bytes:
-        raise TypeError(f"expected bytes, got a {type(value).__name__}")  # bytearray(10**12) would allocate them
+        raise TypeError(f"expected bytes, got a {type(value).__name__}")  # bytearray(10**12) would allocate a terabyte
     return value
 
 
@@ -138,7 +138,7 @@ def _the_integer(value: Any) -> int:
 
 
 def _description(dtype: np.dtype[Any]) -> Any:
-    """What numpy writes into files for a dtype: a string, or a list of fields."""
+    """Return the description that numpy writes into files for a dtype: a string, or a list of fields."""
     if dtype.hasobject:
         raise ValueError(f"a numpy array of {dtype} holds references to Python objects")
     described: Any = np.lib.format.dtype_to_descr(dtype)
@@ -157,7 +157,7 @@ def _dtype(described: Any) -> np.dtype[Any]:
 
 
 def _array_values(array: np.ndarray[Any, Any]) -> list[Any]:
-    """Its dtype, shape and order, and its content as bytes: every dtype survives as it is."""
+    """Return dtype, shape, memory order and the content as bytes, so that every dtype is restored unchanged."""
     described = _description(array.dtype)
     order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     if not array.nbytes:

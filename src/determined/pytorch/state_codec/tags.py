@@ -1,4 +1,4 @@
-"""Tagged dicts: how values that torch's restricted loader does not know are written as data that it does."""
+"""Tagged dicts: the representation of values that torch's restricted loader does not support."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 import torch
 
-KIND = "determined/kind"  # a dict with this key is a tag; a program's own dict that has it is written as pairs
+KIND = "determined/kind"  # a dict with this key is a tag; a dict of the program that has it is written as pairs
 
 MISSING_PART = "missing"
 PICKLED_PART = "pickled"
 
-DEEPEST = 60  # levels; a level takes up to eight calls, and Python allows a thousand
+DEEPEST = 60  # levels; a level takes up to eight Python calls, and the default recursion limit is a thousand
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A value that could not be encoded: where it is, its class, and why."""
+    """A value that could not be encoded: its path, its class, and the reason."""
 
     path: str
     type: str
@@ -30,12 +30,12 @@ class Problem:
 
 
 def missing(problem: Problem) -> dict[str, Any]:
-    """What is written in the place of a value that could not be encoded."""
+    """Return the tag for a value that could not be encoded."""
     return {KIND: MISSING_PART, "path": problem.path, "type": problem.type, "why": problem.why}
 
 
 def problems_in(tree: Any) -> list[Problem]:
-    """The values that are missing in an encoded state."""
+    """Return the values that are missing in an encoded state."""
     return [
         Problem(str(tag.get("path"))[:400], str(tag.get("type"))[:200], str(tag.get("why"))[:400])
         for tag in tags_in(tree)
@@ -44,7 +44,7 @@ def problems_in(tree: Any) -> list[Problem]:
 
 
 def tags_in(tree: Any) -> Iterator[dict[Any, Any]]:
-    """Every tag in an encoded state, also inside other tags."""
+    """Yield every tag in an encoded state, including tags inside other tags."""
     waiting, seen = [tree], set()
     while waiting:
         value = waiting.pop()
@@ -60,7 +60,7 @@ def tags_in(tree: Any) -> Iterator[dict[Any, Any]]:
 
 
 def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """An encoded state with every tensor replaced; what was shared is shared afterwards."""
+    """Return an encoded state with every tensor replaced; objects that were shared are still shared."""
     done: dict[int, Any] = {}
 
     def mapped(value: Any) -> Any:
