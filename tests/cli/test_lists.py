@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import re
+import socket
 import time
+from io import StringIO
 from typing import Any
 
+import click
 import pytest
 
+from determined.cli.groups import LazyGroup
 from determined.store.base import Store
+from determined.store.process import this_user
+from determined.store.queueing import NewEntry
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, head_of, rows_of
 
@@ -138,6 +145,64 @@ def test_columns_are_chosen(board: tuple[int, list[int]]) -> None:
         refused = det("e", "ls", *wrong)
         assert refused.exit_code == 2
         assert words in refused.stderr
+
+
+def list_commands(group: LazyGroup, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    """Return every command of `det` that prints a list, with the words by which it is called."""
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    for name in group.commands_in:
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        if isinstance(command, LazyGroup):
+            found += list_commands(command, (*words, name))
+        elif name.startswith("list"):
+            found.append(((*words, name), command))
+    return found
+
+
+def test_every_list_takes_columns_and_has_an_example_of_its_own() -> None:
+    from determined.cli.main import main
+
+    assert isinstance(main, LazyGroup)
+    commands = list_commands(main)
+    assert len(commands) == 6
+    for words, command in commands:
+        assert {"wide", "names"} <= {parameter.name for parameter in command.params}, words
+        assert re.search(r"\n  Example: det ", det_ok(*words, "--help")), words
+
+
+def test_columns_of_other_lists(store: Store, board: tuple[int, list[int]]) -> None:
+    experiment_id, trials = board
+    uuid = f"checkpoint-{trials[0]}-4"
+    model = store.registry.create_model("digits", description="reads house numbers " * 9, labels=["good"])
+    store.registry.register(model.id, uuid)
+    waiting = new_experiment(store, "waits", created=time.time())
+    store.queue.add(NewEntry(waiting, socket.gethostname(), this_user(), slots=3))
+    for words, chosen, names, wide in (
+        (("e", "lc", str(experiment_id)), "uuid,size,type", ["UUID", "Size", "Type"], {"Report Time", "Storage"}),
+        (("queue",), "experiment-id,max_slots", ["Experiment ID", "Max Slots"], {"Max Slots"}),
+        (("m", "list"), "name,versions,labels", ["Name", "Versions", "Labels"], {"Labels", "Description"}),
+        (("m", "list-versions", "digits"), "version_#,registered", ["Version #", "Registered"], {"Registered"}),
+    ):
+        scripts = list(csv_rows(*words)[0])
+        assert list(csv_rows(*words, "--columns", chosen)[0]) == names
+        for columns in (80, 140):
+            lines = on_terminal(*words, "--columns", chosen, columns=columns)
+            assert head_of(lines[0]) == names
+            written = det_on_terminal(*words, "--wide", columns=columns).decode()
+            assert wide <= set(head_of(written)), written
+            assert "Hidden" not in written
+        assert head_of(det_ok(*words)) == scripts
+        refused = det(*words, "--columns", "stat_")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "No column 'stat_'" in refused.stderr
+    assert csv_rows("queue", "--columns", "experiment_id,max_slots") == [
+        {"Experiment ID": str(waiting), "Max Slots": "3"}
+    ]
+
+
+def csv_rows(*words: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(det(*words, "--csv").stdout)))
 
 
 def test_a_list_on_a_terminal(store: Store, board: tuple[int, list[int]]) -> None:

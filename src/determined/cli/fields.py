@@ -100,6 +100,17 @@ def list_text(
     return f"{shown}\n{hidden_note(hidden, remark)}" if hidden and items else shown
 
 
+def script_row(known: Sequence[Field[T]], item: T) -> tuple[list[Column], Row]:
+    """Return the columns of a list in a pipe, and one item as its row, for commands that show a single item."""
+    fields = ColumnChoice().fields(known, terminal=False)
+    return _columns(fields), [field.value(item) for field in fields]
+
+
+def script_columns(known: Sequence[Field[Any]]) -> list[Column]:
+    """Return the columns of a list in a pipe."""
+    return _columns(ColumnChoice().fields(known, terminal=False))
+
+
 def _columns(fields: Sequence[Field[Any]]) -> list[Column]:
     return [Column(field.name, field.long, field.rank) for field in fields]
 

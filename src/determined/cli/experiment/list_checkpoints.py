@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from determined.cli.fields import ColumnChoice, Field, show_list, with_columns
 from determined.cli.groups import Command
 from determined.cli.id_lists import complete_experiments
+from determined.cli.moments import ago
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, show, with_csv
+from determined.cli.output import Form, with_csv
 from determined.cli.plain import checkpoint_plain, checkpoint_state, checkpoint_type, output_plain, validation_metric
 from determined.cli.ranking import best_checkpoints
-from determined.cli.render import Column, Row, size
+from determined.cli.render import size, time_text
 from determined.cli.whole_numbers import ID, Count
+from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
     from determined.store.outputs import Output
+    from determined.store.records import Checkpoint
 
-_COLUMNS = [
-    Column("Trial ID"),
-    Column("# of Batches", rank=2),
-    Column("State", rank=2),
-    Column("Validation Metric"),
-    Column("UUID", rank=0),
-    Column("Resources", long=True, rank=4),
-    Column("Size", rank=3),
-]
-_COLUMNS_OF_INFERENCE = [*_COLUMNS, Column("Type")]
+
+class _Saved(NamedTuple):
+    """A row of the list: a checkpoint, or an output of batch inference."""
+
+    trial_id: int
+    batches: int
+    state: str
+    metric: Any
+    uuid: str
+    resources: dict[str, int]
+    type: str
+    reported: float | None
+    storage: str
 
 
 @click.command("list-checkpoints", cls=Command, action="list the checkpoints of {experiment_id:experiment}")
 @click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
 @click.option("--best", type=Count(min=1), metavar="N", help="Only the N best existing checkpoints, best first.")
 @click.option("--include-resources", is_flag=True, help="Accepted for old command lines: resources are always shown.")
+@with_utc
 @with_csv
-def list_checkpoints(experiment_id: int, best: int | None, include_resources: bool, form: Form) -> None:
+@with_columns
+def list_checkpoints(
+    experiment_id: int, best: int | None, include_resources: bool, form: Form, columns: ColumnChoice
+) -> None:
     """List the checkpoints of an experiment.
 
     For batch inference, a column shows the type: progress checkpoints or outputs.
@@ -54,33 +65,51 @@ def list_checkpoints(experiment_id: int, best: int | None, include_resources: bo
     else:
         checkpoints = best_checkpoints(checkpoints, experiment.metric, experiment.smaller_is_better)[:best]
     inference = bool(outputs) or any(checkpoint_type(row) != "training" for row in checkpoints)
-    cells: list[Row] = [
-        [
-            row.trial_id,
-            row.steps_completed,
-            checkpoint_state(row),
-            validation_metric(row, experiment.metric),
-            row.uuid,
-            ", ".join(sorted(row.resources)),
-            size(sum(row.resources.values())),
-            *([checkpoint_type(row)] if inference else []),
-        ]
-        for row in checkpoints
-    ]
-    cells += [_output_cells(row) for row in outputs]
-    show(
+    show_list(
         form,
-        # Scripts know the columns of a training.
-        _COLUMNS_OF_INFERENCE if inference else _COLUMNS,
-        cells,
+        _fields(inference=inference),
+        [*(_checkpoint(row, experiment.metric) for row in checkpoints), *map(_output, outputs)],
         lambda: [
             *(checkpoint_plain(row, experiment.metric) for row in checkpoints),
             *(output_plain(row) for row in outputs),
         ],
+        columns,
     )
 
 
-def _output_cells(row: Output) -> Row:
-    files = row.resources
-    total = size(sum(files.values()))
-    return [row.trial_id, row.batches, "COMPLETED", None, row.uuid, ", ".join(files), total, "output"]
+def _fields(*, inference: bool) -> list[Field[_Saved]]:
+    """Return the columns; those for pipes are the ones that Determined has, and for batch inference also the type."""
+    return [
+        Field("Trial ID", lambda row: row.trial_id),
+        Field("# of Batches", lambda row: row.batches, rank=2),
+        Field("State", lambda row: row.state, rank=2),
+        Field("Validation Metric", lambda row: row.metric),
+        Field("UUID", lambda row: row.uuid, rank=0),
+        Field("Resources", lambda row: ", ".join(sorted(row.resources)), long=True, rank=4),
+        Field("Size", lambda row: size(sum(row.resources.values())), rank=3),
+        Field("Type", lambda row: row.type, shown="everywhere" if inference else "wide"),
+        Field(
+            "Report Time", lambda row: time_text(row.reported), on_terminal=lambda row: ago(row.reported), shown="wide"
+        ),
+        Field("Storage", lambda row: row.storage, shown="wide", long=True),
+    ]
+
+
+def _checkpoint(row: Checkpoint, metric: str | None) -> _Saved:
+    return _Saved(
+        row.trial_id,
+        row.steps_completed,
+        checkpoint_state(row),
+        validation_metric(row, metric),
+        row.uuid,
+        row.resources,
+        checkpoint_type(row),
+        row.reported,
+        row.storage,
+    )
+
+
+def _output(row: Output) -> _Saved:
+    return _Saved(
+        row.trial_id, row.batches, "COMPLETED", None, row.uuid, row.resources, "output", row.reported, row.storage
+    )

@@ -43,7 +43,7 @@ def list_trials(
     last. --sort-by also takes best, latest, id, state, started, ended, duration and batches. A terminal shows the
     metric and a column for each searched hyperparameter.
 
-    \\b
+    \b
     Example: det experiment list-trials 3 --top 5
     """
     with opened_store() as store:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.fields import script_row
 from determined.cli.groups import Command
-from determined.cli.model.rows import MODEL, model_plain, model_row
+from determined.cli.model.rows import MODEL, model_plain
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_json
 from determined.cli.zone import with_utc
@@ -25,4 +26,5 @@ def create(name: str, description: str, form: Form) -> None:
     """
     with opened_store() as store:
         model = store.registry.create_model(name, description=description, owner=this_user())
-    show(form, MODEL, [model_row(model)], lambda: model_plain(model))
+    columns, row = script_row(MODEL, model)
+    show(form, columns, [row], lambda: model_plain(model))

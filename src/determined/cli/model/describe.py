@@ -7,6 +7,7 @@ import sys
 import click
 
 from determined.cli.details import one_row
+from determined.cli.fields import script_columns, script_row
 from determined.cli.groups import Command
 from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import (
@@ -14,9 +15,7 @@ from determined.cli.model.rows import (
     VERSION,
     find_model,
     model_plain,
-    model_row,
     version_plain,
-    version_row,
     versions_of,
 )
 from determined.cli.opened import opened_store
@@ -46,9 +45,10 @@ def describe(name: str, number: int | None, form: Form) -> None:
     if form == "json":
         print_json({**model_plain(model), "version": version_plain(found[0]) if found else None})
     elif form == "csv":
-        write_csv(sys.stdout, MODEL, [model_row(model)])
+        columns, row = script_row(MODEL, model)
+        write_csv(sys.stdout, columns, [row])
         click.echo()
-        write_csv(sys.stdout, VERSION, [version_row(version) for version in found])
+        write_csv(sys.stdout, script_columns(VERSION), [script_row(VERSION, version)[1] for version in found])
     else:
-        versions = one_row(VERSION, version_row(found[0])) if found else table(VERSION, [])
-        click.echo(f"{one_row(MODEL, model_row(model))}\n\n{versions}")
+        versions = one_row(*script_row(VERSION, found[0])) if found else table(script_columns(VERSION), [])
+        click.echo(f"{one_row(*script_row(MODEL, model))}\n\n{versions}")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.fields import ColumnChoice, show_list, with_columns
 from determined.cli.groups import Command, explain_unused
-from determined.cli.model.rows import MODEL, model_plain, model_row
+from determined.cli.model.rows import MODEL, model_plain
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, show, with_csv
+from determined.cli.output import Form, with_csv
 from determined.cli.paging import Page, with_paging
 from determined.cli.zone import with_utc
 
@@ -32,7 +33,10 @@ _ORDERS: dict[str, Callable[[Model], Any]] = {
 @with_paging
 @with_utc
 @with_csv
-def list(sort_by: str, order_by: str, workspace_names: str | None, page: Page, form: Form) -> None:
+@with_columns
+def list(
+    sort_by: str, order_by: str, workspace_names: str | None, page: Page, form: Form, columns: ColumnChoice
+) -> None:
     """List models.
 
     \b
@@ -42,4 +46,4 @@ def list(sort_by: str, order_by: str, workspace_names: str | None, page: Page, f
     with opened_store() as store:
         models = store.registry.models()
     found = page.of(sorted(models, key=_ORDERS[sort_by], reverse=order_by == "desc"))
-    show(form, MODEL, [model_row(model) for model in found], lambda: [model_plain(model) for model in found])
+    show_list(form, MODEL, found, lambda: [model_plain(model) for model in found], columns)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.fields import script_row
 from determined.cli.groups import Command
 from determined.cli.id_lists import complete_models
-from determined.cli.model.rows import VERSION, Version, find_model, version_plain, version_row
+from determined.cli.model.rows import VERSION, Version, find_model, version_plain
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, show, with_json
 
@@ -26,4 +27,5 @@ def register_version(name: str, uuid: str, form: Form) -> None:
     with opened_store() as store:
         row = store.registry.register(find_model(store, name).id, uuid)
         version = Version(row, store.upkeep.checkpoint(uuid))
-    show(form, VERSION, [version_row(version)], lambda: version_plain(version))
+    columns, cells = script_row(VERSION, version)
+    show(form, columns, [cells], lambda: version_plain(version))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from determined.cli.fields import Field
+from determined.cli.moments import ago
 from determined.cli.output import iso_time
 from determined.cli.plain import checkpoint_plain
-from determined.cli.render import Column, Row, time_text
+from determined.cli.render import time_text
 from determined.errors import NotFoundException
 
 if TYPE_CHECKING:
@@ -15,23 +17,6 @@ if TYPE_CHECKING:
     from determined.store.records import Checkpoint
     from determined.store.registry import Model, ModelVersion
 
-MODEL = [
-    Column("ID", rank=0),
-    Column("Name", long=True, rank=0),
-    Column("Description", long=True),
-    Column("Workspace ID"),
-    Column("Creation Time"),
-    Column("Last Updated Time"),
-    Column("Metadata", long=True),
-]
-VERSION = [
-    Column("Version #", rank=0),
-    Column("Trial ID"),
-    Column("Batch #"),
-    Column("Checkpoint UUID", rank=0),
-    Column("Validation Metrics", long=True),
-    Column("Metadata", long=True),
-]
 _DIGITS_OF_AN_ID = 18  # of 64 bits
 
 
@@ -41,6 +26,50 @@ class Version:
 
     row: ModelVersion
     checkpoint: Checkpoint
+
+
+# Pipes have the columns that Determined has, in its order.
+MODEL: list[Field[Model]] = [
+    Field("ID", lambda model: model.id, rank=0),
+    Field("Name", lambda model: model.name, long=True, rank=0),
+    Field("Description", lambda model: model.description, long=True),
+    Field("Workspace ID", lambda model: None),  # there are no workspaces
+    Field("Versions", lambda model: model.versions, shown="terminal"),
+    Field(
+        "Creation Time",
+        lambda model: time_text(model.created),
+        on_terminal=lambda model: ago(model.created),
+        rank=2,
+    ),
+    Field(
+        "Last Updated Time",
+        lambda model: time_text(model.updated),
+        on_terminal=lambda model: ago(model.updated),
+        rank=2,
+    ),
+    Field("Metadata", lambda model: model.metadata, on_terminal=lambda model: model.metadata or None, long=True),
+    Field("Labels", lambda model: ", ".join(model.labels), shown="wide", long=True),
+    Field("Owner", lambda model: model.owner, shown="wide"),
+    Field("Archived", lambda model: model.archived, shown="wide"),
+    Field("Notes", lambda model: model.notes, shown="wide", long=True),
+]
+VERSION: list[Field[Version]] = [
+    Field("Version #", lambda version: version.row.number, rank=0),
+    Field("Trial ID", lambda version: version.checkpoint.trial_id),
+    Field("Batch #", lambda version: version.checkpoint.steps_completed),
+    Field("Checkpoint UUID", lambda version: version.checkpoint.uuid, rank=0),
+    Field("Validation Metrics", lambda version: version.checkpoint.validation, long=True),
+    Field(
+        "Metadata",
+        lambda version: version.row.metadata,
+        on_terminal=lambda version: version.row.metadata or None,
+        long=True,
+    ),
+    Field("Name", lambda version: version.row.name, shown="wide", long=True),
+    Field("Labels", lambda version: ", ".join(version.row.labels), shown="wide", long=True),
+    Field("Registered", lambda version: time_text(version.row.created), shown="wide"),
+    Field("Notes", lambda version: version.row.notes, shown="wide", long=True),
+]
 
 
 def find_model(store: Store, name: str) -> Model:
@@ -58,18 +87,6 @@ def versions_of(store: Store, model: Model) -> list[Version]:
     return [Version(row, store.upkeep.checkpoint(row.checkpoint)) for row in store.registry.versions(model.id)]
 
 
-def model_row(model: Model) -> Row:
-    return [
-        model.id,
-        model.name,
-        model.description,
-        None,  # there are no workspaces
-        time_text(model.created),
-        time_text(model.updated),
-        model.metadata,
-    ]
-
-
 def model_plain(model: Model) -> dict[str, Any]:
     return {
         "id": model.id,
@@ -84,18 +101,6 @@ def model_plain(model: Model) -> dict[str, Any]:
         "updated": iso_time(model.updated),
         "version_count": model.versions,
     }
-
-
-def version_row(version: Version) -> Row:
-    checkpoint = version.checkpoint
-    return [
-        version.row.number,
-        checkpoint.trial_id,
-        checkpoint.steps_completed,
-        checkpoint.uuid,
-        checkpoint.validation,
-        version.row.metadata,
-    ]
 
 
 def version_plain(version: Version) -> dict[str, Any]:

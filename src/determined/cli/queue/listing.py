@@ -6,33 +6,39 @@ import socket
 
 import click
 
+from determined.cli.fields import ColumnChoice, Field, show_list, with_columns
 from determined.cli.groups import Command
+from determined.cli.moments import ago
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, show, with_csv
+from determined.cli.output import Form, with_csv
 from determined.cli.queue.elsewhere import elsewhere
-from determined.cli.queue.plain import entry_plain
-from determined.cli.render import Column, percent, time_text
+from determined.cli.queue.plain import Queued, queued_plain
+from determined.cli.render import percent, time_text
 from determined.cli.zone import with_utc
 
-_COLUMNS = [
-    Column("Position"),
-    Column("Experiment ID", rank=0),
-    Column("Name", long=True),
-    Column("Priority"),
-    Column("State", rank=0),
-    Column("Slots"),
-    Column("Progress"),
-    Column("Added"),
+_FIELDS: list[Field[Queued]] = [
+    Field("Position", lambda row: row.position),
+    Field("Experiment ID", lambda row: row.entry.experiment_id, rank=0),
+    Field("Name", lambda row: row.experiment.name, long=True),
+    Field("Priority", lambda row: row.entry.priority),
+    Field("State", lambda row: row.experiment.state, rank=0),
+    Field("Slots", lambda row: len(row.slots), rank=0),
+    Field("Progress", lambda row: percent(row.experiment.progress)),
+    Field("Added", lambda row: time_text(row.entry.added), on_terminal=lambda row: ago(row.entry.added)),
+    Field("Max Slots", lambda row: row.entry.slots, shown="wide"),
+    Field("Max Trials", lambda row: row.entry.max_trials, shown="wide"),
 ]
 
 
 @click.command("list", cls=Command, action="list the queue")
 @with_utc
 @with_csv
-def list(form: Form) -> None:
+@with_columns
+def list(form: Form, columns: ColumnChoice) -> None:
     """List the experiments in the queue.
 
-    Your experiments on this machine, in scheduling order. The Slots column shows which are running.
+    Your experiments on this machine, in scheduling order. The states are those of det experiment list: an ACTIVE
+    experiment is running if it holds slots, and waits if the Slots column shows 0.
 
     \b
     Example: det queue list
@@ -50,23 +56,10 @@ def list(form: Form) -> None:
     status = read_status(QueueFiles.of(checked_place()))
     running = {} if status is None else status.running
     rows = [
-        entry_plain(entry, position, experiments[entry.experiment_id], running.get(entry.experiment_id, []))
+        Queued(position, entry, experiments[entry.experiment_id], running.get(entry.experiment_id, []))
         for position, entry in enumerate(entries, start=1)
     ]
-    cells = [
-        [
-            row["position"],
-            row["experiment_id"],
-            row["name"],
-            row["priority"],
-            row["state"],
-            len(row["slots"]),
-            percent(row["progress"]),
-            time_text(entry.added),
-        ]
-        for row, entry in zip(rows, entries, strict=True)
-    ]
-    show(form, _COLUMNS, cells, lambda: rows)
+    show_list(form, _FIELDS, rows, lambda: [queued_plain(row) for row in rows], columns)
     if rows and status is None:
         click.echo("No process serves the queue; resume with: det queue resume", err=form != "table")
     if rows and status is not None and status.leaving:

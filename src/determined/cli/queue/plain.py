@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from determined.cli.output import iso_time
 
@@ -12,14 +12,25 @@ if TYPE_CHECKING:
     from determined.store.queueing import Entry
 
 
-def entry_plain(entry: Entry, position: int, experiment: Experiment, slots: Sequence[int]) -> dict[str, Any]:
+class Queued(NamedTuple):
+    """An experiment in the queue: its place in the scheduling order, and the slots that it holds."""
+
+    position: int
+    entry: Entry
+    experiment: Experiment
+    slots: Sequence[int]
+
+
+def queued_plain(row: Queued) -> dict[str, Any]:
+    """Return an experiment in the queue for JSON."""
+    entry, experiment = row.entry, row.experiment
     return {
-        "position": position,
+        "position": row.position,
         "experiment_id": entry.experiment_id,
         "name": experiment.name,
         "priority": entry.priority,
         "state": experiment.state,  # as in `det experiment list`; one that runs has slots
-        "slots": [*slots],
+        "slots": [*row.slots],
         "max_slots": entry.slots,
         "max_trials": entry.max_trials,
         "progress": experiment.progress,
