@@ -10,6 +10,9 @@ from determined.cli.failure import failure_text
 from determined.cli.groups import Command, LazyGroup
 from determined.cli.main import main
 from determined.errors import DeterminedError, InvalidExperimentConfig, Mistake, NotFoundException
+from determined.store.base import Store
+from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
+from tests.cli.running import det
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,71 @@ def test_names_are_quoted_and_cannot_command_a_terminal() -> None:
 def test_a_missing_object_is_the_whole_message() -> None:
     text = failure_text("show the logs of {trial_id:trial}", {"trial_id": 9999}, NotFoundException.of("trial", 9999))
     assert text == "Trial 9999 not found."
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("experiment 3 is PAUSED: cancel experiment 3", "it is PAUSED: cancel experiment 3"),
+        ("the files of experiment 3 are not on this machine", "its files are not on this machine"),
+        ("no checkpoint of experiment 3 has a number", "no checkpoint has a number"),
+        ("experiment 3 cannot be downloaded: it is PARTIAL", "it is PARTIAL"),
+        ("experiment 3: process 7 still runs it", "process 7 still runs it"),
+        ("experiment 31 is PAUSED", "experiment 31 is PAUSED"),
+        ("trial 3 is RUNNING", "trial 3 is RUNNING"),
+        ("checkpoint X is what the trials of experiment 3 begin with",) * 2,
+    ],
+)
+def test_a_reason_does_not_name_the_same_object_again(reason: str, shown: str) -> None:
+    parameters = {"experiment_id": 3}
+    text = failure_text("delete {experiment_id:experiment}", parameters, DeterminedError(reason))
+    assert text == f"Cannot delete experiment 3: {shown}"
+    several = failure_text("delete {ids:experiment}", {"ids": (3, 4)}, DeterminedError(reason))
+    assert several == f"Cannot delete experiments 3, 4: {reason}"
+
+
+def test_commands_name_their_object_once(store: Store) -> None:
+    """Errors of every layer: the store, the runner, the queue and the commands themselves."""
+    ended, paused = new_experiment(store, "ended"), new_experiment(store, "paused", paused=True)
+    lease = lead(store, ended)
+    (trial,) = add_trials(store, lease, [{}])
+    work(store, lease, trial, Steps(saved=[4]))
+    end_trial(store, lease, trial, "COMPLETED")
+    end(store, lease, "COMPLETED")
+    running = new_experiment(store, "running")
+    lead(store, running)
+    uuid = f"checkpoint-{trial}-4"
+    store.registry.register(store.registry.create_model("digits").id, uuid)
+    for words, kind, number in (
+        (["e", "activate"], "experiment", ended),
+        (["e", "activate", "--detach"], "experiment", ended),
+        (["e", "delete", "--yes"], "experiment", running),
+        (["e", "continue"], "experiment", ended),
+        (["e", "archive"], "experiment", paused),
+        (["e", "delete", "--yes"], "experiment", paused),
+        (["e", "delete", "--yes"], "experiment", ended),
+        (["e", "pause"], "experiment", ended),
+        (["e", "kill"], "experiment", ended),
+        (["e", "fork"], "experiment", paused),
+        (["e", "wait"], "experiment", paused),
+        (["e", "logs", "--trial", "999"], "experiment", ended),
+        (["e", "download"], "experiment", paused),
+        (["e", "download-model-def"], "experiment", paused),
+        (["e", "set", "priority", "--", "7"], "experiment", paused),
+        (["queue", "remove"], "experiment", paused),
+        (["t", "kill"], "trial", trial),
+        (["t", "download", "--best"], "trial", trial),
+        (["c", "delete", "--yes"], "checkpoint", uuid),
+    ):
+        split = words.index("--") if "--" in words else len(words)
+        result = det(*words[:split], str(number), *words[split + 1 :])
+        assert result.exit_code == 1, (words, result.output)
+        line = result.stderr.splitlines()[-1]
+        cannot, _, reason = line.partition(": ")
+        assert cannot.startswith("Cannot "), line
+        assert f"{kind} {number}" in cannot, line
+        before_advice = reason.partition("det ")[0]
+        assert f"{kind} {number}" not in before_advice, line
 
 
 def test_files_that_cannot_be_read_are_named() -> None:

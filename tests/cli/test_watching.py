@@ -159,6 +159,31 @@ def test_the_picture_counts_what_is_being_saved() -> None:
     assert "Pausing: saving 1 trial … (Ctrl-C again: stop without saving)" in drawn(view(trials[0], state="PAUSING"))
 
 
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_picture_says_what_ctrl_c_does_now(columns: int) -> None:
+    running, waiting = trial(0), trial(1, "QUEUED")
+
+    def said(state: str, *trials: TrialView) -> str:
+        return drawn(view(*trials, state=state), width=columns)[-2]
+
+    assert said("ACTIVE", running, waiting) == "Ctrl-C pauses: everything is saved first"
+    assert said("ACTIVE", waiting) == "Ctrl-C pauses the experiment"
+    assert said("PAUSING", waiting) == "Pausing …"
+    for state in ("PAUSED", "COMPLETED", "CANCELED", "ERROR", "STOPPING", "STOPPING_CANCELED", "STOPPING_KILLED"):
+        assert said(state, running, waiting) == "", state
+
+
+def test_the_picture_counts_one_and_shows_rungs_of_searches_that_have_them() -> None:
+    text = "\n".join(drawn(view(trial(0), planned=1, rungs=(RungView(0, 1.0, 1, 0), RungView(0, 4.0, 0, 1)))))
+    assert "0 of 1 trial done" in text
+    assert "Reached 1 batch: 1 trial, 4: 0 (1 on the way)" in text
+    assert "Rung" in text
+    flat = "\n".join(drawn(view(trial(0, steps=3), planned=None, rungs=())))
+    assert "0 trials done" in flat
+    assert "Rung" not in flat
+    assert [line.split()[:3] for line in flat.splitlines() if "RUNNING" in line] == [["10", "RUNNING", "3"]]
+
+
 def test_the_picture_is_harmless_and_fits() -> None:
     strange = trial(0, hparams={WEIRD: WEIRD * 20}, best=1.0, metric=1.0)
     lines = drawn(view(strange, name=WEIRD, metric_name="[red]loss[/red]"), width=80)

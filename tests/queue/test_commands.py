@@ -76,7 +76,7 @@ def test_priorities(waiting: QueuedSearch) -> None:
     assert places() == [("2", "7"), ("1", "42")]
     assert det("experiment", "set", "priority", "2", "0").exit_code == 2
     refused = det("experiment", "set", "priority", "3", "7")
-    assert (refused.exit_code, "experiment 3 is not in the queue" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "it is not in the queue" in refused.stderr) == (1, True)
 
 
 def test_out_of_the_queue(waiting: QueuedSearch) -> None:
@@ -85,7 +85,9 @@ def test_out_of_the_queue(waiting: QueuedSearch) -> None:
         assert det_json("experiment", command, number)["state"] == state
         assert number not in dict(places())
         again = det("queue", "remove", number)
-        assert f"experiment {number} is not in the queue: it is {state}" in again.stderr
+        assert (
+            f"Cannot remove experiment {number} from the queue: it is not in the queue: it is {state}" in again.stderr
+        )
     for words, state in ((("queue", "remove"), "PAUSED"), (("experiment", "kill"), "CANCELED")):
         waiting.put_into_queue(3)
         assert det_json(*words, "3")["state"] == state
@@ -99,10 +101,10 @@ def test_what_cannot_be_put_there(waiting: QueuedSearch) -> None:
         assert len(done.stderr.splitlines()) == 1
         return done.stderr
 
-    assert "experiment 1 is in the queue of" in refused("1")
+    assert "activate experiment 1: it is in the queue of" in refused("1")
     with core.init() as context:
         context.train.report_validation_metrics(1, {"loss": 1.0})
-    assert "experiment 4 is a standalone run of" in refused("4")
+    assert "experiment 4: it is a standalone run of" in refused("4")
     assert "expected more than the present 3, got 2" in refused("3", "--max-trials", "2")
     det_ok("experiment", "cancel", "3")
     assert "it is CANCELED. To run it again: det experiment fork 3" in refused("3")
@@ -112,7 +114,7 @@ def test_what_cannot_be_put_there(waiting: QueuedSearch) -> None:
     assert "a trial wants 2 slots" in refused(single, "--slots", "1")
     for path in waiting.home.glob("determined/experiments/*/config.json"):
         path.unlink()
-    assert f"the files of experiment {single} are not on this machine" in refused(single)
+    assert f"experiment {single}: its files are not on this machine" in refused(single)
     assert places() == [("1", "42"), ("2", "42")]
     assert waiting.daemons() == []
 

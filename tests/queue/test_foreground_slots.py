@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers.searches import DET
+from tests.helpers.terminal import CTRL_C, Terminal
 from tests.queue.conftest import PATIENT, SEARCH, QueuedSearch
 
 SINGLE = {**SEARCH, "searcher": {"name": "single", "metric": "loss"}, "hyperparameters": {"lr": 0.5}}
@@ -86,6 +87,19 @@ def test_the_foreground_waits_for_the_queue_and_can_be_interrupted(searches: Que
         waiting.send_signal(signal.SIGINT)
         assert waiting.wait(60) == 130
     assert searches.state(second) == "PAUSED"
+    for columns in (80, 140):  # nothing is saved there, and nothing else is said
+        command = [*DET, "experiment", "activate", str(second)]
+        with Terminal(command, columns=columns, env=searches.env()) as terminal:
+            terminal.read_until(b"Ctrl-C pauses the experiment\x1b")  # the last line of the live view
+            terminal.write(CTRL_C)
+            terminal.read_to_the_end()
+            assert terminal.wait() == 130
+        shown = terminal.seen.decode()
+        assert "Pausing: no trial is running" in "\n".join(terminal.screen())
+        assert "saving" not in shown
+        assert "Rung" not in shown  # of a random search
+        last_frame = shown.rpartition("PAUSED")[0].rpartition("PAUSED")[2] + shown.rpartition("PAUSED")[2]
+        assert "Ctrl-C pauses" not in last_frame
     searches.hurry(1)
     searches.wait_for(lambda store: searches.state(1) == "COMPLETED")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
@@ -19,20 +20,44 @@ def failure_text(action: str, parameters: Mapping[str, Any], error: DeterminedEr
     """
     if isinstance(error, NotFoundException):
         return visible_lines(str(error))
-    cannot = f"Cannot {_Action().vformat(action, (), parameters)}: "
+    names = _Action()
+    cannot = f"Cannot {names.vformat(action, (), parameters)}: "
     if isinstance(error, InvalidExperimentConfig) and len(error.mistakes) > 1:
         cannot += f"{counted(len(error.mistakes), 'mistake')}\n"
-    return visible_lines(cannot + _reason(error))
+    return visible_lines(cannot + without_repetition(_reason(error), names.objects))
+
+
+def without_repetition(reason: str, objects: Sequence[str]) -> str:
+    """Return a reason whose first words do not name an object again that the action has just named.
+
+    Errors of the library name their object, because a program may catch them anywhere.
+    """
+    for name in map(re.escape, objects):
+        for pattern, replacement in (
+            (rf"(?:the )?{name}(?: (?:cannot be|was not) \w+)?: ", ""),
+            (rf"(?:the )?{name}(?= )", "it"),
+            (rf"the (\w+) of {name}(?= )", r"its \1"),
+            (rf"(no \w+) of {name}(?= )", r"\1"),
+        ):
+            shorter, found = re.subn(rf"\A{pattern}", replacement, reason, flags=re.IGNORECASE)
+            if found:
+                return shorter
+    return reason
 
 
 class _Action(Formatter):
     """Fills in parameters; `{ids:experiment}` becomes "experiment 3", "experiments 3, 4" or "experiments"."""
+
+    def __init__(self) -> None:
+        self.objects: list[str] = []  # named one by one, such as "experiment 3"
 
     def format_field(self, value: Any, format_spec: str) -> str:
         values = list(value) if isinstance(value, (list, tuple)) else [value]
         listed = ", ".join(map(str, values))
         if not format_spec:
             return listed
+        if len(values) == 1:
+            self.objects.append(f"{format_spec} {listed}")
         noun = format_spec if len(values) == 1 else f"{format_spec}s"
         return f"{noun} {listed}".rstrip()
 

@@ -40,7 +40,8 @@ def run_here(
 ) -> int:
     """Returns the exit code: 0 when it completed, that of a signal when one ended it, else 1."""
     from determined.engines.local import LocalEngine
-    from determined.experiment.run import check_can_run, run_experiment
+    from determined.experiment.run import run_experiment
+    from determined.experiment.run_again import check_can_run
     from determined.store.open import checked_place
 
     last: View | None = None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _FEWEST_ROWS = 3
 _BELOW = Text("")  # the cursor waits on a line of its own: text after a SIGKILL begins there
+_SINGULAR = {"batches": "batch", "epochs": "epoch", "records": "record"}
 _LINES_AROUND = 8  # above and below the trials, beside one for each bracket
 
 
@@ -81,7 +82,7 @@ class LiveView:
 
 
 def picture(view: View, height: int) -> Group:
-    """The experiment in a few lines, its rungs, and the trials that matter most."""
+    """Return the experiment in a few lines, its rungs, and the trials that matter most."""
     brackets = len({rung.bracket for rung in view.rungs})
     parts: list[RenderableType] = [_headline(view), _bar(view.progress)]
     if view.best is not None and view.best.best is not None:
@@ -93,10 +94,15 @@ def picture(view: View, height: int) -> Group:
 
 
 def _footer(view: View) -> str:
+    """Return what Ctrl-C does now; empty when it does nothing more."""
+    at_work = sum(trial.state in AT_WORK for trial in view.trials)
+    if view.state == "ACTIVE":
+        return "Ctrl-C pauses: everything is saved first" if at_work else "Ctrl-C pauses the experiment"
     if view.state != "PAUSING":
-        return "Ctrl-C pauses: everything is saved first"
-    saving = sum(trial.state in AT_WORK for trial in view.trials)
-    return f"Pausing: saving {counted(saving, 'trial')} … (Ctrl-C again: stop without saving)"
+        return ""
+    if not at_work:
+        return "Pausing …"
+    return f"Pausing: saving {counted(at_work, 'trial')} … (Ctrl-C again: stop without saving)"
 
 
 def _bar(progress: float) -> Table:
@@ -107,14 +113,14 @@ def _bar(progress: float) -> Table:
 
 def _headline(view: View) -> Text:
     ended = sum(trial.state not in ("QUEUED", "PAUSED", *AT_WORK) for trial in view.trials)
-    planned = "" if view.planned is None else f" of {view.planned}"
+    done = counted(ended, "trial") if view.planned is None else f"{ended} of {counted(view.planned, 'trial')}"
     rate = f", {view.trials_per_hour:.0f} an hour" if view.trials_per_hour >= 0.5 else ""
     left = "" if view.seconds_left is None else f", about {duration(view.seconds_left)} left"
     line = Text(overflow="ellipsis", no_wrap=True)
     line.append(f"Experiment {view.experiment_id} ", style="bold")
     line.append(f"{visible(view.name)}  ")
     line.append(view.state, style="green" if view.state == "ACTIVE" else "yellow")
-    line.append(f"  {ended}{planned} trials done{rate}  slots {view.used}/{view.slots}  {duration(view.seconds)}{left}")
+    line.append(f"  {done} done{rate}  slots {view.used}/{view.slots}  {duration(view.seconds)}{left}")
     return line
 
 
@@ -133,8 +139,8 @@ def _rungs(view: View) -> list[Text]:
     for bracket in brackets:
         own = [rung for rung in view.rungs if rung.bracket == bracket]
         first, *others = own
-        unit = visible(view.time_metric)
-        cells = [f"{number(first.time)} {unit}: {counted(first.reached, 'trial')}{_on_the_way(first)}"]
+        unit = _SINGULAR.get(view.time_metric, view.time_metric) if first.time == 1 else view.time_metric
+        cells = [f"{number(first.time)} {visible(unit)}: {counted(first.reached, 'trial')}{_on_the_way(first)}"]
         cells += [f"{number(rung.time)}: {rung.reached}{_on_the_way(rung)}" for rung in others]
         name = f"Bracket {bracket}, reached " if len(brackets) > 1 else "Reached "
         lines.append(Text(name + ", ".join(cells), overflow="ellipsis", no_wrap=True))
@@ -147,7 +153,8 @@ def _on_the_way(rung: RungView) -> str:
 
 def _trials(view: View, rows: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
-    for name in ("Trial", "State", "Rung", "Batches", visible(view.metric_name), "Best", "Curve"):
+    rung = ["Rung"] if view.rungs else []  # other searches compare no trials on the way
+    for name in ("Trial", "State", *rung, "Batches", visible(view.metric_name), "Best", "Curve"):
         right = name not in ("State", "Curve")
         table.add_column(Text(name), justify="right" if right else "left", header_style="bold", no_wrap=True)
     table.add_column("Hyperparameters", header_style="bold", no_wrap=True, overflow="ellipsis", ratio=1)
@@ -156,7 +163,7 @@ def _trials(view: View, rows: int) -> Table:
         table.add_row(
             str(trial.id),
             trial.state + (f" (restart {trial.restarts})" if trial.restarts else ""),
-            str(trial.rung),
+            *([str(trial.rung)] if view.rungs else []),
             str(trial.steps),
             "" if trial.metric is None else number(trial.metric),
             "" if trial.best is None else number(trial.best),

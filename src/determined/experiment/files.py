@@ -83,9 +83,7 @@ class ExperimentFiles:
         try:
             config = json.loads(path.read_text())
         except FileNotFoundError:
-            raise InvalidExperimentException(
-                f"the files of this experiment are not on this machine: {path} does not exist"
-            ) from None
+            raise InvalidExperimentException(f"its files are not on this machine: {path} does not exist") from None
         assert isinstance(config, dict)
         return config
 

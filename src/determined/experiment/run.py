@@ -21,7 +21,7 @@ from determined.experiment.interrupts import Interrupts, Wish
 from determined.experiment.lease import held
 from determined.experiment.logs import LogKeeper, OnLine
 from determined.experiment.progress import Observer
-from determined.experiment.run_again import run_again_command
+from determined.experiment.run_again import check_can_run
 from determined.experiment.runner import Runner
 from determined.experiment.running import Intent, Running
 from determined.experiment.search import restored
@@ -29,7 +29,7 @@ from determined.experiment.settings import check_slots, settings_of
 from determined.plural import counted
 from determined.searchers.base import Extended
 from determined.store.base import Store
-from determined.store.experiment_records import ENDED, Experiment, ExperimentState
+from determined.store.experiment_records import Experiment, ExperimentState
 from determined.store.open import open_store, patience
 from determined.store.queueing import Entry
 from determined.store.writer import Writer
@@ -150,23 +150,11 @@ def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
     )
 
 
-def check_can_run(experiment: Experiment, max_trials: int | None) -> None:
-    """Raise `InvalidExperimentException` for a standalone run, and for an ended experiment that is not extended."""
-    if experiment.by_hand:
-        raise InvalidExperimentException(
-            f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
-        )
-    if experiment.state in ENDED and max_trials is None:
-        advice = f"To run it again: {run_again_command(experiment)}"
-        if experiment.state == "COMPLETED":
-            advice = f"To train longer, or with more trials: det experiment continue {experiment.id} --config ..."
-        raise InvalidExperimentException(f"it is {experiment.state}. {advice}")
-
-
 def _announcement(wish: Wish, trials: int, number: signal.Signals) -> str:
     """Return the line that answers a signal."""
     if wish == "halt":
         return "Stopping without saving: trials resume from their last checkpoints"
-    saving = f": saving {counted(trials, 'trial')}" if trials else ""
+    if not trials:
+        return "Pausing: no trial is running"
     again = " (Ctrl-C again: stop without saving)" if number == signal.SIGINT else ""
-    return f"Pausing{saving} …{again}"
+    return f"Pausing: saving {counted(trials, 'trial')} …{again}"

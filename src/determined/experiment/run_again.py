@@ -1,8 +1,9 @@
-"""The command that runs an experiment again after it has ended."""
+"""Whether an experiment can run, and the command that runs it again after it has ended."""
 
 from __future__ import annotations
 
-from determined.store.experiment_records import Experiment
+from determined.errors import InvalidExperimentException
+from determined.store.experiment_records import ENDED, Experiment
 
 _REPEATABLE = ("single", "random", "grid")  # their failed trials can start again: trials are not compared on the way
 
@@ -12,3 +13,16 @@ def run_again_command(experiment: Experiment) -> str:
     method = (experiment.config.get("searcher") or {}).get("name")
     continues = experiment.state == "ERROR" and method in _REPEATABLE
     return f"det experiment {'continue' if continues else 'fork'} {experiment.id}"
+
+
+def check_can_run(experiment: Experiment, max_trials: int | None) -> None:
+    """Raise `InvalidExperimentException` for a standalone run, and for an ended experiment that is not extended."""
+    if experiment.by_hand:
+        raise InvalidExperimentException(
+            f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
+        )
+    if experiment.state in ENDED and max_trials is None:
+        advice = f"To run it again: {run_again_command(experiment)}"
+        if experiment.state == "COMPLETED":
+            advice = f"To train longer, or with more trials: det experiment continue {experiment.id} --config ..."
+        raise InvalidExperimentException(f"experiment {experiment.id} is {experiment.state}. {advice}")

@@ -9,6 +9,7 @@ import time
 from determined.config.experiment import load_experiment
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.files import ExperimentFiles, experiment_dir
+from determined.experiment.run_again import check_can_run
 from determined.experiment.settings import check_slots, settings_of
 from determined.queue.daemon import DaemonState, ensure_daemon
 from determined.queue.files import QueueFiles
@@ -138,14 +139,7 @@ def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
 
 def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | None) -> None:
     """Raise `InvalidExperimentException` if an experiment cannot be queued on this machine."""
-    if experiment.by_hand:
-        raise InvalidExperimentException(
-            f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
-        )
-    if experiment.state in ENDED and max_trials is None:
-        raise InvalidExperimentException(
-            f"it is {experiment.state}. To run it again: det experiment fork {experiment.id}"
-        )
+    check_can_run(experiment, max_trials)
     if not has_files_here(experiment):
         raise InvalidExperimentException(
             f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"

@@ -73,7 +73,7 @@ def download(
     if not chosen:
         known = ", ".join(reported_metrics(rows)) or "none"
         raise DeterminedError(
-            f"No checkpoint of experiment {experiment_id} has a number for the validation metric "
+            f"no checkpoint of experiment {experiment_id} has a number for the validation metric "
             f"{sort_by or experiment.metric!r}. Validation metrics of its checkpoints: {known}"
         )
     fetched = [(row, usual_place(row, output_dir)) for row in chosen]

@@ -43,8 +43,7 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
                 return known if everything else known[:1]
             if trial_id not in known:
                 raise DeterminedError(
-                    f"trial {trial_id} is not one of experiment {experiment_id}, whose trials are: "
-                    f"{some([str(trial) for trial in known]) or 'none yet'}"
+                    f"trial {trial_id} is not one of its trials: {some([str(trial) for trial in known]) or 'none yet'}"
                 )
             return [trial_id]
 

@@ -27,7 +27,7 @@ def kill(trial_id: int, form: Form) -> None:
         trial = store.experiments.trial(trial_id)
         experiment = store.experiments.get(trial.experiment_id)
         if trial.state not in ("QUEUED", "RUNNING", "PAUSED", "STOPPING"):
-            raise DeterminedError(f"trial {trial_id} has ended already: it is {trial.state}")
+            raise DeterminedError(f"trial {trial_id} has already ended ({trial.state})")
         if experiment.by_hand:
             store.add_request(trial_id, "kill")
         else:
