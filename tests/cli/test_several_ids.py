@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from determined.cli.main import main
 from determined.store.base import Store
-from tests.cli.filling import Steps, add_trials, end, lead, new_experiment, work
+from determined.store.process import this_user
+from determined.store.queueing import NewEntry
+from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import Terminal, det, det_json, det_ok
 
 
@@ -68,7 +73,7 @@ def test_experiments_are_chosen_by_state_and_label(store: Store, four: list[int]
     assert archived(store) == []
     det_ok("e", "archive", "--state", "completed", "--label", "old", "--yes")
     assert archived(store) == four[:2]
-    assert "matches; archived ones are chosen by id" in det("e", "archive", "--state", "error", "--yes").stderr
+    assert det("e", "archive", "--state", "error", "--yes").stderr.endswith(": no experiment matches\n")
     assert "no archived experiment matches" in det("e", "unarchive", "--state", "paused", "--yes").stderr
     det_ok("e", "unarchive", "--label", "old", "--yes")
     assert archived(store) == []
@@ -86,6 +91,57 @@ def test_a_terminal_is_asked_about_them_once(store: Store, four: list[int], answ
         terminal.read_to_the_end()
         assert terminal.wait() == int(not done)
     assert [row.id for row in store.experiments.list()][::-1] == (four[2:] if done else four)
+
+
+@pytest.mark.parametrize(("columns", "answer", "done"), [(80, b"n\n", False), (140, b"y\n", True)])
+def test_several_ids_are_asked_about_once(
+    store: Store, four: list[int], columns: int, answer: bytes, done: bool
+) -> None:
+    with Terminal("e", "delete", f"{four[0]}-{four[1]},{four[3]}", "999", columns=columns) as terminal:
+        terminal.read_until(b"[y/N]")
+        shown = "".join(terminal.screen())
+        listed = ", ".join(f"{four[number]} (e{number}, COMPLETED)" for number in (0, 1, 3))
+        assert f"Delete 3 experiments: {listed}?" in shown
+        terminal.write(answer)
+        terminal.read_to_the_end()
+        assert terminal.wait() == 1
+        assert terminal.seen.count(b"[y/N]") == 1
+        assert (b"Experiment 999 not found." in terminal.seen) == done
+    assert [row.id for row in store.experiments.list()][::-1] == (four[2:3] if done else four)
+
+
+def test_one_question_for_other_commands(store: Store, four: list[int]) -> None:
+    result = CliRunner().invoke(main, ["e", "delete-tb-files", f"{four[0]},{four[1]}"], input="n\n")
+    assert result.exit_code == 1
+    assert "Delete the TensorBoard files of 2 experiments: " in result.stderr
+    assert CliRunner().invoke(main, ["e", "delete", "998", "999"], input="").stderr.splitlines() == [
+        "Experiment 998 not found.",
+        "Experiment 999 not found.",
+    ]
+
+
+def test_archived_experiments_are_not_skipped_silently(store: Store, four: list[int]) -> None:
+    det_ok("e", "archive", str(four[0]))
+    some = det("e", "delete", "--label", "old", "--yes")
+    assert some.stderr == "Also 1 archived experiment matches: --all includes them.\n"
+    assert some.stdout == f"Deleted experiment {four[1]}\n"
+    none = det("e", "delete", "--label", "old", "--yes")
+    assert (none.exit_code, "only 1 archived experiment matches: --all includes them" in none.stderr) == (1, True)
+    assert det_ok("e", "delete", "--label", "old", "--all", "--yes") == f"Deleted experiment {four[0]}\n"
+    assert det("e", "delete", str(four[3]), "--all").exit_code == 2
+
+
+def test_a_missing_argument_after_the_ids_is_named(store: Store, four: list[int]) -> None:
+    for words, missing in (
+        (("label", "add", "1"), "Missing argument LABEL: det experiment label add 1 LABEL"),
+        (("label", "remove", "1,2"), "Missing argument LABEL: det experiment label remove 1,2 LABEL"),
+        (("set", "name", "1-3"), "Missing argument NAME"),
+        (("set", "priority", "1"), "Missing argument N:"),
+        (("label", "add", "baseline"), "name one experiment or several by id"),
+    ):
+        refused = CliRunner().invoke(main, ["experiment", *words], prog_name="det")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert missing in refused.stderr
 
 
 def test_labels_and_settings_of_several(store: Store, four: list[int]) -> None:
@@ -128,10 +184,6 @@ def test_did_you_mean(words: list[str], meant: str) -> None:
 
 def completed(words: str) -> list[tuple[str, str]]:
     """Return what zsh is offered, with the explanations."""
-    from click.testing import CliRunner
-
-    from determined.cli.main import main
-
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_DET_COMPLETE": "zsh_complete"}
     result = CliRunner(env=asked).invoke(main, prog_name="det", complete_var="_DET_COMPLETE")
     lines = result.stdout.splitlines()
@@ -145,15 +197,57 @@ def test_words_of_the_store_are_completed(store: Store, four: list[int]) -> None
     work(store, lease, trial, Steps(saved=[4]))
     store.registry.create_model("digits", description="reads house numbers")
     ids = [str(number) for number in four][::-1]
-    for command in ("describe", "delete", "logs", "list-trials", "archive", "fork"):
+    for command in ("describe", "logs", "list-trials", "fork", "label add"):
         assert [value for value, _ in completed(f"det experiment {command} ")] == ids, command
     assert (str(four[0]), "e0 COMPLETED") in completed("det e describe ")
-    assert completed(f"det e delete {four[0]},{four[1]}") == [(f"{four[0]},{four[1]}", "e1 COMPLETED")]
+    assert completed(f"det e describe {four[0]},{four[1]}") == [(f"{four[0]},{four[1]}", "e1 COMPLETED")]
     assert completed("det trial describe ") == [(str(trial), f"experiment {four[2]} RUNNING")]
     assert completed("det checkpoint describe check") == [(f"checkpoint-{trial}-4", f"trial {trial}, batch 4")]
     assert completed("det model describe d") == [("digits", "reads house numbers")]
     assert completed("det e ls --name e1") == [("e1", "1 experiment")]
     assert [value for value, _ in completed("det e ls --state c")] == ["COMPLETED", "CANCELED"]
+
+
+def test_commands_complete_what_they_can_do_something_for(store: Store, four: list[int]) -> None:
+    det_ok("e", "archive", str(four[0]))
+    running = new_experiment(store, "running")
+    lease = lead(store, running)
+    trials = add_trials(store, lease, [{}, {}])
+    for trial in trials:
+        work(store, lease, trial, Steps())
+    end_trial(store, lease, trials[0], "COMPLETED")
+    abandoned = new_experiment(store, "abandoned")
+    queued = new_experiment(store, "queued")
+    store.queue.add(NewEntry(queued, socket.gethostname(), this_user()))
+    old, ended, paused, also_ended = four
+    for words, expected in (
+        ("e unarchive", [old]),
+        ("e archive", [also_ended, ended]),
+        ("e delete", [also_ended, ended, old]),
+        ("e activate", [queued, abandoned, paused]),
+        ("e continue", [queued, abandoned, also_ended, paused, ended]),
+        ("e pause", [queued, abandoned, running]),
+        ("e kill", [queued, abandoned, running, paused]),
+        ("e cancel", [queued, abandoned, running, paused]),
+        ("e wait", [queued, abandoned, running]),
+        ("e set max-slots", [queued, abandoned, running, paused]),
+        ("e set priority", [queued]),
+        ("queue remove", [queued]),
+        ("trial kill", [trials[1]]),
+        ("trial logs", [trials[1], trials[0]]),
+    ):
+        assert [value for value, _ in completed(f"det {words} ")] == [str(number) for number in expected], words
+    assert [value for value, _ in completed(f"det e kill {queued},")] == [
+        f"{queued},{number}" for number in (abandoned, running, paused)
+    ]
+
+
+def test_labels_are_completed(store: Store, four: list[int]) -> None:
+    det_ok("e", "label", "add", str(four[2]), "new wave")
+    assert completed("det e ls --label ") == [("new wave", "1 experiment"), ("old", "2 experiments")]
+    assert completed("det e archive --label o") == [("old", "2 experiments")]
+    assert completed(f"det e label remove {four[0]} o") == [("old", "2 experiments")]
+    assert completed("det e label remove o") == []
 
 
 @pytest.mark.parametrize("kind", ["no store", "no database", "a directory", "no name of a store"])

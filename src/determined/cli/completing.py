@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from determined.cli.holders import RUNNING, is_abandoned
 from determined.cli.text import visible
 from determined.plural import counted
+from determined.store.experiment_records import ENDED, TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.store.database import Database
+    from determined.store.experiment_records import Experiment, Trial
 
-_MOST = 50
+_MOST = 50  # that are offered
+_MOST_READ = 500  # a shell waits while these are looked through
 _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -40,18 +44,59 @@ def _from_store(find: Callable[[Database, str], list[CompletionItem]]) -> _Compl
     return complete
 
 
-@_from_store
-def experiment_ids(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer experiments, the newest first; in a list such as `3,4` the last one is completed."""
-    from determined.store.experiment_columns import read_experiments
+# For which experiments a command can do something. A condition of the database bounds what is read; the state of a
+# standalone run and whether a process runs an experiment are known only after that.
+SUITABLE: dict[str, tuple[str, Callable[[Experiment], bool]]] = {
+    "are not archived": ("e.archived = 0", lambda row: True),
+    "are archived": ("e.archived = 1", lambda row: True),
+    "have ended": ("1 = 1", lambda row: row.state in ENDED),
+    "have ended and are not archived": ("e.archived = 0", lambda row: row.state in ENDED),
+    "have not ended": ("e.archived = 0", lambda row: row.state not in ENDED),
+    "are running": ("e.archived = 0", lambda row: row.state in RUNNING),
+    "are not running": ("1 = 1", lambda row: row.state not in RUNNING or is_abandoned(row)),
+    "can be activated": (
+        "e.archived = 0 AND e.by_hand = 0",
+        lambda row: row.state not in ENDED and (row.state not in RUNNING or is_abandoned(row)),
+    ),
+    "can be continued": (
+        "e.archived = 0 AND e.by_hand = 0",
+        lambda row: row.state not in RUNNING or is_abandoned(row),
+    ),
+    "are in the queue": ("e.id IN (SELECT experiment_id FROM queue)", lambda row: True),
+}
 
-    before, last = _last_of_list(incomplete)
-    rows = read_experiments(
-        database,
-        "WHERE e.archived = 0 AND CAST(e.id AS TEXT) LIKE ? ORDER BY e.id DESC LIMIT ?",
-        [f"{last}%", _MOST],
-    )
-    return [_item(f"{before}{row.id}", f"{row.name} {row.state}") for row in rows]
+
+def experiment_ids(suit: str) -> _Completion:
+    """Offer experiments that suit a command, the newest first; in a list such as `3,4` the last one is completed."""
+    condition, suits = SUITABLE[suit]
+
+    @_from_store
+    def find(database: Database, incomplete: str) -> list[CompletionItem]:
+        from determined.store.experiment_columns import read_experiments
+
+        before, last = _last_of_list(incomplete)
+        listed = {part.strip() for part in before.split(",")}
+        rows = read_experiments(
+            database,
+            f"WHERE {condition} AND CAST(e.id AS TEXT) LIKE ? ORDER BY e.id DESC LIMIT ?",
+            [f"{last}%", _MOST_READ],
+        )
+        suitable = [row for row in rows if str(row.id) not in listed and suits(row)]
+        return [_item(f"{before}{row.id}", f"{row.name} {row.state}") for row in suitable[:_MOST]]
+
+    return find
+
+
+@_from_store
+def experiment_labels(database: Database, incomplete: str) -> list[CompletionItem]:
+    """Offer the labels of experiments that are not archived, each once."""
+    import json
+    from collections import Counter
+
+    found = database.execute("SELECT labels FROM experiments WHERE archived = 0 AND labels <> '[]'", [])
+    counts = Counter(label for (labels,) in found for label in json.loads(labels))
+    offered = sorted(label for label in counts if label.startswith(incomplete))
+    return [_item(label, counted(counts[label], "experiment")) for label in offered[:_MOST]]
 
 
 @_from_store
@@ -68,13 +113,23 @@ def experiment_names(database: Database, incomplete: str) -> list[CompletionItem
 @_from_store
 def trial_ids(database: Database, incomplete: str) -> list[CompletionItem]:
     """Offer trials, the newest first."""
+    return _trials(database, incomplete, lambda row: True)
+
+
+@_from_store
+def running_trial_ids(database: Database, incomplete: str) -> list[CompletionItem]:
+    """Offer trials that have not ended, the newest first."""
+    return _trials(database, incomplete, lambda row: row.state not in TRIAL_ENDED)
+
+
+def _trials(database: Database, incomplete: str, suits: Callable[[Trial], bool]) -> list[CompletionItem]:
     from determined.store.experiment_columns import SELECT_TRIALS, trial
 
     before, last = _last_of_list(incomplete)
     found = database.execute(
-        f"{SELECT_TRIALS} WHERE CAST(t.id AS TEXT) LIKE ? ORDER BY t.id DESC LIMIT ?", [f"{last}%", _MOST]
+        f"{SELECT_TRIALS} WHERE CAST(t.id AS TEXT) LIKE ? ORDER BY t.id DESC LIMIT ?", [f"{last}%", _MOST_READ]
     )
-    rows = [trial(row) for row in found]
+    rows = [row for row in map(trial, found) if suits(row)][:_MOST]
     return [_item(f"{before}{row.id}", f"experiment {row.experiment_id} {row.state}") for row in rows]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.id_lists import complete_labels
 from determined.cli.moments import since as moment_since
 
 if TYPE_CHECKING:
@@ -52,7 +53,12 @@ def _complete_name(context: click.Context, parameter: click.Parameter, incomplet
 def with_state_and_label(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `--state` and `--label`, as the arguments `states` and `labels`."""
     labels = click.option(
-        "--label", "labels", multiple=True, metavar="LABEL", help="Experiments with this label; repeatable."
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="LABEL",
+        shell_complete=complete_labels,
+        help="Experiments with this label; repeatable.",
     )
     return click.option(
         "--state",

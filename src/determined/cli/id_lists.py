@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import click
@@ -11,6 +11,8 @@ import click
 from determined.cli.opened import opened_store
 from determined.cli.whole_numbers import ID
 from determined.errors import NotFoundException
+
+Completion = Callable[[click.Context, click.Parameter, str], list[Any]]
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
@@ -82,9 +84,18 @@ def expand(kind: Literal["experiment", "trial"], parsed: Sequence[Ids]) -> list[
 
 def complete_experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
     """Offer experiments to a shell."""
-    from determined.cli.completing import experiment_ids
+    return complete_experiments_that("are not archived")(context, parameter, incomplete)
 
-    return experiment_ids(context, parameter, incomplete)
+
+def complete_experiments_that(suit: str) -> Completion:
+    """Return a function that offers experiments for which a command can do something: see `completing.SUITABLE`."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        from determined.cli.completing import experiment_ids
+
+        return experiment_ids(suit)(context, parameter, incomplete)
+
+    return complete
 
 
 def complete_trials(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
@@ -92,6 +103,20 @@ def complete_trials(context: click.Context, parameter: click.Parameter, incomple
     from determined.cli.completing import trial_ids
 
     return trial_ids(context, parameter, incomplete)
+
+
+def complete_running_trials(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Offer trials that have not ended to a shell."""
+    from determined.cli.completing import running_trial_ids
+
+    return running_trial_ids(context, parameter, incomplete)
+
+
+def complete_labels(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Offer labels of experiments to a shell."""
+    from determined.cli.completing import experiment_labels
+
+    return experiment_labels(context, parameter, incomplete)
 
 
 def complete_checkpoints(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:

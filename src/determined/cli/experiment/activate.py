@@ -9,7 +9,7 @@ import click
 from determined.cli.detached import leave_to_queue
 from determined.cli.foreground import run_here
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 from determined.cli.slot_waiting import Sharing, with_sharing
@@ -18,7 +18,7 @@ from determined.cli.zone import with_utc
 
 
 @click.command(cls=Command, action="activate {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments_that("can be activated"))
 @click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
 @click.option("-f", "--follow", is_flag=True, help="Also show the log of the first trial.")
 @click.option("--max-trials", type=click.IntRange(min=1), help="Extend the search, even an ended one.")

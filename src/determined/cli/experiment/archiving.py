@@ -5,12 +5,19 @@ from __future__ import annotations
 import click
 
 from determined.cli.bulk import BulkCommand
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 
 
-@click.command(cls=BulkCommand, kind="experiment", filters=True, action="archive {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    filters=True,
+    complete=complete_experiments_that("have ended and are not archived"),
+    action="archive {experiment_id:experiment}",
+)
 @with_json
 def archive(experiment_id: int, form: Form) -> None:
     """Archive an experiment.
@@ -24,7 +31,12 @@ def archive(experiment_id: int, form: Form) -> None:
 
 
 @click.command(
-    cls=BulkCommand, kind="experiment", filters=True, archived=True, action="unarchive {experiment_id:experiment}"
+    cls=BulkCommand,
+    kind="experiment",
+    filters=True,
+    archived="only",
+    complete=complete_experiments_that("are archived"),
+    action="unarchive {experiment_id:experiment}",
 )
 @with_json
 def unarchive(experiment_id: int, form: Form) -> None:

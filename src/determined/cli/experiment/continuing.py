@@ -11,7 +11,7 @@ import click
 from determined.cli.detached import leave_to_queue
 from determined.cli.foreground import run_here
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, with_json
 from determined.cli.render import some
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("continue", cls=Command, action="continue {experiment_id:experiment}")
-@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments)
+@click.argument("experiment_id", metavar="ID", type=ID, shell_complete=complete_experiments_that("can be continued"))
 @click.option("--config-file", type=click.Path(path_type=Path), help="YAML file with changes to the configuration.")
 @click.option(
     "--config",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from determined.cli.bulk import BulkCommand
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
     from typing import Literal
 
 
-@click.command(cls=BulkCommand, kind="experiment", filters=True, action="pause {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    filters=True,
+    complete=complete_experiments_that("are running"),
+    action="pause {experiment_id:experiment}",
+)
 @with_json
 def pause(experiment_id: int, form: Form) -> None:
     """Pause an experiment.
@@ -28,7 +35,13 @@ def pause(experiment_id: int, form: Form) -> None:
     _request(experiment_id, "pause", form)
 
 
-@click.command(cls=BulkCommand, kind="experiment", filters=True, action="cancel {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    filters=True,
+    complete=complete_experiments_that("have not ended"),
+    action="cancel {experiment_id:experiment}",
+)
 @with_json
 def cancel(experiment_id: int, form: Form) -> None:
     """Cancel an experiment.
@@ -41,7 +54,13 @@ def cancel(experiment_id: int, form: Form) -> None:
     _request(experiment_id, "cancel", form)
 
 
-@click.command(cls=BulkCommand, kind="experiment", filters=True, action="kill {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    filters=True,
+    complete=complete_experiments_that("have not ended"),
+    action="kill {experiment_id:experiment}",
+)
 @with_json
 def kill(experiment_id: int, form: Form) -> None:
     """Kill an experiment.

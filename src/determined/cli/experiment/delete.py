@@ -6,13 +6,21 @@ import click
 
 from determined.cli.bulk import BulkCommand
 from determined.cli.confirming import confirm, with_yes
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
 from determined.plural import counted
 
 
-@click.command(cls=BulkCommand, kind="experiment", filters=True, action="delete {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    filters=True,
+    archived="on request",
+    complete=complete_experiments_that("have ended"),
+    action="delete {experiment_id:experiment}",
+)
 @with_yes
 @with_json
 def delete(experiment_id: int, yes: bool, form: Form) -> None:
@@ -62,6 +70,8 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
     cls=BulkCommand,
     kind="experiment",
     filters=True,
+    archived="on request",
+    complete=complete_experiments_that("are not running"),
     action="delete the TensorBoard files of {experiment_id:experiment}",
 )
 @with_yes

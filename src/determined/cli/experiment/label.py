@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from determined.cli.bulk import BulkCommand
 from determined.cli.groups import LazyGroup
+from determined.cli.id_lists import complete_experiments, complete_labels
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
@@ -30,7 +33,17 @@ def label() -> None:
     """
 
 
-@click.command(cls=BulkCommand, kind="experiment", action="add a label to {experiment_id:experiment}")
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Offer experiments, and after the first one labels as well: any number of ids may come before the label."""
+    found = complete_experiments(context, parameter, incomplete)
+    if context.params.get("experiment_id") or context.params.get("text"):
+        found += complete_labels(context, parameter, incomplete)
+    return found
+
+
+@click.command(
+    cls=BulkCommand, kind="experiment", complete=_complete, action="add a label to {experiment_id:experiment}"
+)
 @click.argument("text", metavar="LABEL")
 @with_json
 def add(experiment_id: int, text: str, form: Form) -> None:
@@ -42,7 +55,9 @@ def add(experiment_id: int, text: str, form: Form) -> None:
     _change(experiment_id, [text], [], form)
 
 
-@click.command(cls=BulkCommand, kind="experiment", action="remove a label from {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand, kind="experiment", complete=_complete, action="remove a label from {experiment_id:experiment}"
+)
 @click.argument("text", metavar="LABEL")
 @with_json
 def remove(experiment_id: int, text: str, form: Form) -> None:

@@ -6,12 +6,14 @@ import click
 
 from determined.cli.bulk import BulkCommand
 from determined.cli.groups import LazyGroup
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
 from determined.cli.whole_numbers import Count
 from determined.errors import InvalidExperimentException
+from determined.plural import counted
 
 _HERE = "determined.cli.experiment.setting"
 
@@ -67,7 +69,11 @@ def description(experiment_id: int, text: str, form: Form) -> None:
 
 
 @click.command(
-    "max-slots", cls=BulkCommand, kind="experiment", action="set the slot limit of {experiment_id:experiment}"
+    "max-slots",
+    cls=BulkCommand,
+    kind="experiment",
+    complete=complete_experiments_that("have not ended"),
+    action="set the slot limit of {experiment_id:experiment}",
 )
 @click.argument("slots", metavar="N", type=Count(min=1))
 @with_json
@@ -88,10 +94,15 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
                 f"resources.max_slots: expected at least slots_per_trial, which is {each}, got {slots}"
             )
         store.upkeep.change_config(experiment_id, "resources", {"max_slots": slots})
-    _tell(experiment_id, f"it may use {slots} slot{'' if slots == 1 else 's'}", form)
+    _tell(experiment_id, f"it may use {counted(slots, 'slot')}", form)
 
 
-@click.command(cls=BulkCommand, kind="experiment", action="set the priority of {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    complete=complete_experiments_that("are in the queue"),
+    action="set the priority of {experiment_id:experiment}",
+)
 @click.argument("number", metavar="N", type=click.IntRange(min=1, max=99))
 @with_json
 def priority(experiment_id: int, number: int, form: Form) -> None:

@@ -10,6 +10,7 @@ import click
 from determined.cli.bulk import BulkCommand
 from determined.cli.following import only_watching
 from determined.cli.holders import advice
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store, patiently
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
@@ -18,7 +19,12 @@ from determined.errors import DeterminedError
 from determined.store.experiment_records import ENDED
 
 
-@click.command(cls=BulkCommand, kind="experiment", action="wait for {experiment_id:experiment}")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    complete=complete_experiments_that("are running"),
+    action="wait for {experiment_id:experiment}",
+)
 @click.option(
     "--polling-interval",
     type=click.FloatRange(min=0, min_open=True),

@@ -5,13 +5,19 @@ from __future__ import annotations
 import click
 
 from determined.cli.bulk import BulkCommand
+from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.errors import InvalidExperimentException
 
 
-@click.command(cls=BulkCommand, kind="experiment", action="remove {experiment_id:experiment} from the queue")
+@click.command(
+    cls=BulkCommand,
+    kind="experiment",
+    complete=complete_experiments_that("are in the queue"),
+    action="remove {experiment_id:experiment} from the queue",
+)
 @with_json
 def remove(experiment_id: int, form: Form) -> None:
     """Remove an experiment from the queue.

@@ -6,13 +6,14 @@ import click
 
 from determined.cli.bulk import BulkCommand
 from determined.cli.holders import is_abandoned
+from determined.cli.id_lists import complete_running_trials
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import trial_plain
 from determined.errors import DeterminedError
 
 
-@click.command(cls=BulkCommand, kind="trial", action="kill {trial_id:trial}")
+@click.command(cls=BulkCommand, kind="trial", complete=complete_running_trials, action="kill {trial_id:trial}")
 @with_json
 def kill(trial_id: int, form: Form) -> None:
     """Kill a trial.
@@ -38,7 +39,7 @@ def kill(trial_id: int, form: Form) -> None:
         click.echo(f"Trial {trial_id}: asked the run to end")
     elif experiment.state == "PAUSED" or is_abandoned(experiment):
         click.echo(
-            f"Trial {trial_id}: nobody runs experiment {experiment.id}; whoever activates it ends the trial first"
+            f"Trial {trial_id}: no process is running experiment {experiment.id}; the trial ends when it is activated"
         )
     else:
         click.echo(f"Trial {trial_id}: asked the runner of experiment {experiment.id} to end it")
