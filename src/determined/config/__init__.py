@@ -1,1 +1,1 @@
-"""YAML in, plain data out."""
+"""Experiment configurations: parsing YAML, validation, defaults, and masking of secrets."""

@@ -1,4 +1,4 @@
-"""The base of every block of an experiment configuration, and how a block becomes plain data again."""
+"""The base class of all blocks of an experiment configuration, and their conversion to plain data."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pydantic import BaseModel, ConfigDict
 
 from determined.config.length import Length
 
-# Alternatives of a field are told apart by a tag. Pydantic puts it into the path of an error, where it has no business:
-# it begins with a character that no name in a configuration may hold, and is taken out again by that.
+# The prefix of the tags that distinguish the alternatives of a field. Pydantic includes tags in the paths of errors. No
+# name in a configuration may contain this character, so tags can be recognized and removed from the paths.
 TAG = "\0"
 
 
 class Block(BaseModel):
-    """Immutable, and without fields that nobody knows."""
+    """A block of a configuration. It is immutable and rejects unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     def plain(self) -> dict[str, Any]:
-        """As it would stand in a file: JSON values, what is not set left out."""
+        """Return the block as it would be written in a file: JSON values without fields that are None."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: plain_value(value) for name, value in values.items() if value is not None}
 
 
 def plain_value(value: Any) -> Any:
-    """A field's value as JSON; free data are copied."""
+    """Return a field's value as JSON data; free-form data are copied."""
     if isinstance(value, (Block, Length)):
         return value.plain()
     if isinstance(value, tuple):
@@ -36,7 +36,7 @@ def plain_value(value: Any) -> Any:
 
 
 def tag_by(field: str) -> Callable[[Any], str | None]:
-    """Tell alternatives apart by the text in one of their fields."""
+    """Return a function that selects the alternative of a field by the text in one of its subfields."""
 
     def tag(value: Any) -> str | None:
         kind = value.get(field) if isinstance(value, dict) else getattr(value, field, None)

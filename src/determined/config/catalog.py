@@ -1,4 +1,4 @@
-"""Which fields there are, and where: to say what a name that nobody knows was probably meant to be."""
+"""Lists the fields of a configuration, to suggest which field a misspelled name was meant to be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Tag
 
 from determined.config.block import TAG, Block
 
-# A block of a configuration: the names that lead to it, with the tag of the alternative where there are several.
+# The path of a block in a configuration, including the tags of alternatives.
 Place = tuple[str, ...]
 
 _SURE, _LIKELY, _PERHAPS = 0.85, 0.75, 0.6
@@ -21,12 +21,12 @@ _SHORTEST = 3
 
 @cache
 def catalog(model: type[Block]) -> dict[Place, tuple[str, ...]]:
-    """Every block of a model with the names of its fields."""
+    """Return the field names of every block of a model, by the path of the block."""
     return dict(_walk(model, ()))
 
 
 def meant(model: type[Block], place: Place, name: str) -> str:
-    """A hint for a field that the block at `place` does not have."""
+    """Return a hint for a field that the block at `place` does not have; empty if there is none."""
     known = catalog(model)
     here = known.get(place, ())
     if near := get_close_matches(name, here, n=1, cutoff=_LIKELY) or _longer(name, here):
@@ -44,12 +44,12 @@ def meant(model: type[Block], place: Place, name: str) -> str:
 
 
 def _longer(name: str, names: tuple[str, ...]) -> list[str]:
-    """The fields that a short form may stand for: `env`."""
+    """Return the field names of which this name may be an abbreviation, such as `env`."""
     return [known for known in names if len(name) >= _SHORTEST and known.startswith(name)]
 
 
 def list_fields(model: type[Block]) -> frozenset[str]:
-    """The dotted paths of the fields that hold a list, and nothing but a list."""
+    """Return the dotted paths of the fields whose value is always a list."""
     return frozenset(
         _shown(place, name)
         for place, block in blocks(model)
@@ -59,6 +59,7 @@ def list_fields(model: type[Block]) -> frozenset[str]:
 
 
 def _alternatives_with(known: dict[Place, tuple[str, ...]], place: Place, name: str) -> list[str]:
+    """Return the alternatives of a block, such as other searchers, that have this field."""
     if not place or not place[-1].startswith(TAG):
         return []
     return [
@@ -69,6 +70,7 @@ def _alternatives_with(known: dict[Place, tuple[str, ...]], place: Place, name: 
 
 
 def _shown(place: Place, name: str) -> str:
+    """Return a dotted path without tags."""
     return ".".join([*(part for part in place if not part.startswith(TAG)), name])
 
 
@@ -78,7 +80,7 @@ def _walk(model: type[Block], place: Place) -> Iterator[tuple[Place, tuple[str, 
 
 
 def blocks(model: type[Block], place: Place = ()) -> Iterator[tuple[Place, type[Block]]]:
-    """A block and those inside it, each with the names that lead to it."""
+    """Yield a block and all blocks inside it, each with its path."""
     yield place, model
     for name, field in model.model_fields.items():
         for tag, inner in _blocks_in(field.annotation):
@@ -86,6 +88,7 @@ def blocks(model: type[Block], place: Place = ()) -> Iterator[tuple[Place, type[
 
 
 def _blocks_in(annotation: Any, tag: Place = ()) -> Iterator[tuple[Place, type[Block]]]:
+    """Yield the blocks in a type annotation, each with the tag of its alternative."""
     if isinstance(annotation, type) and issubclass(annotation, Block):
         yield tag, annotation
     elif get_origin(annotation) is Annotated:
@@ -98,7 +101,7 @@ def _blocks_in(annotation: Any, tag: Place = ()) -> Iterator[tuple[Place, type[B
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """The alternatives of an annotation, without what is said about them."""
+    """Yield the alternatives of a type annotation without their metadata."""
     if get_origin(annotation) is Annotated:
         yield from _parts(get_args(annotation)[0])
     elif get_origin(annotation) in (None, tuple, dict, list):

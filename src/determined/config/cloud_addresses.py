@@ -1,4 +1,4 @@
-"""Addresses of object stores: URLs and Azure connection strings, checked without contacting anyone."""
+"""Validates addresses of object stores, URLs and Azure connection strings, without network access."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_IN_URL = re.compile(r"[^!-~]")
 
 
 def is_endpoint(url: str) -> bool:
-    """Whether a URL names a server and nothing else: a password in it would reach messages and logs."""
+    """Return whether a URL names only a server. Credentials in it would be shown in messages and logs."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -24,7 +24,10 @@ def is_endpoint(url: str) -> bool:
 
 
 def connection_fields(text: str) -> dict[str, str]:
-    """The fields of an Azure connection string; a ValueError says what is wrong without showing it."""
+    """Return the fields of an Azure connection string.
+
+    Raise `ValueError`, without showing the text, if it is invalid.
+    """
     fields = dict(part.strip().partition("=")[::2] for part in text.split(";") if part.strip())
     if fields.get("UseDevelopmentStorage", "").lower() == "true":
         return fields
@@ -40,7 +43,7 @@ def connection_fields(text: str) -> dict[str, str]:
 
 
 def is_account_key(text: str) -> bool:
-    """Whether a text can be the key of an Azure account, which is base64."""
+    """Return whether a text can be the key of an Azure account, which is base64."""
     try:
         base64.b64decode(text, validate=True)
     except ValueError:
@@ -49,12 +52,13 @@ def is_account_key(text: str) -> bool:
 
 
 def blob_endpoint(fields: dict[str, str]) -> str | None:
-    """The server that the fields of a connection string name; None if it follows from the account's name alone."""
+    """Return the server URL in a connection string; None if it follows from the account name alone."""
     endpoint = fields.get("BlobEndpoint") or _by_suffix(fields)
     return endpoint.rstrip("/") if endpoint else None
 
 
 def _by_suffix(fields: dict[str, str]) -> str | None:
+    """Return the server URL made of the account name and the endpoint suffix, or None."""
     if not fields.get("EndpointSuffix") or not fields.get("AccountName"):
         return None
     protocol = fields.get("DefaultEndpointsProtocol") or "https"

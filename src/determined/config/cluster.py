@@ -1,4 +1,7 @@
-"""Blocks that only a cluster's master could serve: read and checked, so that a file of one works here as well."""
+"""Blocks that only a cluster's master could serve.
+
+They are validated, so that files written for a cluster are accepted.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from determined.config.kinds import Flag, PositiveCount, Text
 
 
 class RetentionPolicy(Block):
-    """How many days logs are kept; -1 for ever."""
+    """The number of days that logs are kept; -1 means forever."""
 
     log_retention_days: Annotated[int, kinds.whole(-1, 32767)] | None = None
 
 
 class Webhooks(Block):
-    """Who is told of what happens."""
+    """The webhooks that are notified of events."""
 
     webhook_id: tuple[PositiveCount, ...] = ()
     webhook_name: tuple[Text, ...] = ()
@@ -24,7 +27,7 @@ class Webhooks(Block):
 
 
 class Pachyderm(Block):
-    """Where the data came from."""
+    """The Pachyderm source of the data."""
 
     dataset: dict[str, Any] | None = None
     pachd: dict[str, Any] | None = None
@@ -32,14 +35,14 @@ class Pachyderm(Block):
 
 
 class Integrations(Block):
-    """Other services."""
+    """Integrations with other services."""
 
     webhooks: Webhooks | None = None
     pachyderm: Pachyderm | None = None
 
 
 class Slurm(Block):
-    """Options of Slurm."""
+    """Options for Slurm."""
 
     gpu_type: Text | None = None
     sbatch_args: tuple[Text, ...] | None = None
@@ -47,19 +50,19 @@ class Slurm(Block):
 
 
 class Pbs(Block):
-    """Options of PBS."""
+    """Options for PBS."""
 
     pbsbatch_args: tuple[Text, ...] | None = None
     slots_per_node: PositiveCount | None = None
 
 
 class Kerberos(Block):
-    """A field that nothing reads."""
+    """The Kerberos block, which is not used."""
 
     config_file: Text | None = None
 
 
 class Security(Block):
-    """A block that nothing reads."""
+    """The security block, which is not used."""
 
     kerberos: Kerberos | None = None

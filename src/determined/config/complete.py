@@ -1,4 +1,4 @@
-"""What a configuration leaves open until an experiment is made: a name, a seed, a place for checkpoints."""
+"""Fills in the values that a configuration may leave out: name, seed and checkpoint directory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ANIMALS = ("badger", "crane", "dolphin", "finch", "heron", "ibex", "lynx", "mar
 
 
 def three_words(rng: random.Random) -> str:
-    """A name that a person can say: `keen-teal-otter`."""
+    """Return a random name that is easy to say, such as `keen-teal-otter`."""
     return "-".join(rng.choice(words) for words in (_SIZES, _COLOURS, _ANIMALS))
 
 
 def complete(config: ExperimentConfig, *, now: float, words: str, checkpoints: str) -> ExperimentConfig:
-    """The configuration with nothing left open: `now` is the Unix time, `checkpoints` an absolute directory."""
+    """Return the configuration with all values set. `now` is the Unix time, `checkpoints` an absolute directory."""
     changes: dict[str, object] = {}
     if not config.name:
         changes["name"] = f"Experiment ({words})"

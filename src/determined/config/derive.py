@@ -1,4 +1,4 @@
-"""A configuration made from another one: changes are laid over it, part by part."""
+"""Derives a configuration from another one by merging changes into it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from determined.config.experiment_model import ExperimentConfig
 from determined.config.length import read_length
 from determined.config.spellings import replaceable_blocks, without_replaced
 
-# Blocks of which there are several kinds, and the field that says which.
+# Blocks with several alternatives -> the field that selects the alternative.
 _KINDS = {"searcher": "name", "checkpoint_storage": "type"}
 
 
 def derive(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with the changes: maps are merged name by name, everything else is replaced.
+    """Return the configuration with the changes merged: maps are merged recursively, other values are replaced.
 
-    A changed field also replaces the other names of the same quantity, as `max_length` replaces `max_steps`. A block
-    that becomes one of another kind, as a random search instead of a grid, keeps of the old one what the new kind
-    knows; a hyperparameter that gets another space keeps nothing.
+    A changed field also replaces other names of the same quantity: `max_length` replaces `max_steps`. If a block
+    changes its kind, for example from a grid to a random search, only settings that the new kind supports are kept. A
+    hyperparameter that gets another range is replaced completely.
     """
     derived = dict(config)
     for name, value in changes.items():
@@ -32,6 +32,7 @@ def derive(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
+    """Return the settings of a block that its new kind supports."""
     if kind is None or kind == old.get(_KINDS[block]):
         return old
     known = catalog(ExperimentConfig).get((block, f"{TAG}{kind}"), ())
@@ -39,10 +40,11 @@ def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
 
 
 def _merged(old: Any, new: Any, path: tuple[str, ...]) -> Any:
+    """Return the new value merged into the old one."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     are_spaces = path[0] == "hyperparameters"
     if "type" in old and "type" in new if are_spaces else read_length(old) is not None and read_length(new) is not None:
-        return new  # a range, or `{batches: 100}`: nothing of the one belongs into the other
+        return new  # a range or a length such as `{batches: 100}`: their fields must not be mixed
     kept = without_replaced(path, old, new) if path in replaceable_blocks() else old
     return {**kept, **{name: _merged(old.get(name), value, (*path, name)) for name, value in new.items()}}

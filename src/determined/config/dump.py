@@ -1,16 +1,16 @@
-"""Plain data as YAML that is pleasant to read."""
+"""Writes plain data as readable YAML."""
 
 from __future__ import annotations
 
 import io
 from typing import Any
 
-# Line breaks of Unicode, which a text in plain style would not survive.
+# Unicode line breaks, which YAML preserves only in quoted style.
 _ODD_BREAKS = ("\x85", "\u2028", "\u2029")
 
 
 def dump_yaml(data: dict[str, Any]) -> str:
-    """Block style, in the order of the data, without anchors."""
+    """Return data as YAML in block style, in the order of the data and without anchors."""
     from ruamel.yaml import YAML
     from ruamel.yaml.representer import RoundTripRepresenter
 

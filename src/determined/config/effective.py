@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from determined.config.masking import mask_secrets
 
-_LARGEST_EXACT = 2**53  # whole floats up to here are exact, so that 1.0 and 1 count as the same value
+_LARGEST_EXACT = 2**53  # integral floats up to here are exact, so that 1.0 and 1 can be treated as the same value
 _LONGEST_SHOWN = 60
 
 _MISSING = object()
 
 
 class Difference(NamedTuple):
-    """A hyperparameter that a program replaced; the values as JSON text, secrets masked."""
+    """A hyperparameter that a program overrode; the values as JSON text with secrets masked."""
 
     name: str
     assigned: str
@@ -25,7 +25,7 @@ class Difference(NamedTuple):
 
 
 def effective(assigned: dict[str, Any], passed: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the assigned values with those replaced that the program passed, group by group."""
+    """Return the assigned hyperparameters, overridden by those that the program passed; nested groups are merged."""
     merged = dict(assigned)
     for name, value in (passed or {}).items():
         known = merged.get(name)
@@ -35,11 +35,12 @@ def effective(assigned: dict[str, Any], passed: dict[str, Any] | None) -> dict[s
 
 def differences(assigned: dict[str, Any], passed: dict[str, Any] | None) -> list[Difference]:
     """Return the assigned hyperparameters for which the program passed another value."""
-    # What is stored of the passed values is masked, so that a secret would always differ from its mask.
+    # Stored passed values are masked, so both sides are masked here: a secret would always differ from its mask.
     return _differences(mask_secrets(assigned), mask_secrets(passed or {}), "")
 
 
 def _differences(assigned: dict[str, Any], passed: dict[str, Any], prefix: str) -> list[Difference]:
+    """Return the differences within a group; `prefix` is the dotted name of the group."""
     found = []
     for name, value in assigned.items():
         other = passed.get(name, _MISSING)
@@ -58,6 +59,7 @@ def value_text(value: Any) -> str:
 
 
 def _canonical(value: Any) -> Any:
+    """Return a value with integral floats as integers, so that 1.0 and 1 are equal."""
     if isinstance(value, float) and value.is_integer() and abs(value) <= _LARGEST_EXACT:
         return int(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The `environment` and `bind_mounts` blocks: variables of the trials' processes, and what concerns containers."""
+"""The `environment` and `bind_mounts` blocks: environment variables of trials, and container settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Variable = Annotated[str, kinds.matching(r"[^=\s][^=]*(=[\s\S]*)?", "a variable 
 
 
 class VariablesByDevice(Block):
-    """Variables that differ with the kind of device."""
+    """Environment variables by kind of device."""
 
     cpu: tuple[Variable, ...] = ()
     cuda: tuple[Variable, ...] = ()
@@ -23,6 +23,7 @@ class VariablesByDevice(Block):
 
 
 def _list_or_map(value: Any) -> str:
+    """Return the tag of the form in which variables are given."""
     return "\0map" if isinstance(value, (dict, VariablesByDevice)) else "\0list"
 
 
@@ -33,7 +34,7 @@ Variables = Annotated[
 
 
 class Image(Block):
-    """The container image by kind of device."""
+    """The container images by kind of device."""
 
     cpu: Text | None = None
     cuda: Text | None = None
@@ -41,11 +42,12 @@ class Image(Block):
 
 
 def _one_for_all(value: Any) -> Any:
+    """Return an image for every kind of device if a single one is given."""
     return dict.fromkeys(("cpu", "cuda", "rocm"), value) if isinstance(value, str) else value
 
 
 class RegistryAuth(Block):
-    """The account at a container registry: the fields of Docker's own configuration."""
+    """The credentials for a container registry; the fields of Docker's own configuration."""
 
     username: Text | None = None
     password: Text | None = None
@@ -57,7 +59,7 @@ class RegistryAuth(Block):
 
 
 class ProxyPort(Block):
-    """A port of the task that a cluster would make reachable."""
+    """A port of the task that a cluster would expose."""
 
     proxy_port: Annotated[int, kinds.whole(1, 65535)]
     proxy_tcp: Flag = False
@@ -65,7 +67,7 @@ class ProxyPort(Block):
 
 
 class Environment(Block):
-    """`environment_variables` are set in the processes of trials."""
+    """The `environment` block. `environment_variables` are set in the processes of trials."""
 
     environment_variables: Variables = ()
     image: Annotated[Image, BeforeValidator(_one_for_all)] | None = None
@@ -78,7 +80,7 @@ class Environment(Block):
     pod_spec: dict[str, Any] | None = None
 
     def variables(self, device: DeviceKind) -> tuple[str, ...]:
-        """`NAME=VALUE`, or a bare `NAME`, for trials on that kind of device."""
+        """Return the variables for trials on this kind of device, each `NAME=VALUE` or just `NAME`."""
         given = self.environment_variables
         return getattr(given, device) if isinstance(given, VariablesByDevice) else given
 
@@ -90,7 +92,7 @@ def _mount_point(value: Any) -> str:
 
 
 class BindMount(Block):
-    """A directory of the machine, as a container would see it."""
+    """A directory of the host that a container would mount."""
 
     host_path: AbsolutePath
     container_path: Annotated[str, PlainValidator(_mount_point)]

@@ -1,4 +1,4 @@
-"""An experiment configuration from a file, a text or a dict: checked as a whole, in the words of today."""
+"""Loads an experiment configuration from a file, a text or a dict: overrides, migration of old fields, validation."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ __all__ = ["ExperimentConfig", "LoadedExperiment", "load_experiment"]
 
 @dataclass(frozen=True)
 class LoadedExperiment:
-    """A configuration that can be run, and what there is to say about it."""
+    """A valid configuration with notes and warnings about it."""
 
     config: ExperimentConfig
-    original: str  # the YAML as given, comments and secrets included; with overrides: what they made of it
-    notes: list[str]  # what was written for an older release, and how it is written today
-    warnings: list[str]  # what does nothing here, and what was probably not meant
+    original: str  # the YAML as given, with comments and secrets; if there are overrides, the result of applying them
+    notes: list[str]  # fields of older releases, and how they are written today
+    warnings: list[str]  # fields without effect, and values that were probably not intended
 
     @property
     def shown_original(self) -> str:
-        """The original without its secrets: for the store and for people."""
+        """The original text without its secrets, for the store and for display."""
         return mask_yaml(self.original)
 
 
 def load_experiment(
     source: str | os.PathLike[str] | dict[str, Any], *, overrides: Sequence[str] = ()
 ) -> LoadedExperiment:
-    """Read, migrate and check; `InvalidExperimentConfig` holds all mistakes at once."""
+    """Read, migrate and validate a configuration. Raise `InvalidExperimentConfig` with all mistakes at once."""
     data, name, text = _read(source)
     raw, mistakes = copy_plain(data)
     if not isinstance(raw, dict):
@@ -70,7 +70,7 @@ def load_experiment(
 
 
 def _read(source: str | os.PathLike[str] | dict[str, Any]) -> tuple[Any, str, str | None]:
-    """Return the data, the name of the file if they are from one, and the text if they are from one."""
+    """Return the data, the name of the file if there is one, and the text if there is one."""
     if not isinstance(source, (str, os.PathLike)):
         return source, "", None
     try:
@@ -82,6 +82,7 @@ def _read(source: str | os.PathLike[str] | dict[str, Any]) -> tuple[Any, str, st
 
 
 def _checked(config: dict[str, Any]) -> tuple[ExperimentConfig | None, list[Mistake]]:
+    """Return the validated model, or None, and all mistakes."""
     space, mistakes = check_space(config.get("hyperparameters", {}))
     mistakes += broken_rules(config)
     try:
@@ -93,7 +94,7 @@ def _checked(config: dict[str, Any]) -> tuple[ExperimentConfig | None, list[Mist
 
 
 def _inside_unknown_kinds(config: dict[str, Any]) -> list[Mistake]:
-    """Return the mistakes inside a searcher or storage of unknown kind, checked as the kind that was probably meant."""
+    """Return the mistakes inside a searcher or storage of an unknown kind, validated as the kind probably meant."""
     guessed = guessed_alternatives(config, ExperimentConfig)
     if not guessed:
         return []
@@ -105,7 +106,7 @@ def _inside_unknown_kinds(config: dict[str, Any]) -> list[Mistake]:
 
 
 def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here: list[str]) -> list[Mistake]:
-    """Return one mistake for each field, in the order of the file, with file and line, or the option --config."""
+    """Return one mistake for each field, in the order of the file, with its file and line, or `--config`."""
     lines = {} if text is None else lines_of(text)
     first: dict[str, Mistake] = {}
     for mistake in mistakes:
@@ -119,7 +120,7 @@ def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here:
 
 
 def _note(changes: list[str], before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What was changed and, unless it was only removed, how those parts of the file are written today."""
+    """Return a note with the migrated fields and how these parts of the file are written today."""
     if not changes:
         return []
     config = {name: value for name, value in after.items() if name not in before or before[name] != value}

@@ -1,4 +1,4 @@
-"""The whole experiment configuration as checked data: every field, its kind and its default."""
+"""The model of the experiment configuration: every field with its type and default."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ Seed = Annotated[int, kinds.whole(0, 2**31 - 1)]
 
 
 def _labels_as_list(value: Any) -> Any:
-    """A map names the labels that are true."""
+    """Return labels as a list; a map gives the labels whose value is true."""
     if isinstance(value, dict) and all(isinstance(chosen, bool) for chosen in value.values()):
         return [label for label, chosen in value.items() if chosen]
     return value
 
 
 def _each_once(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the labels without duplicates."""
     return tuple(dict.fromkeys(labels))
 
 
 def _entrypoint(value: Any) -> str | tuple[str, ...]:
+    """Return the entrypoint if it is a non-empty text or list of texts, else raise."""
     if isinstance(value, str) and value.strip():
         return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(part, str) for part in value) and value[0]:
@@ -47,7 +49,7 @@ def _nothing(value: Any) -> None:
 
 
 def _seconds_or_never(value: Any) -> float | None:
-    """Null and 0 are no limit."""
+    """Return a number of seconds; None, which means no limit, for null and 0."""
     if value is not None and (not kinds.is_number(value) or value < 0):
         raise kinds.refusal("a number of seconds, or null for no limit")
     return value or None
@@ -58,19 +60,18 @@ LogPolicies = Annotated[tuple[LogPolicy, ...], AfterValidator(with_built_in)]
 
 
 class Reproducibility(Block):
-    """The seed of the search, from which the seeds of its trials follow."""
+    """The seed of the search, from which the seeds of its trials are derived."""
 
     experiment_seed: Seed | None = None
 
 
 class ExperimentConfig(Block):
-    """What a file says, in the words of today, with the defaults.
+    """A validated configuration with defaults, in the current format.
 
-    Fields of our own: `hang_timeout`, the seconds without a report, a line in the log or work of the processor after
-    which an attempt counts as failed (null or 0: never); `max_trial_seconds`, the running time of a trial over all
-    its attempts after which it is stopped with a checkpoint; `sinks`, the services that are told as well what is
-    reported; `startup_hook`, whether the `startup-hook.sh` of the model directory is run; `searcher.stop_once` in
-    releases that had lost it.
+    Fields that Determined does not have: `hang_timeout`, the seconds without a report, a log line or CPU use after
+    which an attempt counts as failed (null or 0: never); `max_trial_seconds`, the run time of a trial over all attempts
+    after which it is stopped with a checkpoint; `sinks`, services to which metrics are forwarded; `startup_hook`,
+    whether `startup-hook.sh` of the model directory is run; `searcher.stop_once`, which some releases did not have.
     """
 
     name: Text | None = None
@@ -89,7 +90,7 @@ class ExperimentConfig(Block):
     min_checkpoint_period: Period = Length(0, "batches")
     perform_initial_validation: Flag = False
     scheduling_unit: PositiveCount = 100
-    records_per_epoch: Count | None = None  # for programs that read it: an epoch is as long as its loader
+    records_per_epoch: Count | None = None  # for programs that read it; the length of an epoch is that of its loader
     max_restarts: Count = 5
     preemption_timeout: Count = 3600
     hang_timeout: Annotated[float | None, PlainValidator(_seconds_or_never)] = 1800
@@ -113,5 +114,5 @@ class ExperimentConfig(Block):
     internal: Annotated[None, PlainValidator(_nothing)] = None
 
     def plain(self) -> dict[str, Any]:
-        """The effective configuration as JSON: what trials are given, and what is kept of it."""
+        """Return the effective configuration as JSON data, as it is passed to trials and stored."""
         return {**super().plain(), "hang_timeout": self.hang_timeout}

@@ -1,7 +1,7 @@
-"""Secrets among the fixed hyperparameters of a search: masked in what is stored, and read again from the configuration.
+"""Masks secrets among the fixed hyperparameters of a search in stored data, and restores them from the configuration.
 
-Searched values are stored as they are: the store is where a runner that goes on with a search finds what each trial was
-given, and no other place has it.
+Searched values are stored unmasked: the store is the only place from which a resumed search can read what each trial
+was assigned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 
 def mask_fixed(hparams: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters of a trial as they are stored and shown."""
+    """Return the hyperparameters of a trial with fixed secrets masked, for storing and showing."""
     masked = copy.deepcopy(hparams)
     for path, leaf in leaves(space):
         block = _block(masked, path)
@@ -29,7 +29,7 @@ def mask_fixed(hparams: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]
 
 
 def unmask_fixed(hparams: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
-    """Return what a trial trains with, from what is stored and the space of the configuration with its secrets."""
+    """Return stored hyperparameters with masked values restored from the search space of the configuration."""
     if MASK not in json.dumps(hparams):
         return hparams
     restored = copy.deepcopy(hparams)
@@ -41,7 +41,7 @@ def unmask_fixed(hparams: dict[str, Any], space: dict[str, Any]) -> dict[str, An
 
 
 def _block(hparams: dict[str, Any], path: Path) -> dict[str, Any] | None:
-    """Return the map that holds the last name of a path; None if it is not there."""
+    """Return the map that contains the last name of a path, or None if the path does not exist."""
     inner: Any = hparams
     for name in path[:-1]:
         inner = inner.get(name) if isinstance(inner, dict) else None

@@ -1,4 +1,4 @@
-"""What a space of hyperparameters means, and how one set of them is drawn at random."""
+"""The search space of hyperparameters: its ranges as typed values, and random sampling."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ KINDS = ("const", "int", "double", "log", "loguniform", "categorical")
 
 
 def sample_hyperparameters(space: dict[str, Any], stream: RandomStream) -> dict[str, Any]:
-    """A value for every name: constants as they are, ranges drawn, nested maps likewise.
+    """Return a random set of hyperparameters: constants unchanged, ranges sampled, nested maps likewise.
 
-    Names are taken in sorted order at every level, so that the same seed gives the same values however the space
-    was written down.
+    Names are processed in sorted order at every level, so that the same seed gives the same values for every order in
+    which the space was written.
     """
     return {name: _sample(value, where, stream) for name, value, where in _items(space, "hyperparameters")}
 
 
 def _sample(value: Any, where: str, stream: RandomStream) -> Any:
+    """Return a value for one entry of the space."""
     if not isinstance(value, dict):
         return value
     if "type" not in value:
@@ -31,6 +32,7 @@ def _sample(value: Any, where: str, stream: RandomStream) -> Any:
 
 
 def _items(space: Any, where: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield name, value and dotted path of each entry of a map, sorted by name."""
     if not isinstance(space, dict):
         raise InvalidConfigurationException(message=f"{where}: expected a map, got {space!r}")
     for name in sorted(space, key=str):
@@ -39,16 +41,22 @@ def _items(space: Any, where: str) -> Iterator[tuple[str, Any, str]]:
 
 @dataclass(frozen=True)
 class Const:
+    """A constant."""
+
     value: Any
 
 
 @dataclass(frozen=True)
 class Choice:
+    """One of several values."""
+
     values: list[Any]
 
 
 @dataclass(frozen=True)
 class Whole:
+    """An integer range, both ends included."""
+
     low: int
     high: int
     count: int | None
@@ -56,6 +64,8 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
+    """A range of real numbers."""
+
     low: float
     high: float
     count: int | None
@@ -63,19 +73,19 @@ class Real:
 
 @dataclass(frozen=True)
 class Power:
-    """`base` to an exponent between `low` and `high`."""
+    """A range on a logarithmic scale: `base` to an exponent between `low` and `high`."""
 
     base: float
     low: float
     high: float
     count: int | None
-    bounds_are_values: bool = False  # the bounds were written down as values, not as exponents
+    bounds_are_values: bool = False  # the configuration gives the bounds as values, not as exponents
 
     def value(self, exponent: float) -> float:
         return float(self.base**exponent)
 
     def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest value."""
+        """Return the smallest and the largest value."""
         first, second = self.value(self.low), self.value(self.high)
         return min(first, second), max(first, second)
 
@@ -84,7 +94,7 @@ Leaf = Const | Choice | Whole | Real | Power
 
 
 def leaf(value: Any, where: str) -> Leaf:
-    """What one entry of a space means; anything but a map with a `type` is a constant."""
+    """Return the typed form of one entry of a space. Anything but a map with a `type` is a constant."""
     if not isinstance(value, dict) or "type" not in value:
         return Const(value)
     kind = value["type"]
@@ -114,7 +124,7 @@ def leaf(value: Any, where: str) -> Leaf:
 
 
 def leaves(space: Any, where: str = "hyperparameters") -> Iterator[tuple[tuple[str, ...], Leaf]]:
-    """Every leaf of a space with its path, sorted at every level. An empty map is a constant."""
+    """Yield every leaf of a space with its path, sorted at every level. An empty map is a constant."""
     for name, value, below in _items(space, where):
         if isinstance(value, dict) and value and "type" not in value:
             yield from (((name, *path), found) for path, found in leaves(value, below))
@@ -123,7 +133,7 @@ def leaves(space: Any, where: str = "hyperparameters") -> Iterator[tuple[tuple[s
 
 
 def nest(values: Sequence[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
-    """Paths and their values as the nested map that a trial gets."""
+    """Return paths and their values as a nested map."""
     result: dict[str, Any] = {}
     for path, value in values:
         inner = result
@@ -134,7 +144,7 @@ def nest(values: Sequence[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
 
 
 def draw(found: Leaf, stream: RandomStream) -> Any:
-    """One value at random."""
+    """Return a random value of a leaf."""
     if isinstance(found, Const):
         return found.value
     if isinstance(found, Choice):
@@ -148,6 +158,7 @@ def draw(found: Leaf, stream: RandomStream) -> Any:
 def _bounds(
     value: dict[str, Any], where: str, *, whole: bool = False, names: tuple[str, str] = ("minval", "maxval")
 ) -> tuple[float, float]:
+    """Return the validated bounds of a range."""
     low, high = (_field(value, name, where) for name in names)
     for name, bound in zip(names, (low, high), strict=True):
         if not _is_number(bound) or (whole and not isinstance(bound, int)):

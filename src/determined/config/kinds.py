@@ -1,4 +1,4 @@
-"""The kinds of single values: each checks a value and says in one phrase what it expected instead."""
+"""Validators of single values. Each one describes in its error what it expected."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pydantic_core import PydanticCustomError
 from determined.config.length import Length, read_length
 from determined.config.measures import finite_number
 
-# Databases and JSON readers of other languages hold no larger whole numbers.
+# The largest integer that databases and JSON parsers of other languages can represent.
 _LARGEST = 2**63 - 1
 
 
 def refusal(expected: str, hint: str = "") -> PydanticCustomError:
-    """The error of a kind: mistakes.py adds the path and the value."""
+    """Return the error of a validator. `mistakes.py` adds the path and the value."""
     return PydanticCustomError("expected", "{expected}", {"expected": expected, "hint": hint})
 
 
 def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> PlainValidator:
-    """A whole number; 1e3 is one, true is none."""
+    """Return a validator for integers in a range. 1e3 is accepted, true is not."""
     words = expected or f"a whole number from {minimum} " + ("on" if maximum == _LARGEST else f"to {maximum}")
 
     def check(value: Any) -> int:
@@ -38,7 +38,7 @@ def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> Plain
 
 
 def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: float | None = None) -> PlainValidator:
-    """A finite number within bounds, the ends included; beyond `above`, that end excluded."""
+    """Return a validator for finite numbers: between `minimum` and `maximum` inclusive, or greater than `above`."""
     words = "a number" + _bounds_in_words(minimum, maximum, above)
 
     def check(value: Any) -> float:
@@ -50,7 +50,7 @@ def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: floa
 
 
 def is_number(value: Any) -> bool:
-    """Return whether it is a finite number, and not a truth value; an int that no float can hold is none."""
+    """Return whether a value is a finite number that fits in a float. Booleans are not."""
     return finite_number(value) is not None
 
 
@@ -87,13 +87,13 @@ def _absolute_path(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise refusal("an absolute path, as /data/checkpoints")
     if not os.path.isabs(value):
-        # A trial runs in a directory of its own, where a relative path would lead somewhere else.
+        # A trial runs in a different working directory, where a relative path would mean another place.
         raise refusal("an absolute path", f"write {os.path.abspath(os.path.expanduser(value))}")
     return value
 
 
 def choice(*names: str) -> PlainValidator:
-    """One of a few words."""
+    """Return a validator for one of these words."""
     expected = f"one of {', '.join(names)}"
 
     def check(value: Any) -> str:
@@ -106,7 +106,7 @@ def choice(*names: str) -> PlainValidator:
 
 
 def matching(pattern: str, expected: str) -> PlainValidator:
-    """A text that a pattern describes from its beginning to its end."""
+    """Return a validator for texts that match a regular expression completely."""
     compiled = re.compile(pattern)
 
     def check(value: Any) -> str:
@@ -118,7 +118,7 @@ def matching(pattern: str, expected: str) -> PlainValidator:
 
 
 def length(minimum: int, *, bare: bool = False) -> PlainValidator:
-    """So many batches, epochs or records; with `bare` also a number without a unit."""
+    """Return a validator for a number of batches, epochs or records; with `bare` also for a number without a unit."""
     expected = f"a length from {minimum} on, such as {{batches: 100}}, {{epochs: 2}} or {{records: 5000}}"
 
     def check(value: Any) -> Length:

@@ -1,4 +1,4 @@
-"""Fields and searchers of older releases in the words of today: pure functions from plain data to plain data."""
+"""Migrates fields and searchers of older releases to the current format, as pure functions on plain data."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from determined.errors import Mistake
 
 @dataclass(frozen=True)
 class Migration:
-    """The configuration of today; what became of what; and what could not be read."""
+    """The migrated configuration, a description of each change, and the mistakes found."""
 
     config: dict[str, Any]
     changes: list[str]
     mistakes: list[Mistake]
 
 
-# What a step of 0.12 was, unless `batches_per_step` said otherwise.
+# The length of a training step in release 0.12 if `batches_per_step` was not set.
 _BATCHES_PER_STEP = 100
 
 
 def migrate(config: dict[str, Any]) -> Migration:
-    """Everything that has another name or form today; other fields stay as they are, right or wrong."""
+    """Replace everything that has another name or form today; other fields are unchanged and not validated."""
     notes = _Notes([], [])
     for change in _CHANGES:
         config = change(config, notes)
@@ -35,6 +35,8 @@ def migrate(config: dict[str, Any]) -> Migration:
 
 @dataclass(frozen=True)
 class _Notes:
+    """The changes and mistakes collected during a migration."""
+
     changes: list[str]
     mistakes: list[Mistake]
 
@@ -46,7 +48,7 @@ class _Notes:
 
 
 def _steps(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
-    """Up to 0.12 training was counted in steps of so many batches."""
+    """Replace lengths in steps, which were used up to release 0.12, by lengths in batches."""
     config = dict(config)
     per_step = config.pop("batches_per_step", None)
     if per_step is None:
@@ -71,6 +73,7 @@ def _steps(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
 
 
 def _searcher_steps(searcher: dict[str, Any], per_step: int, notes: _Notes) -> dict[str, Any]:
+    """Replace the step fields of a searcher by lengths in batches."""
     migrated = {}
     for name, value in searcher.items():
         new = STEP_FIELDS.get(name)
@@ -78,7 +81,7 @@ def _searcher_steps(searcher: dict[str, Any], per_step: int, notes: _Notes) -> d
             migrated[name] = value
         elif not _is_count(value) or value < 1:
             notes.expected(f"searcher.{name}", "a whole number of steps from 1 on", value)
-            migrated.setdefault(new, {"batches": per_step})  # so that its absence is not a second mistake
+            migrated.setdefault(new, {"batches": per_step})  # otherwise the field would also be reported as missing
         elif new in searcher or new in migrated:
             notes.refuse(f"searcher.{name}", f"says the same as searcher.{new}: keep that one")
         else:
@@ -88,6 +91,7 @@ def _searcher_steps(searcher: dict[str, Any], per_step: int, notes: _Notes) -> d
 
 
 def _retired_searchers(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
+    """Replace searchers that were retired, and lengths by times."""
     searcher = config.get("searcher")
     if not isinstance(searcher, dict):
         return config
@@ -99,7 +103,7 @@ def _retired_searchers(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
 
 
 def _gpu_is_cuda(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
-    """Up to 0.17.5 the device was called gpu."""
+    """Rename the device `gpu`, which was its name up to release 0.17.5, to `cuda`."""
     environment = config.get("environment")
     if not isinstance(environment, dict):
         return config
@@ -113,7 +117,7 @@ def _gpu_is_cuda(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
 
 
 def _log_policies(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
-    """Up to 0.37 a policy had no name, and its action was a map with a type."""
+    """Migrate log policies: up to release 0.37 they had no names, and their action was a map with a type."""
     policies = config.get("log_policies")
     if not isinstance(policies, list):
         return config
@@ -137,6 +141,7 @@ def _log_policies(config: dict[str, Any], notes: _Notes) -> dict[str, Any]:
 
 
 def _free_name(wanted: str, taken: set[str]) -> str:
+    """Return this name, with a number appended if it is taken."""
     name, number = wanted, 1
     while name in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Search methods that were retired, as the methods that took their place; lengths as times."""
+"""Migrates retired search methods to those that replaced them, and training lengths to times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from determined.config.length import Length, read_length
 from determined.config.mistakes import got
 from determined.errors import Mistake
 
-# The searcher of today, what became of what, and what could not be read.
+# The migrated searcher, a description of each change, and the mistakes found.
 Result = tuple[dict[str, Any], list[str], list[Mistake]]
 
 _TIMED = ("async_halving", "adaptive_asha", "optuna")
@@ -20,7 +20,7 @@ _DEFAULTS = {"divisor": 4, "max_rungs": 5, "num_rungs": 5, "mode": "standard"}
 
 
 def retired_methods(searcher: dict[str, Any]) -> Result:
-    """`adaptive_simple`, `adaptive` and `sync_halving`, and the `async_halving` of 0.12.9, which had a budget."""
+    """Migrate `adaptive_simple`, `adaptive`, `sync_halving`, and the `async_halving` of 0.12.9, which had a budget."""
     name = searcher.get("name")
     if name == "adaptive_simple":
         return {**searcher, "name": "adaptive_asha"}, ["searcher.name: adaptive_simple is adaptive_asha"], []
@@ -32,7 +32,10 @@ def retired_methods(searcher: dict[str, Any]) -> Result:
 
 
 def lengths_as_times(searcher: dict[str, Any]) -> Result:
-    """0.13 to 0.37 gave the length of a training with its unit; now the unit names the metric that counts it."""
+    """Replace `max_length` by `max_time` and `time_metric`.
+
+    Releases 0.13 to 0.37 gave the training length with its unit; now the unit is the name of the metric that counts it.
+    """
     name = searcher.get("name")
     given = read_length(searcher.get("length_per_round" if name == "pbt" else "max_length"))
     if name == "pbt" and given is not None:
@@ -43,7 +46,7 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
         or "max_length" not in searcher
     ):
         return searcher, [], []
-    if given is None:  # the model refuses it; that the others are missing is not a second mistake
+    if given is None:  # validation rejects it; otherwise the other two would also be reported as missing
         return {**searcher, "time_metric": "batches", "max_time": 1}, [], []
     metric, time = given.unit or "batches", max(1, given.value)
     change = f"searcher.max_length: {_shown(given)} is time_metric: {metric} and max_time: {time}"
@@ -51,15 +54,15 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
 
 
 def _all_rounds(searcher: dict[str, Any], length: Length) -> dict[str, Any]:
-    """How long a trial of a population trains that is never replaced: its program reads that as its max_length."""
+    """Return the `max_length` of a trial that is never replaced, which its program reads as its training length."""
     rounds = searcher.get("num_rounds")
     if not isinstance(rounds, int) or rounds < 1 or length.value < 1:
-        return {}  # the model says so
+        return {}  # reported by the validation
     return {"max_length": Length(rounds * length.value, length.unit).plain()}
 
 
 def _by_budget(searcher: dict[str, Any], name: str) -> Result:
-    """A search that was given so many units of training now is given as many trials as these units pay for."""
+    """Migrate a search with a total training budget to one with the number of trials that the budget allows."""
     old = searcher["name"]
     migrated = {key: value for key, value in searcher.items() if key not in ("budget", "train_stragglers")}
     migrated["name"] = name
@@ -73,10 +76,11 @@ def _by_budget(searcher: dict[str, Any], name: str) -> Result:
     budget, whole = read_length(searcher.get("budget")), read_length(searcher.get("max_length"))
     mistakes = _budget_mistakes(searcher, budget, whole)
     if mistakes or budget is None or not _is_training(whole):
-        return {**migrated, "max_trials": 1}, changes, mistakes  # so that max_trials is not called missing as well
+        # A placeholder, otherwise max_trials would also be reported as missing.
+        return {**migrated, "max_trials": 1}, changes, mistakes
     rungs = _brackets(searcher, whole.value, name)
     if rungs is None:
-        return {**migrated, "max_trials": 1}, changes, []  # divisor, mode or rungs are wrong: the model says so
+        return {**migrated, "max_trials": 1}, changes, []  # validation reports the wrong divisor, mode or rungs
     divisor = float(searcher.get("divisor", _DEFAULTS["divisor"]))
     trials = sum(_affordable(budget.value / len(rungs), whole.value, count, divisor) for count in rungs)
     changes.append(f"searcher.budget: {_shown(budget)} is max_trials: {trials}, computed from what they would train")
@@ -84,12 +88,13 @@ def _by_budget(searcher: dict[str, Any], name: str) -> Result:
 
 
 def _budget_mistakes(searcher: dict[str, Any], budget: Length | None, whole: Length | None) -> list[Mistake]:
+    """Return the mistakes about a budget."""
     if "budget" not in searcher:
         return [Mistake("searcher.budget", None, "missing: how long all trials train together, or max_trials instead")]
     if budget is None or budget.value > _LONGEST:
         return [_expected("budget", "a length such as {batches: 10000}", searcher["budget"])]
     if not _is_training(whole):
-        return []  # the model says so
+        return []  # reported by the validation
     if budget.unit != whole.unit:
         return [_expected("budget", f"the unit of max_length, which is {whole.unit}", budget.unit)]
     if budget.value <= whole.value:
@@ -102,7 +107,7 @@ def _expected(field: str, expected: str, value: Any) -> Mistake:
 
 
 def _brackets(searcher: dict[str, Any], length: int, name: str) -> list[int] | None:
-    """The numbers of rungs of the halvings that ran side by side."""
+    """Return the numbers of rungs of the brackets; None if the settings are invalid."""
     values = {**_DEFAULTS, **searcher}
     divisor, mode, given = values["divisor"], values["mode"], values.get("bracket_rungs") or []
     most = values["num_rungs" if name == "async_halving" else "max_rungs"]
@@ -120,7 +125,7 @@ def _brackets(searcher: dict[str, Any], length: int, name: str) -> list[int] | N
 
 
 def _useful_rungs(length: int, divisor: float) -> int:
-    """The first rung is at least one unit long."""
+    """Return the largest number of rungs for which the first one is at least one unit long."""
     rungs, first = 1, float(length)
     while first / divisor >= 1 and rungs < _MOST_RUNGS:
         rungs, first = rungs + 1, first / divisor
@@ -128,7 +133,7 @@ def _useful_rungs(length: int, divisor: float) -> int:
 
 
 def _affordable(budget: float, length: int, rungs: int, divisor: float) -> int:
-    """How many trials a halving can begin: of every rung's trials one in `divisor` goes on to the next."""
+    """Return the number of trials that a bracket can start with if one in `divisor` continues at each rung."""
     share = divisor ** (1 - rungs) * (1 + (rungs - 1) * (1 - 1 / divisor))
     return max(1, math.floor(budget / (length * share)))
 

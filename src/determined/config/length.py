@@ -1,4 +1,4 @@
-"""A training length or period: so many batches, records or epochs, or a bare number without a unit."""
+"""Training lengths and periods: a number of batches, records or epochs, or a number without a unit."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ LengthUnit = Literal["batches", "records", "epochs"]
 
 
 class Length(NamedTuple):
-    """`unit` is None for a bare number."""
+    """A training length. `unit` is None for a number without a unit."""
 
     value: int
     unit: LengthUnit | None = None
 
     def plain(self) -> int | dict[str, int]:
-        """As it stands in a configuration."""
+        """Return the length as it is written in a configuration."""
         return self.value if self.unit is None else {self.unit: self.value}
 
 
 def parse_length(value: Any, where: str = "length") -> Length:
-    """Read `{batches: N}`, `{records: N}`, `{epochs: N}` or a bare int of at least 0; errors name `where`."""
+    """Parse `{batches: N}`, `{records: N}`, `{epochs: N}` or an integer from 0 on. Errors contain `where`."""
     length = read_length(value)
     if length is None:
         raise InvalidConfigurationException(
@@ -32,7 +32,7 @@ def parse_length(value: Any, where: str = "length") -> Length:
 
 
 def read_length(value: Any) -> Length | None:
-    """The length that a value of a configuration stands for, if it is one."""
+    """Return the length that a value of a configuration represents, or None."""
     if _is_count(value):
         return Length(value)
     if isinstance(value, dict) and len(value) == 1:

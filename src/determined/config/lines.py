@@ -1,4 +1,4 @@
-"""In which line of a YAML text each value stands."""
+"""Finds the line of each value in a YAML text, for error messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MOST_PLACES = 200_000
 
 
 def lines_of(text: str) -> dict[str, int]:
-    """Dotted path to line, counted from 1; of a text that load.py has found to be good."""
+    """Return the line, counted from 1, of each dotted path. The text must have passed the checks of `load.py`."""
     from ruamel.yaml import YAML
     from ruamel.yaml.nodes import MappingNode, SequenceNode
 
@@ -30,7 +30,7 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def line_of(path: str, lines: dict[str, int]) -> int | None:
-    """The line of a value, or of the nearest block around it when it is missing."""
+    """Return the line of a value, or, if it is missing, of the nearest block around it."""
     while path:
         if path in lines:
             return lines[path]

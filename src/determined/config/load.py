@@ -1,4 +1,4 @@
-"""Read YAML that may come from a stranger: no tags, no duplicate keys, bounded size, depth and aliases."""
+"""Parses untrusted YAML: no tags, no duplicate keys, and limited size, depth and aliases."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from determined.errors import InvalidExperimentConfig, Mistake
 _LARGEST_TEXT = 1024 * 1024
 _DEEPEST = 64
 _MOST_ALIASES = 100
-# Aliases let a short text stand for a vast structure, so what it expands to is counted as well.
+# Aliases let a short text expand to a huge structure, so the expanded values are limited too.
 _MOST_NODES = 200_000
 
 
 def load_yaml(source: str | os.PathLike[str]) -> dict[str, Any]:
-    """The map in a YAML text, or in a file when `source` is a path object or one line that names a file."""
+    """Return the map in a YAML text, or in a file if `source` is a path object or a single line with a file name."""
     return parse_yaml(*read_source(source))
 
 
 def parse_yaml(name: str, text: str) -> dict[str, Any]:
-    """The map in a YAML text; `name` is what mistakes call it."""
+    """Return the map in a YAML text. `name` is its name in error messages."""
     data = parse_value(name, text)
     if data is None:
         return {}
@@ -32,7 +32,7 @@ def parse_yaml(name: str, text: str) -> dict[str, Any]:
 
 
 def parse_value(name: str, text: str) -> Any:
-    """What a YAML text stands for, of whatever kind."""
+    """Return the value of a YAML text, of any type."""
     if len(text.encode(errors="replace")) > _LARGEST_TEXT:
         raise _too_large(name)
     _check_events(name, text)
@@ -51,7 +51,7 @@ def parse_value(name: str, text: str) -> Any:
 
 
 def read_source(source: str | os.PathLike[str]) -> tuple[str, str]:
-    """The name and the text of a file, or of a text itself."""
+    """Return the name and the text of a file, or of the text itself."""
     is_path = not isinstance(source, str) or ("\n" not in source and source.endswith((".yaml", ".yml", ".json")))
     if not is_path:
         return "configuration", str(source)
@@ -68,7 +68,7 @@ def read_source(source: str | os.PathLike[str]) -> tuple[str, str]:
 
 @cache
 def _plain_constructor() -> Any:
-    """What looks like a date is a text, as JSON has no dates."""
+    """Return a YAML constructor that keeps dates as text, because JSON has no dates."""
     from ruamel.yaml.constructor import SafeConstructor
 
     class Plain(SafeConstructor):
@@ -87,7 +87,7 @@ def _too_large(name: str) -> InvalidExperimentConfig:
 
 
 def _check_events(name: str, text: str) -> None:
-    """Refuse by the stream of events, before anything is built."""
+    """Reject tags, deep nesting and many aliases from the stream of parser events, before any data are built."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
     from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
@@ -115,7 +115,7 @@ def _check_events(name: str, text: str) -> None:
 
 
 def _count_nodes(name: str, data: Any) -> None:
-    """Walk what the text stands for; an alias to its own parent ends here as well."""
+    """Raise if the data expand to too many values; this also ends the walk through an alias to its own parent."""
     count = 0
     stack = [data]
     while stack:

@@ -1,4 +1,4 @@
-"""The `log_policies` block: lines in a trial's log that give it a label, or end its restarts."""
+"""The `log_policies` block: log lines that give a trial a label or stop its restarts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ def _pattern(value: Any) -> str:
 
 
 class LogPolicy(Block):
-    """A line that matches `pattern` gives the trial the label `name`; without a pattern the policy is off."""
+    """A policy: a log line that matches `pattern` gives the trial the label `name`.
+
+    Without a pattern it is disabled.
+    """
 
     name: FilledText
     pattern: Annotated[str, PlainValidator(_pattern)] | None = None
     action: Annotated[Action, kinds.choice("cancel_retries", "exclude_node")] | None = None
 
 
-# A trial that ran out of GPU memory will do so again: by default it is not started again.
+# A trial that ran out of GPU memory would do so again, so by default it is not restarted.
 BUILT_IN = (
     LogPolicy(name="CUDA OOM", pattern=".*CUDA out of memory.*", action="cancel_retries"),
     LogPolicy(name="ECC Error", pattern=".*uncorrectable ECC error encountered.*"),
@@ -40,6 +43,6 @@ BUILT_IN = (
 
 
 def with_built_in(policies: tuple[LogPolicy, ...]) -> tuple[LogPolicy, ...]:
-    """The policies of a file, and the built-in ones whose names it does not use."""
+    """Return the policies of a file and the built-in ones whose names it does not use."""
     names = {policy.name for policy in policies}
     return (*(policy for policy in BUILT_IN if policy.name not in names), *policies)

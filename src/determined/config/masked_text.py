@@ -1,4 +1,4 @@
-"""A YAML text with its secrets replaced, and everything else, comments too, as it was written."""
+"""Masks secrets in a YAML text and leaves everything else, including comments, as it was written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _SECRET_FIELD = re.compile(rf"(?:{SECRET_WORD}|key)[\"']?\s*[:=]\s*(?=\S)", re.I
 
 
 def mask_yaml(text: str) -> str:
-    """For everything that is shown or kept of a configuration file that load.py has found to be good."""
+    """Return a configuration text with its secrets masked. The text must have passed the checks of `load.py`.
+
+    If masking would change other values, the masked data are written as new YAML instead.
+    """
     data = parse_yaml("the configuration", text)
     masked_data = mask_secrets(data)
     masked = "".join(map(_with_comment_masked, _with_spans_masked(text).splitlines(keepends=True)))
@@ -30,25 +33,26 @@ def mask_yaml(text: str) -> str:
 
 
 def _with_comment_masked(line: str) -> str:
-    """A field that was commented out is no data any more, and may still hold a key."""
+    """Mask the value of a secret field in a comment: one that was commented out may still contain a key."""
     comment = line.find("#")
     field = _SECRET_FIELD.search(line, comment) if comment >= 0 else None
     return line if field is None else line[: field.end()] + MASK + line[len(line.rstrip()) :]
 
 
 def _with_spans_masked(text: str) -> str:
+    """Return the text with the spans of secret values replaced."""
     from ruamel.yaml import YAML
 
     spans = dict(_secret_spans(YAML(typ="safe", pure=True).compose(text), ""))
     for (start, end), shown in sorted(spans.items(), reverse=True):
-        # A block of lines ends with its line break, which is not part of the secret.
+        # The span of a block scalar includes the final line break, which must be kept.
         tail = text[start:end][len(text[start:end].rstrip()) :]
         text = f"{text[:start]}{json.dumps(shown)}{tail}{text[end:]}"
     return text
 
 
 def _secret_spans(node: Any, name: str) -> Iterator[tuple[Span, str]]:
-    """Where a secret stands, and what is shown there."""
+    """Yield the span of each secret and the text that replaces it."""
     from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if isinstance(node, MappingNode):
@@ -65,7 +69,7 @@ def _secret_spans(node: Any, name: str) -> Iterator[tuple[Span, str]]:
 
 
 def _is_text(node: Any) -> bool:
-    """Numbers are not masked, as in the data."""
+    """Return whether a scalar is text. Numbers are not masked, as in `mask_secrets`."""
     return str(node.tag).endswith((":str", ":timestamp"))
 
 

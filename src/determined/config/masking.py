@@ -1,4 +1,4 @@
-"""Plain data with its secrets replaced, for everything that is shown or kept."""
+"""Masks secrets in plain data before they are shown or stored."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 MASK = "********"
 
-# Names end with one of these words. Some also stand at the end of a longer word: PGPASSWORD, `identitytoken`. Others
-# must be a word of their own: MONKEY and COMPASS are no secrets, and PWD alone is the working directory.
+# Secret names end with one of these words. Some also match at the end of a longer word: PGPASSWORD, `identitytoken`.
+# Others must be a separate word: MONKEY and COMPASS are not secrets, and PWD alone is the working directory.
 SECRET_WORD = (
     r"(?:token|secret|password|passwd|passphrase|apikey|"
     r"(?<![A-Za-z0-9])(?:key|pass|credentials?|connection_string)|(?<=[_-])pwd)"
     r"[_0-9]*"  # TOKEN_2 is a token
 )
 _SECRET_NAME = re.compile(SECRET_WORD + "$", re.IGNORECASE)
-# No pattern begins with a repetition: on a long word that would take the square of its length.
-_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)  # all that follows is its value, with spaces in it
+# No pattern begins with a repetition, which would take quadratic time on a long word.
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.+)", re.DOTALL)  # the value may contain spaces
 _ASSIGNMENT = re.compile(rf"((?:{SECRET_WORD}|key|\bsig)=)[^\s&]+", re.IGNORECASE)  # AccountKey=..., as in Azure
-# A password may hold an `@` that should have been quoted; but what stands behind a quote or a comma is no part of it.
+# A password may contain an unquoted `@`; but text after a quotation mark or comma does not belong to it.
 _PASSWORD_IN_URL = re.compile(r"(\w://[^/\s:@]*:)[^/\s@]+(?:@[^/\s@\"',;]+)*(@)")
 
 
 def mask_secrets(value: Any, name: str = "") -> Any:
-    """The same data with strings under telling names, `NAME_TOKEN=...` and passwords in URLs hidden."""
+    """Return the data with secrets masked: texts under secret names, `NAME_TOKEN=...`, and passwords in URLs."""
     if isinstance(value, dict):
         if name == "secrets":
             return dict.fromkeys(value, MASK)
@@ -43,17 +43,17 @@ def mask_secrets(value: Any, name: str = "") -> Any:
 
 
 def mask_url_passwords(text: str) -> str:
-    """The text with the passwords in its URLs hidden."""
+    """Return the text with the passwords in its URLs masked."""
     return _PASSWORD_IN_URL.sub(rf"\1{MASK}\2", text)
 
 
 def inner_name(block: str, key: str) -> str:
-    """The name by which a field is judged: all below `secrets` is secret, and so is the `auth` of a registry."""
+    """Return the name by which a field is judged: all below `secrets` and the `auth` of a registry are secret."""
     return "secrets" if block == "secrets" or (block == "registry_auth" and key == "auth") else key
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Every text that `mask_secrets` would hide."""
+    """Yield every text that `mask_secrets` would mask."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from secrets_in(inner, inner_name(name, str(key)))
@@ -72,7 +72,7 @@ def secrets_in(value: Any, name: str = "") -> Iterator[str]:
 
 
 def mask_arguments(arguments: list[str]) -> list[str]:
-    """A command line with the value after `--token` and the like hidden as well."""
+    """Return a command line with secrets masked, including the value after an option such as `--token`."""
     masked = []
     secret_follows = False
     for argument in arguments:

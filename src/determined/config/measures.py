@@ -1,6 +1,6 @@
-"""Metric values as numbers: which values count as one, and how far a trial is according to a report.
+"""Metric values as numbers: which values count as numbers, and the training time that a report gives.
 
-Worker, runner, store and display must agree on both, so everything that compares metric values asks here.
+Worker, runner, store and display must agree on both, so everything that compares metric values uses these functions.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def finite_number(value: Any) -> float | None:
 
 
 def time_of(time_metric: str | None, steps_completed: int, metrics: Mapping[str, Any]) -> float | None:
-    """Return how far a trial is according to a validation, or None if the report does not say.
+    """Return the training time of a validation in units of the time metric, or None if the report has none.
 
-    A time that is NaN or infinite says nothing: a worker that took it for its goal would wait there for ever.
+    NaN and infinity count as none: a worker that took infinity as reaching its goal would wait there forever.
     """
     if time_metric is None:
         return None

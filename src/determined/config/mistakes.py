@@ -1,4 +1,4 @@
-"""From the errors of pydantic to mistakes in our words: a path, what was expected, what may have been meant."""
+"""Translates pydantic's errors into `Mistake` records: a path, what was expected, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from determined.config.masking import MASK, mask_secrets
 from determined.config.plain import Path, dotted
 from determined.errors import Mistake
 
-# Nobody reads more of them, and finding what was meant takes its time.
+# Limited because searching for suggestions takes time, and a longer list is not useful.
 MOST_MISTAKES = 100
 UNKNOWN_FIELD = "unknown field"
 _LONGEST_VALUE = 80
-# Blocks whose values are not shown whatever their names.
+# Blocks whose values are never shown, because they may be secrets under any name.
 _SECRET_BLOCKS = {"secrets", "registry_auth", "environment_variables"}
 
-# Names that are no fields here, for a reason.
+# Explanations for unknown fields in certain blocks.
 _REFUSED_IN = {
     "environment.environment_variables": "variables are a list of NAME=VALUE, or such lists for cpu, cuda and rocm",
 }
@@ -30,7 +30,7 @@ _REFUSED_KINDS = {
     "searcher.custom": "a search method of your own is not read from a configuration; optuna takes any of its samplers",
     "checkpoint_storage.hdfs": "HDFS is not supported; mount it and use directory, or use s3, gcs or azure",
 }
-# Which field tells the alternatives of a block apart.
+# The field that selects the alternative of a block.
 _KIND_FIELD = {"searcher": "name", "checkpoint_storage": "type"}
 
 _NEEDED = {
@@ -50,13 +50,14 @@ _NEEDED = {
 
 
 def from_validation(error: ValidationError, model: type[Block], prefix: Path = ()) -> list[Mistake]:
-    """All mistakes that a model found in some data; `prefix` is where these data stand."""
-    details = error.errors(include_url=False)  # one more than are shown, to know that there are more
+    """Return the mistakes in a validation error; `prefix` is the path of the validated data."""
+    details = error.errors(include_url=False)
+    # One more than are shown, so that the caller knows that there are more.
     return [_translate(detail, model, prefix) for detail in details[: MOST_MISTAKES + 1]]
 
 
 def got(path: Path, value: Any) -> str:
-    """A wrong value as it may be shown: short, and without secrets."""
+    """Return a wrong value for a message, shortened and without secrets."""
     names = [str(part) for part in path]
     hidden = any(name in _SECRET_BLOCKS or mask_secrets("x", name) == MASK for name in names)
     if hidden:
@@ -66,15 +67,15 @@ def got(path: Path, value: Any) -> str:
 
 
 def nearest_kind(kind: Any, known: Sequence[str]) -> str | None:
-    """Return the kind that an unknown word probably means."""
+    """Return the known word that is most similar to this one, or None."""
     near = get_close_matches(kind.lower(), known, n=1, cutoff=0.5) if isinstance(kind, str) else []
     return near[0] if near else None
 
 
 def guessed_alternatives(config: dict[str, Any], model: type[Block]) -> dict[str, dict[str, Any]]:
-    """Return the blocks whose kind is unknown, with the kind that was probably meant.
+    """Return the blocks of an unknown kind, with the kind that was probably meant.
 
-    Their other fields can be checked with it, so that all mistakes are found at once.
+    With it their other fields can be validated too, so that all mistakes are reported at once.
     """
     guessed = {}
     for block, field in _KIND_FIELD.items():
@@ -93,7 +94,10 @@ def guessed_alternatives(config: dict[str, Any], model: type[Block]) -> dict[str
 def below_guesses(
     mistakes: list[Mistake], guessed: dict[str, dict[str, Any]], config: dict[str, Any], model: type[Block]
 ) -> list[Mistake]:
-    """Return the mistakes inside blocks of a guessed kind that hold for it, or for every kind if none is near."""
+    """Return the mistakes inside blocks of a guessed kind that are certain.
+
+    If the guess is similar to the given word, these are all its mistakes, otherwise those that hold for every kind.
+    """
     found = []
     for mistake in mistakes:
         block, _, name = mistake.path.partition(".")
@@ -109,19 +113,20 @@ def below_guesses(
 
 
 def _alternatives(model: type[Block], block: str) -> dict[str, tuple[str, ...]]:
-    """Return the kinds of a block, with the names of their fields; `local` is for the library itself."""
+    """Return the field names of the kinds of a block, without `local`, which users cannot name."""
     found = {place[-1].removeprefix(TAG): fields for place, fields in catalog(model).items() if place[:-1] == (block,)}
     return {kind: fields for kind, fields in found.items() if kind != "local"}
 
 
 def unknown_kind(path: Path, kind: Any, known: list[str]) -> Mistake:
-    """Return the mistake of a word that should say which of several kinds is meant."""
+    """Return the mistake for an unknown word in a field that selects an alternative."""
     near = nearest_kind(kind, known)
     hint = f"did you mean {near}?" if near else ""
     return Mistake(dotted(path), None, f"expected one of {', '.join(known)}, got {got(path, kind)}", hint)
 
 
 def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistake:
+    """Return the mistake for one pydantic error."""
     place = detail["loc"]
     path: Path = (*prefix, *(part for part in place if not str(part).startswith(TAG)))
     where, value = dotted(path), detail["input"]
@@ -142,6 +147,7 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
 
 
 def _wrong_alternative(model: type[Block], path: Path, value: dict[str, Any]) -> Mistake:
+    """Return the mistake for a block whose kind is missing or unknown."""
     where = dotted(path)
     field = _KIND_FIELD[where]
     known = list(_alternatives(model, where))

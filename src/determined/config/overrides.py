@@ -1,4 +1,4 @@
-"""`--config key=value`: single fields of a configuration, given on the command line."""
+"""Applies `--config key=value` options of the command line to a configuration."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from determined.errors import InvalidExperimentConfig, Mistake
 
 
 def apply_overrides(config: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The configuration with each `a.b=value` set in turn, and the dotted paths that were set.
+    """Return the configuration with each `a.b=value` applied in order, and the dotted paths that were set.
 
-    A field that is set replaces the other names of the same quantity in the configuration: `max_length` replaces
-    `max_steps`, so that the two do not contradict each other.
+    A field that is set replaces other names of the same quantity: `max_length` replaces `max_steps`, so that the two do
+    not contradict each other.
     """
     config = copy.deepcopy(config)
-    given: dict[str, Any] = {}  # only what the overrides say
+    given: dict[str, Any] = {}  # the overrides alone
     mistakes: list[Mistake] = []
     paths: list[str] = []
     for override in overrides:
@@ -38,6 +38,7 @@ def apply_overrides(config: dict[str, Any], overrides: Sequence[str]) -> tuple[d
 
 
 def _drop_replaced(config: dict[str, Any], path: tuple[str, ...], given: Any) -> None:
+    """Remove the fields of a block that the given ones replace."""
     parent: Any = config
     for name in path[:-1]:
         parent, given = parent.get(name), given.get(name)
@@ -49,6 +50,7 @@ def _drop_replaced(config: dict[str, Any], path: tuple[str, ...], given: Any) ->
 
 
 def _apply(config: dict[str, Any], override: str) -> str:
+    """Set the field of one override and return its path."""
     path, equals, text = override.partition("=")
     path = path.strip()
     names = path.split(".")
@@ -63,15 +65,19 @@ def _apply(config: dict[str, Any], override: str) -> str:
             raise _bad(path, f"cannot be set: {'.'.join(names[:depth])} is not a map in this configuration")
         block = inner
     value = _value(path, names, text.strip())
-    free = names[0] in ("data", "hyperparameters")  # there {epochs: 2} is a map like any other
+    free = names[0] in ("data", "hyperparameters")  # free-form data, in which {epochs: 2} is not a length
     if not free and names[-1] in get_args(LengthUnit) and read_length(block) is not None:
-        block.clear()  # a length has one unit
+        block.clear()  # a length has one unit, so the new one replaces the old one
     block[names[-1]] = _merged(block.get(names[-1]), value, free=free)
     return path
 
 
 def _value(path: str, names: list[str], text: str) -> Any:
-    """YAML after a bracket; a list between commas where the field is one; else a single value, or the text itself."""
+    """Parse the value of an override.
+
+    Text that begins with a bracket is YAML. For a list field, commas separate the items. Everything else is a single
+    value, or the text itself.
+    """
     is_list = path in list_fields(ExperimentConfig) or (names[0] == "hyperparameters" and names[-1] == "vals")
     if text[:1] in ("[", "{"):
         value = _bracketed(path, text)
@@ -90,15 +96,16 @@ def _bracketed(path: str, text: str) -> Any:
 
 
 def _single(text: str) -> Any:
+    """Return the single YAML value of a text, or the text if it is none."""
     try:
         value = parse_value("", text)
     except InvalidExperimentConfig:
-        return text  # what is no YAML is meant as it stands
+        return text  # not YAML: taken literally
     return text if isinstance(value, (dict, list)) else value
 
 
 def _merged(old: Any, new: Any, *, free: bool) -> Any:
-    """Merge maps name by name; everything else is replaced, lengths such as `{epochs: 2}` too unless `free`."""
+    """Return maps merged recursively. Other values are replaced, also lengths such as `{epochs: 2}` unless `free`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     if not free and read_length(old) is not None and read_length(new) is not None:
@@ -107,7 +114,7 @@ def _merged(old: Any, new: Any, *, free: bool) -> Any:
 
 
 def _without_value(override: str) -> str:
-    """What may be shown of a wrong one: its value may be a secret."""
+    """Return a malformed override without its value, which may be a secret."""
     name, equals, _ = override.partition("=")
     return f"{name[:60]}{equals}{'...' if equals else ''}"
 

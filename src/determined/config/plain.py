@@ -1,4 +1,4 @@
-"""Data that any store and any reader of JSON can hold: the first check of what a stranger gave."""
+"""Converts untrusted data into plain JSON data, which every database and JSON parser can represent."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from determined.errors import Mistake
 
 Path = tuple[str | int, ...]
 
-# The bounds of load.py, for what did not come from a text.
+# The limits of load.py, for data that were not parsed from a text.
 _DEEPEST = 64
 _MOST_VALUES = 200_000
 _LONGEST_NAME = 100
 
 
 def dotted(path: Path) -> str:
-    """`searcher.bracket_rungs.0`; names that nobody would write are cut short."""
+    """Return a path as text such as `searcher.bracket_rungs.0`; very long names are shortened."""
     return ".".join(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..." for name in map(str, path))
 
 
 def copy_plain(data: Any) -> tuple[Any, list[Mistake]]:
-    """The same data in dicts with texts as keys, lists and single values, and what could not be copied."""
+    """Return a copy of the data made of dicts with text keys, lists and single values, and the mistakes found."""
     copier = _Copier()
     return copier.copy(data, ()), copier.mistakes
 
 
 class _Copier:
+    """A copy in progress, which counts values and collects mistakes."""
+
     def __init__(self) -> None:
         self.mistakes: list[Mistake] = []
         self._values = 0
@@ -77,7 +79,7 @@ class _Copier:
 
 
 def _is_writable(text: str) -> bool:
-    """No NUL, which databases refuse, and no half of a surrogate pair, which UTF-8 has not."""
+    """Return whether a text has no NUL, which databases reject, and no lone surrogate, which UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -85,14 +87,14 @@ def _is_writable(text: str) -> bool:
     return "\0" not in text
 
 
-# Below these, null is a value like any other.
+# Free-form data, in which null is a valid value.
 _FREE = {("data",), ("hyperparameters",), ("searcher", "sampler_options"), ("environment", "pod_spec")}
-# Here null is an answer: never.
+# Fields for which null has a meaning: no limit.
 _NEVER = {("hang_timeout",)}
 
 
 def without_nulls(value: Any, path: Path = ()) -> Any:
-    """A field that is null is not set; free data are left alone."""
+    """Return the data without fields that are null, which count as not set. Free-form data are unchanged."""
     if path in _FREE or not isinstance(value, dict):
         return value
     return {

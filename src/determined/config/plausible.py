@@ -1,4 +1,4 @@
-"""Values that are allowed and probably not meant."""
+"""Warnings about settings that are valid but probably not intended."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from determined.config.space import is_range, leaves
 
 
 def doubts(config: ExperimentConfig) -> list[str]:
-    """One sentence on each."""
+    """Return a warning for each implausible setting."""
     return [*_log_bounds(config), *_ranges_of_one_trial(config), *_two_sources(config)]
 
 
 def _log_bounds(config: ExperimentConfig) -> Iterator[str]:
+    """Warn about bounds of a log range that look like values although they are exponents."""
     for path, leaf in leaves(config.hyperparameters):
         if leaf["type"] != "log" or leaf["base"] < 2:
             continue
@@ -28,6 +29,7 @@ def _log_bounds(config: ExperimentConfig) -> Iterator[str]:
 
 
 def _ranges_of_one_trial(config: ExperimentConfig) -> Iterator[str]:
+    """Warn about ranges in a search with a single trial."""
     if config.searcher.name != "single":
         return
     drawn = [dotted(path) for path, leaf in leaves(config.hyperparameters) if is_range(leaf)]
@@ -36,6 +38,7 @@ def _ranges_of_one_trial(config: ExperimentConfig) -> Iterator[str]:
 
 
 def _two_sources(config: ExperimentConfig) -> Iterator[str]:
+    """Warn if both a source trial and a source checkpoint are given."""
     searcher = config.searcher
     if searcher.source_trial_id is not None and searcher.source_checkpoint_uuid is not None:
         yield "searcher.source_checkpoint_uuid is not used, as searcher.source_trial_id is given."

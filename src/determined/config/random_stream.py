@@ -1,7 +1,7 @@
-"""The random numbers of a search: the classic Mersenne Twister, word for word as Determined has always drawn them.
+"""The random numbers of a search: a Mersenne Twister that produces the same numbers as Determined.
 
-Seeded as NumPy's legacy `RandomState(seed)`. Python's own `random` has the same generator but seeds it differently, so
-its state is set by hand; NumPy itself is not needed.
+It is seeded like NumPy's legacy `RandomState(seed)`. Python's `random` has the same generator with another seeding, so
+its state is computed and set here; NumPy is not needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WORDS = 624
 
 
 class RandomStream:
-    """One stream of 32-bit words, and what is drawn from them. Its state is a list of 625 whole numbers."""
+    """A stream of random 32-bit words and the values made from them. Its state is a list of 625 integers."""
 
     def __init__(self, seed: int) -> None:
         word = seed & 0xFFFFFFFF
@@ -25,14 +25,15 @@ class RandomStream:
         self.restore([*words, _WORDS])
 
     def word(self) -> int:
+        """Return the next 32-bit word."""
         return self._generator.getrandbits(32)
 
     def unit(self) -> float:
-        """A number from 0 (included) to 1 (excluded), made of two words."""
+        """Return a number from 0 (inclusive) to 1 (exclusive), made of two words."""
         return ((self.word() >> 5) * 67108864 + (self.word() >> 6)) / 9007199254740992
 
     def integer(self, largest: int) -> int:
-        """A whole number from 0 to `largest`, both included; 0 draws nothing."""
+        """Return an integer from 0 to `largest`, both inclusive. For 0 no word is used."""
         mask = (1 << largest.bit_length()) - 1
         count = (largest.bit_length() + 31) // 32
         while largest > 0:
@@ -44,7 +45,7 @@ class RandomStream:
         return 0
 
     def uuid(self) -> str:
-        """A version-4 UUID, made of four words."""
+        """Return a version-4 UUID, made of four words."""
         drawn = b"".join(self.word().to_bytes(4, "little") for _ in range(4))
         return str(uuid.UUID(bytes=drawn, version=4))
 

@@ -1,7 +1,7 @@
-"""The order of trials and checkpoints by a metric: the best first, and of equal ones the oldest.
+"""The order of trials and checkpoints by a metric: best first, and among equal values the oldest first.
 
-Summaries, lists, downloads, the SDK and the removal of checkpoints all ask here. If each had its own rule for equal
-values, "the best trial" of a search in which several trials reach the same accuracy would differ between them.
+Summaries, lists, downloads, the SDK and the retention of checkpoints all use it. With separate rules for equal values,
+"the best trial" of a search in which several trials reach the same accuracy would differ between them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 
 class _StoredCheckpoint(Protocol):
+    """A checkpoint record with the fields that determine its age."""
+
     @property
     def trial_id(self) -> int: ...
     @property
@@ -25,7 +27,7 @@ class _StoredCheckpoint(Protocol):
 def best_first(
     items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, smaller_is_better: bool
 ) -> list[T]:
-    """Return the items whose value is a finite number, the best first.
+    """Return the items whose value is a finite number, best first.
 
     NaN, infinities and texts cannot be compared, so their items are left out.
     """
@@ -36,25 +38,25 @@ def best_first(
 def ranked(
     items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, smaller_is_better: bool
 ) -> list[T]:
-    """Return all items as `best_first` does, followed by those without a finite number, the oldest first."""
+    """Return all items: first as `best_first`, then those without a finite value, oldest first."""
     return in_order(items, lambda item: finite_number(value_of(item)), age_of, descending=not smaller_is_better)
 
 
 def in_order(
     items: Iterable[T], value_of: Callable[[T], Any], age_of: Callable[[T], Any], *, descending: bool
 ) -> list[T]:
-    """Return all items sorted by values of any kind; those without a value come last in both directions.
+    """Return all items sorted by values of any type; those without a value come last in both directions.
 
-    Of items with the same value the one with the smallest age comes first, also in descending order.
+    Among items with the same value the one with the smallest age comes first, also in descending order.
     """
     with_value, without = _split(items, value_of, age_of, descending=descending)
     return with_value + without
 
 
 def age_of_checkpoint(checkpoint: _StoredCheckpoint) -> tuple[int, int]:
-    """Return the age of a checkpoint for these orders: that of its trial, then the step in it.
+    """Return the age of a checkpoint for sorting: the id of its trial, then its step.
 
-    The trial counts first, so that the best checkpoint of an experiment belongs to its best trial.
+    The trial comes first, so that the best checkpoint of an experiment belongs to its best trial.
     """
     return checkpoint.trial_id, checkpoint.steps_completed
 
@@ -71,5 +73,5 @@ def _split(
             without.append(item)
         else:
             with_value.append((value, item))
-    with_value.sort(key=lambda pair: pair[0], reverse=descending)  # stable: equal values stay the oldest first
+    with_value.sort(key=lambda pair: pair[0], reverse=descending)  # stable, so equal values stay oldest first
     return [item for _, item in with_value], without

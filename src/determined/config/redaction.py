@@ -1,4 +1,4 @@
-"""Texts of any origin without secrets that are known: for what leaves this machine."""
+"""Removes secrets from texts that leave this machine, such as support bundles."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from urllib.parse import quote, unquote
 
 from determined.config.masking import MASK, mask_secrets
 
-_SHORTEST = 4  # what is shorter stands in too many other words; it is hidden only where its name tells what it is
+_SHORTEST = 4  # shorter secrets occur by chance in other words, so they are masked only under a secret name
 
 
 class Redaction:
-    """Hides known secrets wherever they stand, and what looks like one."""
+    """Masks known secrets wherever they occur, and values that look like secrets."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         known = {form for secret in secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
-        # The longest first: one may be a part of another.
+        # Longest first, because one may be contained in another.
         self._known = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
 
-    # Known ones first: of what only looks like a secret it is not known where it ends.
+    # Known secrets are masked first, because the end of a value that only looks like a secret has to be guessed.
 
     def text(self, text: str) -> str:
+        """Return the text with secrets masked."""
         shown: str = mask_secrets(self._without_known(text))
         return shown
 
     def data(self, value: Any) -> Any:
-        """The same data; names of fields are texts as well."""
+        """Return the data with secrets masked, also in the names of fields."""
         return mask_secrets(self._data_without_known(value))
 
     def _data_without_known(self, value: Any) -> Any:
@@ -42,6 +43,6 @@ class Redaction:
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """As it is, line by line, and as it stands in a URL."""
+    """Yield the forms in which a secret may occur: as it is, line by line, and quoted for a URL."""
     yield from (secret, secret.strip(), quote(secret, safe="", errors="replace"), unquote(secret))
     yield from (line.strip() for line in secret.splitlines())

@@ -1,4 +1,4 @@
-"""The `resources` block: how many slots a trial and an experiment take; the rest is read for a cluster's sake."""
+"""The `resources` block: the slots of a trial and of an experiment. Other fields are accepted for clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _DEVICE_NEEDS = {"host_path", "container_path"}
 
 
 def _size(value: Any) -> int | str:
-    """A number of bytes, or a number with a unit: `b`, `g`, `gb` or `GiB`, but not `gi`."""
+    """Return a size if it is a number of bytes or has a unit: `b`, `g`, `gb` or `GiB`, but not `gi`.
+
+    Raise otherwise.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str) and _SIZE.fullmatch(value.strip()):
@@ -30,7 +33,7 @@ def _size(value: Any) -> int | str:
 
 
 def _device(value: Any) -> str | dict[str, Any]:
-    """`host:container[:mode]`, or the same as a map."""
+    """Return a device if it is `host:container[:mode]` or the same as a map. Raise otherwise."""
     if isinstance(value, str) and _DEVICE.fullmatch(value):
         return value
     names = set(value) if isinstance(value, dict) else set()
@@ -44,7 +47,7 @@ Device = Annotated[str | dict[str, Any], PlainValidator(_device)]
 
 
 class Resources(Block):
-    """`slots_per_trial` processes for each trial; `max_slots` of them at once over all trials."""
+    """The `resources` block: `slots_per_trial` processes for each trial, at most `max_slots` over all trials."""
 
     slots_per_trial: Count = 1
     max_slots: PositiveCount | None = None

@@ -1,6 +1,6 @@
-"""Rules that join several fields: each takes the plain configuration and yields what is wrong with it.
+"""Validation rules that involve several fields. Each takes the plain configuration and yields mistakes.
 
-They look at data that may be wrong in other ways as well, so each first makes sure that it understands its fields.
+The data may be invalid in other ways as well, so each rule first checks the types of the fields that it reads.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _BARE_SCRIPT = re.compile(r"[\w/]+\.py(?:\s.*)?", re.DOTALL)
 
 
 def broken_rules(config: Config) -> list[Mistake]:
-    """All mistakes that no field has on its own."""
+    """Return the mistakes that involve several fields."""
     return [Mistake(path, None, message, hint) for rule in _RULES for path, message, hint in rule(config)]
 
 
 def _entrypoint(config: Config) -> Iterator[Problem]:
+    """Reject a class without a module, and a script without an interpreter."""
     entrypoint = config.get("entrypoint")
     if not isinstance(entrypoint, str):
         return
@@ -43,6 +44,7 @@ def _entrypoint(config: Config) -> Iterator[Problem]:
 
 
 def _grid_has_counts(config: Config) -> Iterator[Problem]:
+    """Require `count` for every range of a grid search."""
     if _block(config, "searcher").get("name") != "grid":
         return
     for path, leaf in leaves(config.get("hyperparameters")):
@@ -52,6 +54,7 @@ def _grid_has_counts(config: Config) -> Iterator[Problem]:
 
 
 def _length_and_metric_together(config: Config) -> Iterator[Problem]:
+    """Require `max_time` and `time_metric` together for an Optuna search."""
     searcher = _block(config, "searcher")
     if searcher.get("name") != "optuna":
         return
@@ -63,6 +66,7 @@ def _length_and_metric_together(config: Config) -> Iterator[Problem]:
 
 
 def _slots_fit(config: Config) -> Iterator[Problem]:
+    """Require `max_slots` to be at least `slots_per_trial`."""
     resources = _block(config, "resources")
     most, each = resources.get("max_slots"), resources.get("slots_per_trial", 1)
     if isinstance(most, int) and isinstance(each, int) and 1 <= most < each:
@@ -70,6 +74,7 @@ def _slots_fit(config: Config) -> Iterator[Problem]:
 
 
 def _storage_below_host_path(config: Config) -> Iterator[Problem]:
+    """Require `storage_path` to be below `host_path`."""
     storage = _block(config, "checkpoint_storage")
     host, inner = storage.get("host_path"), storage.get("storage_path")
     if storage.get("type") != "shared_fs" or not isinstance(host, str) or not isinstance(inner, str):
@@ -85,6 +90,7 @@ def _storage_below_host_path(config: Config) -> Iterator[Problem]:
 
 
 def _keys_together(config: Config) -> Iterator[Problem]:
+    """Require both S3 keys or none."""
     storage = _block(config, "checkpoint_storage")
     if storage.get("type") != "s3":
         return
@@ -94,6 +100,7 @@ def _keys_together(config: Config) -> Iterator[Problem]:
 
 
 def _azure_credentials(config: Config) -> Iterator[Problem]:
+    """Require exactly one of `connection_string` and `account_url`, and `credential` only with the latter."""
     storage = _block(config, "checkpoint_storage")
     if storage.get("type") != "azure":
         return
@@ -107,19 +114,21 @@ def _azure_credentials(config: Config) -> Iterator[Problem]:
 
 
 def _workspace_and_project(config: Config) -> Iterator[Problem]:
+    """Require workspace and project together."""
     for given, other in (("workspace", "project"), ("project", "workspace")):
         if config.get(given) and not config.get(other):
             yield other, f"missing: {given} is given, and the two go together", ""
 
 
 def _profiled_batches(config: Config) -> Iterator[Problem]:
+    """Require `end_after_batch` to be at least `begin_on_batch`."""
     profiling = _block(config, "profiling")
     begin, end = profiling.get("begin_on_batch", 0), profiling.get("end_after_batch")
     if isinstance(begin, int) and isinstance(end, int) and begin > end:
         yield "profiling.end_after_batch", f"expected at least begin_on_batch, which is {begin}, got {end}", ""
 
 
-# What a pod may not say about the container of the trial, and where the configuration says it instead.
+# Fields that a pod spec may not set for the trial's container -> the field of the configuration to use instead.
 _TRIAL_CONTAINER = "determined-container"
 _NOT_FOR_TRIAL_CONTAINER = {
     "image": "environment.image",
@@ -141,6 +150,7 @@ _NOT_FOR_TRIAL_CONTAINER = {
 
 
 def _trial_container(config: Config) -> Iterator[Problem]:
+    """Reject fields of a pod spec that the configuration itself determines for the trial's container."""
     spec = _block(_block(_block(config, "environment"), "pod_spec"), "spec")
     containers = spec.get("containers")
     for index, container in enumerate(containers if isinstance(containers, list) else []):
@@ -156,6 +166,7 @@ def _trial_container(config: Config) -> Iterator[Problem]:
 
 
 def _policy_names(config: Config) -> Iterator[Problem]:
+    """Reject duplicate names of log policies."""
     policies = config.get("log_policies")
     seen: set[str] = set()
     for index, policy in enumerate(policies if isinstance(policies, list) else []):
@@ -167,6 +178,7 @@ def _policy_names(config: Config) -> Iterator[Problem]:
 
 
 def _mount_points(config: Config) -> Iterator[Problem]:
+    """Reject duplicate mount points."""
     mounts = config.get("bind_mounts")
     seen: set[str] = set()
     for index, mount in enumerate(mounts if isinstance(mounts, list) else []):
@@ -178,6 +190,7 @@ def _mount_points(config: Config) -> Iterator[Problem]:
 
 
 def _block(config: Config, name: str) -> Config:
+    """Return a block of the configuration; empty if it is not a map."""
     block = config.get(name)
     return block if isinstance(block, dict) else {}
 

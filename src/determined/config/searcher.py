@@ -1,4 +1,4 @@
-"""The `searcher` block: which trials are run, by which method, compared by which metric."""
+"""The `searcher` block: the search method, its settings and the metric that compares trials."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ Divisor = Annotated[float, kinds.number(above=1)]
 Fraction = Annotated[float, kinds.number(0, 1)]
 TrainingLength = Annotated[Length, kinds.length(1, bare=True)]
 
-# More trials than this at once are never meant; the slots of the machine are the real bound. 0 is no bound.
+# The default for max_concurrent_trials. The slots of the machine are usually the tighter limit; 0 means no limit.
 _CONCURRENT = 16
 
 
 class _Common(Block):
+    """The fields that all search methods have."""
+
     name: str
     metric: FilledText
     smaller_is_better: Flag = True
@@ -29,13 +31,13 @@ class _Common(Block):
 
 
 class SingleConfig(_Common):
-    """One trial."""
+    """A single trial."""
 
     name: Literal["single"]
 
 
 class RandomConfig(_Common):
-    """So many trials, drawn at random."""
+    """A number of trials with random hyperparameters."""
 
     name: Literal["random"]
     max_trials: PositiveCount
@@ -43,16 +45,17 @@ class RandomConfig(_Common):
 
 
 class GridConfig(_Common):
-    """Every point of the grid that the hyperparameters' counts make."""
+    """A trial for every point of a grid."""
 
     name: Literal["grid"]
     max_concurrent_trials: Count = _CONCURRENT
 
 
 class AsyncHalvingConfig(_Common):
-    """Trials are compared at rungs, and the worse ones end there.
+    """Successive halving: trials are compared at rungs, and only the best continue.
 
-    `stop_once` is ours to say since 0.38: true ends a trial for good, false lets it wait, saved, for a promotion.
+    With `stop_once` the other trials are stopped permanently; without it they are paused with a checkpoint and can be
+    promoted later. Release 0.38 of Determined has no such setting.
     """
 
     name: Literal["async_halving"]
@@ -66,7 +69,10 @@ class AsyncHalvingConfig(_Common):
 
 
 class AdaptiveAshaConfig(_Common):
-    """Several halvings side by side, from bold to careful; `stop_once` as in `async_halving`."""
+    """Several successive halvings at the same time, from aggressive to conservative.
+
+    `stop_once` as in `async_halving`.
+    """
 
     name: Literal["adaptive_asha"]
     max_trials: PositiveCount
@@ -83,20 +89,20 @@ class AdaptiveAshaConfig(_Common):
 
 
 class ReplaceFunction(Block):
-    """Which share of a population is replaced after a round."""
+    """The fraction of a population that is replaced after each round."""
 
     truncate_fraction: Annotated[float, kinds.number(0, 0.5)] = 0.2
 
 
 class ExploreFunction(Block):
-    """How the hyperparameters of a copied trial change."""
+    """How the hyperparameters of a copied trial are perturbed."""
 
     resample_probability: Fraction = 0.2
     perturb_factor: Fraction = 0.2
 
 
 class PbtConfig(_Common):
-    """A population that is trained in rounds; the worst of each round go on from the best."""
+    """Population based training: after each round the worst trials are replaced by copies of the best."""
 
     name: Literal["pbt"]
     population_size: PositiveCount
@@ -108,7 +114,7 @@ class PbtConfig(_Common):
 
 
 class OptunaConfig(_Common):
-    """Any sampler of Optuna, and at will rungs as in `async_halving`: with `max_time` and `time_metric`."""
+    """A search with any Optuna sampler; with `max_time` and `time_metric` also with rungs as in `async_halving`."""
 
     name: Literal["optuna"]
     max_trials: PositiveCount

@@ -1,4 +1,4 @@
-"""The `sinks` block: services that are told as well what a run reports."""
+"""The `sinks` block: services to which the metrics of a run are forwarded."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ Mode = Annotated[Literal["online", "offline"], kinds.choice("online", "offline")
 
 
 class Mlflow(Block):
-    """What is left out is up to MLflow's own variables, such as MLFLOW_TRACKING_URI."""
+    """Settings for MLflow.
+
+    Fields that are not set follow MLflow's environment variables, such as MLFLOW_TRACKING_URI.
+    """
 
     tracking_uri: FilledText | None = None
     experiment: FilledText | None = None
 
 
 class Wandb(Block):
-    """What is left out is up to Weights & Biases' own variables, such as WANDB_PROJECT and WANDB_MODE."""
+    """Settings for Weights & Biases.
+
+    Fields that are not set follow its variables, such as WANDB_PROJECT and WANDB_MODE.
+    """
 
     project: FilledText | None = None
     entity: FilledText | None = None
@@ -31,14 +37,14 @@ class Wandb(Block):
 
 
 class Trackio(Block):
-    """A project on this machine, or in a space on Hugging Face."""
+    """Settings for Trackio: a project on this machine, or in a Hugging Face space."""
 
     project: FilledText | None = None
     space_id: FilledText | None = None
 
 
 class Sinks(Block):
-    """A service that is named is told, with `{}` by the settings of its own variables."""
+    """The `sinks` block. A service is used if it is given, also with an empty map."""
 
     mlflow: Mlflow | None = None
     wandb: Wandb | None = None
@@ -46,7 +52,7 @@ class Sinks(Block):
 
 
 def read_sinks(value: Any) -> Sinks:
-    """The block of a run by hand, whose configuration nobody has checked as a whole."""
+    """Validate the block of a standalone run, whose configuration is not validated as a whole."""
     from determined.config.mistakes import from_validation
 
     try:

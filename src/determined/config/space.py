@@ -1,4 +1,4 @@
-"""The `hyperparameters` block: constants, ranges and choices, in groups of any depth."""
+"""Validation of the `hyperparameters` block: constants, ranges and choices, in groups of any depth."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _values(value: Any) -> list[Any]:
 
 
 class Const(Block):
-    """Always the same value."""
+    """A constant."""
 
     type: Literal["const"]
     val: Any
 
 
 class Int(Block):
-    """A whole number, both ends included."""
+    """An integer range, both ends included."""
 
     type: Literal["int"]
     minval: Whole
@@ -43,7 +43,7 @@ class Int(Block):
 
 
 class Double(Block):
-    """A number between two."""
+    """A range of real numbers."""
 
     type: Literal["double"]
     minval: Number
@@ -52,7 +52,7 @@ class Double(Block):
 
 
 class Log(Block):
-    """`base` to the power of a number between two: `minval` and `maxval` are exponents."""
+    """A range on a logarithmic scale: `base` to an exponent between `minval` and `maxval`."""
 
     type: Literal["log"]
     base: PositiveNumber
@@ -62,7 +62,7 @@ class Log(Block):
 
 
 class LogUniform(Block):
-    """A number between two, every order of magnitude as likely: `min` and `max` are the values themselves. Ours."""
+    """A range on a logarithmic scale, given by the values `min` and `max`. Determined does not have this type."""
 
     type: Literal["loguniform"]
     min: PositiveNumber
@@ -71,7 +71,7 @@ class LogUniform(Block):
 
 
 class Categorical(Block):
-    """One of some values."""
+    """One of several values."""
 
     type: Literal["categorical"]
     vals: Annotated[list[Any], PlainValidator(_values)]
@@ -86,20 +86,20 @@ _KINDS: dict[str, type[Block]] = {
     "categorical": Categorical,
 }
 _RANGES = ("int", "double", "log", "loguniform")
-# Where the ends of a range stand.
+# The names of the bounds of a range if they are not minval and maxval.
 _ENDS = {"loguniform": ("min", "max")}
 
 
 def check_space(space: Any) -> tuple[Any, list[Mistake]]:
-    """The space with its ranges as checked data in plain form, and all its mistakes."""
+    """Return the space with its ranges validated, as plain data, and all mistakes in it."""
     if not isinstance(space, dict):
-        return space, []  # said by the model
+        return space, []  # reported by the validation of the model
     mistakes: list[Mistake] = []
     return _group(space, ("hyperparameters",), mistakes), mistakes
 
 
 def leaves(space: Any, path: Path = ("hyperparameters",)) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every hyperparameter with a `type`, at any depth."""
+    """Yield every hyperparameter that has a `type`, at any depth, with its path."""
     if not isinstance(space, dict):
         return
     for name, value in space.items():
@@ -112,11 +112,12 @@ def leaves(space: Any, path: Path = ("hyperparameters",)) -> Iterator[tuple[Path
 
 
 def is_range(leaf: dict[str, Any]) -> bool:
-    """Whether a hyperparameter is a stretch of numbers, which a grid must cut into points."""
+    """Return whether a hyperparameter is a range of numbers, for which a grid search needs a count."""
     return leaf.get("type") in _RANGES
 
 
 def _group(group: dict[str, Any], path: Path, mistakes: list[Mistake]) -> dict[str, Any]:
+    """Return a group of hyperparameters with its ranges validated."""
     checked: dict[str, Any] = {}
     for name, value in group.items():
         if not isinstance(value, dict) or len(mistakes) > MOST_MISTAKES:
@@ -130,6 +131,7 @@ def _group(group: dict[str, Any], path: Path, mistakes: list[Mistake]) -> dict[s
 
 
 def _leaf(value: dict[str, Any], path: Path, mistakes: list[Mistake]) -> Any:
+    """Return one validated hyperparameter as plain data."""
     kind = value["type"]
     model = _KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
@@ -151,11 +153,12 @@ def _leaf(value: dict[str, Any], path: Path, mistakes: list[Mistake]) -> Any:
     if problem is not None:
         name, message = problem
         mistakes.append(Mistake(dotted((*path, name)), None, message))
-    # The model's own plain form leaves out what is null, which is a good value of a constant.
+    # `plain` leaves out None, which is a valid value of a constant.
     return {"type": "const", "val": given["val"]} if kind == "const" else leaf.plain()
 
 
 def _range_problem(leaf: Block, kind: str) -> tuple[str, str] | None:
+    """Return the field and the message if the bounds of a range are invalid, else None."""
     if kind not in _RANGES:
         return None
     low_name, high_name = _ENDS.get(kind, ("minval", "maxval"))
@@ -170,6 +173,7 @@ def _range_problem(leaf: Block, kind: str) -> tuple[str, str] | None:
 
 
 def _is_power(base: float, low: float, high: float) -> bool:
+    """Return whether the powers at both ends of a range are finite."""
     try:
         return all(math.isfinite(float(base) ** end) for end in (low, high))
     except OverflowError:

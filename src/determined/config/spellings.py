@@ -1,7 +1,7 @@
-"""Several names for one quantity: which fields of a configuration a newly given field replaces.
+"""Alternative names of the same quantity: which fields of a configuration a newly given field replaces.
 
-A file may use the names of an old release and the command line those of today, or the other way round. Both at once
-would contradict each other, so the field that is given later replaces the others.
+A file may use the names of an old release and the command line the current ones, or vice versa. Both at once would
+contradict each other, so the field that is given later replaces the others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# The field of today for each field that counted training in steps, up to 0.12.
+# Fields that counted training in steps, up to release 0.12 -> the current field.
 STEP_FIELDS = {
     "max_steps": "max_length",
     "target_trial_steps": "max_length",
@@ -18,29 +18,33 @@ STEP_FIELDS = {
 }
 # A search by rungs derives these two from the training length unless they are given.
 _DERIVED_FROM_LENGTH = frozenset({"max_time", "time_metric"})
-# Blocks with a value for each kind of device; `cuda` was called `gpu` up to 0.17.5.
+# Blocks with a value for each kind of device; `cuda` was called `gpu` up to release 0.17.5.
 _BY_DEVICE = (("environment", "image"), ("environment", "environment_variables"))
 
 
 def without_replaced(path: tuple[str, ...], block: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The block at `path` without the fields that those in `given` replace; null is no value, and replaces nothing."""
+    """Return the block at `path` without the fields that those in `given` replace.
+
+    A field that is null replaces nothing.
+    """
     names = {name for name, value in given.items() if value is not None}
     replaced = {other for name in names for other in _replaced_by(path, block, name)} - names
     return {name: value for name, value in block.items() if name not in replaced}
 
 
 def replaceable_blocks() -> tuple[tuple[str, ...], ...]:
-    """The paths of the blocks in which one field can replace another."""
+    """Return the paths of the blocks in which one field can replace another."""
     return (("searcher",), *_BY_DEVICE)
 
 
 def _replaced_by(path: tuple[str, ...], block: dict[str, Any], name: str) -> set[str]:
+    """Return the names of the fields that this field replaces."""
     if path in _BY_DEVICE:
         return {"gpu": {"cuda"}, "cuda": {"gpu"}}.get(name, set())
     if path != ("searcher",):
         return set()
     if name == "source_checkpoint_uuid":
-        return {"source_trial_id"}  # it would win over the checkpoint that was asked for
+        return {"source_trial_id"}  # would otherwise take precedence over the given checkpoint
     meaning = STEP_FIELDS.get(name, name)
     same = {meaning, *(old for old, new in STEP_FIELDS.items() if new == meaning)} - {name}
     if meaning == "max_length" and block.get("name") != "pbt":

@@ -1,4 +1,4 @@
-"""The `checkpoint_storage` block: where checkpoints go, and how many of them stay."""
+"""The `checkpoint_storage` block: where checkpoints are stored, and how many are kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def _endpoint(value: Any) -> str:
 
 
 def _account_url(value: Any) -> str:
-    """The query may be a signature, which is a credential: it is not part of the address."""
+    """Return the URL of an Azure account if it is valid.
+
+    The query may be a signature, which is a credential, so it is not checked as part of the address.
+    """
     if not isinstance(value, str) or not is_endpoint(value.partition("?")[0]):
         raise kinds.refusal(ACCOUNT_URL)
     return value
@@ -64,6 +67,8 @@ Prefix = Annotated[str, PlainValidator(_prefix)]
 
 
 class _Kept(Block):
+    """The fields that all storage types have: how many checkpoints are kept."""
+
     type: str
     save_experiment_best: Count = 0
     save_trial_best: Count = 1
@@ -71,17 +76,17 @@ class _Kept(Block):
 
 
 class LocalStorage(_Kept):
-    """The data directory of this machine: what is meant when no `type` is given."""
+    """The data directory of this machine, used if no `type` is given."""
 
     type: Literal["local"] = "local"
 
     def plain(self) -> dict[str, Any]:
-        """Without the `type`, as no file would name it."""
+        """Return the block without its `type`, which a file must not contain."""
         return {name: value for name, value in super().plain().items() if name != "type"}
 
 
 class SharedFsStorage(_Kept):
-    """A directory that all machines see; the paths of old releases are read and not used."""
+    """A directory that all machines share. Paths of old releases are accepted and ignored."""
 
     type: Literal["shared_fs"]
     host_path: AbsolutePath
@@ -93,14 +98,14 @@ class SharedFsStorage(_Kept):
 
 
 class DirectoryStorage(_Kept):
-    """A directory."""
+    """A directory of this machine."""
 
     type: Literal["directory"]
     container_path: AbsolutePath
 
 
 class S3Storage(_Kept):
-    """Amazon S3 and what speaks like it."""
+    """Amazon S3 and compatible services."""
 
     type: Literal["s3"]
     bucket: BucketName
@@ -119,7 +124,7 @@ class GcsStorage(_Kept):
 
 
 class AzureStorage(_Kept):
-    """Azure Blob Storage: by `connection_string`, or by `account_url` with or without `credential`."""
+    """Azure Blob Storage: with `connection_string`, or with `account_url` and optionally `credential`."""
 
     type: Literal["azure"]
     container: BucketName
@@ -129,7 +134,10 @@ class AzureStorage(_Kept):
 
 
 def _tag(value: Any) -> str | None:
-    """Numbers alone are meant for the local directory, whose own `type` no file may name."""
+    """Return the tag of the storage type.
+
+    A block with only retention settings is the local directory, whose own `type` a file must not contain.
+    """
     if not isinstance(value, dict):
         return tag_by("type")(value)
     if "type" in value:

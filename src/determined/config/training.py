@@ -1,4 +1,4 @@
-"""The `optimizations` and `profiling` blocks: how gradients are exchanged, and what is measured meanwhile."""
+"""The `optimizations` and `profiling` blocks: gradient aggregation and measurements of the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from determined.config.kinds import Count, Flag, PositiveCount, Text
 
 
 class Optimizations(Block):
-    """The first three act in runs of a trial class; the others are of Horovod's and apex's time."""
+    """The `optimizations` block.
+
+    The first three fields apply to trial classes; the others, for Horovod and apex, do nothing.
+    """
 
     aggregation_frequency: PositiveCount = 1
     average_aggregated_gradients: Flag = True
@@ -24,7 +27,7 @@ class Optimizations(Block):
 
 
 class Profiling(Block):
-    """`enabled` measures the machine while it trains; the others are read and do nothing, as since 0.30."""
+    """The `profiling` block. `enabled` measures the machine during training; the other fields do nothing since 0.30."""
 
     enabled: Flag = False
     begin_on_batch: Count | None = None

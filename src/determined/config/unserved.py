@@ -1,11 +1,11 @@
-"""Fields that are read and checked, and change nothing without a cluster's master: one warning names them all."""
+"""A warning about fields that are validated but have no effect without a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-# Why a field does nothing, or what to do instead, where that is worth a word.
+# Fields without effect -> the reason, or what to do instead; empty if there is nothing to add.
 _UNSERVED = {
     "records_per_epoch": "programs can read it; an epoch is as long as the data",
     "resources.weight": "",
@@ -44,7 +44,7 @@ _UNSERVED = {
 
 
 def unserved_warning(config: dict[str, Any]) -> str | None:
-    """One sentence on the fields of a file that do nothing here, if it has any."""
+    """Return a warning with the fields of a configuration that have no effect, or None."""
     named = [f"{path} ({why})" if why else path for path, why in _used(config)]
     if not named:
         return None
@@ -52,6 +52,7 @@ def unserved_warning(config: dict[str, Any]) -> str | None:
 
 
 def _used(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the fields without effect that a configuration sets, each with its explanation."""
     for path, why in _UNSERVED.items():
         block, _, name = path.rpartition(".")
         inside = config.get(block) if block else config
@@ -64,6 +65,7 @@ def _used(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _mounts_elsewhere(config: dict[str, Any]) -> str:
+    """Return an explanation for mounts whose path in a container would differ from that on this machine."""
     moved = [
         f"{mount['host_path']} and not {mount['container_path']}"
         for mount in config["bind_mounts"]
