@@ -1,1 +1,1 @@
-"""What runs inside a worker process."""
+"""Programs that run in a worker process."""

@@ -1,4 +1,4 @@
-"""See whether a trial class can be imported: `python -m determined.exec.check_entrypoint module:Class`."""
+"""Checks whether a trial class can be imported: `python -m determined.exec.check_entrypoint module:Class`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from determined.code_import import checking_entrypoint, import_class
 from determined.errors import DeterminedError, InvalidExperimentException
 
-EXPLAINED = 3  # the exit code when the last line of the output is the reason
+EXPLAINED = 3  # exit code which states that the last line of the output is the reason
 
 
 def main(arguments: list[str]) -> int:
@@ -27,11 +27,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _import(spec: str) -> None:
+    """Import the class. Raise if its module trains or exits on import."""
     try:
         with checking_entrypoint(spec):
             import_class(spec)
     except SystemExit as error:
-        # Also exit code 0: the class was not found.
+        # Also for exit code 0, because the class was not found.
         raise InvalidExperimentException(
             f"{spec.partition(':')[0]} ends the program when it is imported (exit code {error.code}): put such "
             'lines under `if __name__ == "__main__":`'
@@ -46,12 +47,13 @@ def _reason(error: Exception) -> str:
     name = type(error).__name__
     shown = f"{name}: {text}" if text else name
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_own(frame.filename)]
-    if not frames or isinstance(error, SyntaxError):  # whose text names file and line
+    if not frames or isinstance(error, SyntaxError):  # the text of a SyntaxError contains file and line
         return shown
     return f"{shown} ({Path(frames[-1].filename).relative_to(Path.cwd())}, line {frames[-1].lineno})"
 
 
 def _is_own(file: str) -> bool:
+    """Return whether a file belongs to the user's code."""
     return Path(file).is_relative_to(Path.cwd())
 
 

@@ -1,4 +1,4 @@
-"""Train a trial class: `python -m determined.exec.harness module:Class [--config FILE]`."""
+"""Trains a trial class: `python -m determined.exec.harness module:Class [--config FILE]`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SECONDS_BETWEEN_STACK_DUMPS = 30
 
 
 def main(arguments: list[str]) -> int:
-    """Load the class from the current directory and train it to its end."""
+    """Import the class from the current directory and train it to the end."""
     parser = argparse.ArgumentParser(prog="determined.exec.harness", description="Train a trial class.")
     parser.add_argument("trial", metavar="module:Class", help="the trial class, found from this directory")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the experiment configuration, in YAML")
     parsed = parser.parse_args(arguments)
     config = _find_config(parser, parsed.config)
     logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO, format=_LOG_FORMAT)
-    if hasattr(signal, "SIGUSR1"):  # how the engine asks a process that seems to hang where it is
+    if hasattr(signal, "SIGUSR1"):  # sent by the engine to get the stacks of a process that seems to hang
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     if config.get("debug"):
         faulthandler.dump_traceback_later(_SECONDS_BETWEEN_STACK_DUMPS, repeat=True)
@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _find_config(parser: argparse.ArgumentParser, path: Path | None) -> dict[str, Any]:
+    """Return the configuration of the experiment: that of the managed trial, or else the file."""
     info = get_cluster_info()
     if info is not None:
         return info.trial._config

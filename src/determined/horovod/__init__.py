@@ -1,4 +1,4 @@
-"""`from determined.horovod import hvd`: the functions of Horovod that programs call, on torch.distributed."""
+"""Horovod's functions for PyTorch, implemented with torch.distributed: `from determined.horovod import hvd`."""
 
 from determined.horovod import hvd
 

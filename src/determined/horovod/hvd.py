@@ -1,7 +1,7 @@
-"""Horovod's functions for PyTorch, carried out by torch's default process group.
+"""Horovod's functions for PyTorch, implemented with torch's default process group.
 
 Ranks come from that group, else from the launcher's environment variables, else this process is the only one. With
-several ranks every rank must make the same calls in the same order. Gradients are averaged by the models that
+several ranks, every rank must make the same calls in the same order. Gradients are averaged by the models that
 `context.wrap_model` returns, so there is no `DistributedOptimizer`.
 """
 
@@ -24,12 +24,12 @@ Product = "Product"
 _OPERATIONS = {Average: "SUM", Sum: "SUM", Min: "MIN", Max: "MAX", Product: "PRODUCT"}
 
 
-# The process group that `init` made; one of somebody else's stays theirs.
+# Closes the process group that `init` created. A group that other code created is never closed here.
 _joined = ExitStack()
 
 
 def init(*args: Any, **kwargs: Any) -> None:
-    """Join the other ranks that a launcher started; `pytorch.init` has done so already."""
+    """Join the process group of the ranks that a launcher started, unless `pytorch.init` has done so."""
     if not is_initialized():
         from determined.pytorch.process_group import joined
 
@@ -42,18 +42,18 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """Return whether the collectives can be used."""
+    """Return whether collective operations can be used."""
     return size() == 1 or _group_exists()
 
 
 def require_horovod_type(horovod_type: str, reason: str = "") -> None:
-    """Accept `torch`; any other framework is refused."""
+    """Raise `ValueError` for a framework other than PyTorch."""
     if horovod_type not in ("torch", "pytorch"):
         raise ValueError(f"only PyTorch is supported, so horovod for {horovod_type!r} cannot be used: {reason}")
 
 
 def rank() -> int:
-    """Return the number of this process among all."""
+    """Return the rank of this process among all processes."""
     return _number("RANK", 0, lambda dist: dist.get_rank())
 
 
@@ -63,7 +63,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """Return the number of this process among those of its machine."""
+    """Return the rank of this process among those on its machine."""
     return int(os.environ.get("LOCAL_RANK", rank()))
 
 
@@ -73,7 +73,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Return the number of this machine."""
+    """Return the rank of this machine."""
     return int(os.environ.get("GROUP_RANK", 0))
 
 
@@ -85,14 +85,14 @@ def cross_size() -> int:
 def allreduce(
     tensor: torch.Tensor, average: bool | None = None, name: str | None = None, *args: Any, op: str | None = None
 ) -> torch.Tensor:
-    """Return the average of a tensor over all ranks, or what `op` says."""
+    """Return a tensor reduced over all ranks: averaged, or with the operation `op`."""
     return allreduce_(tensor.clone(), average, name, op=op)
 
 
 def allreduce_(
     tensor: torch.Tensor, average: bool | None = None, name: str | None = None, *args: Any, op: str | None = None
 ) -> torch.Tensor:
-    """Do the same in place."""
+    """Reduce a tensor over all ranks in place; see `allreduce`."""
     chosen = _operation(average, op)
     if size() > 1:
         dist = _collectives()
@@ -106,7 +106,7 @@ def allreduce_(
 
 
 def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
-    """Return the tensors of all ranks, joined along the first dimension, which may differ between ranks."""
+    """Return the tensors of all ranks, concatenated along the first dimension, which may differ between ranks."""
     if size() == 1:
         return tensor.clone()
     import torch
@@ -114,7 +114,7 @@ def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
     dist = _collectives()
     own = tensor.contiguous()
     lengths = allgather_object(len(own))
-    # Collectives take equal shapes: each rank sends as many rows as the longest has, and the surplus is cut off.
+    # Collectives need equal shapes, so each rank pads its tensor to the longest one, and the padding is cut off.
     padded = own.new_zeros((max(lengths), *own.shape[1:]))
     padded[: len(own)] = own
     parts = [torch.empty_like(padded) for _ in lengths]
@@ -123,19 +123,19 @@ def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
 
 
 def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """Return the tensor of one rank on all of them."""
+    """Return the tensor of the root rank on every rank."""
     return broadcast_(tensor.clone(), root_rank, name)
 
 
 def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """Do the same in place."""
+    """Replace a tensor by that of the root rank, in place."""
     if size() > 1:
         _collectives().broadcast(tensor, src=root_rank)
     return tensor
 
 
 def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
-    """Return the object of one rank on all of them."""
+    """Return the object of the root rank on every rank."""
     if size() == 1:
         return obj
     box = [obj]
@@ -144,7 +144,7 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """Return the objects of all ranks, by rank."""
+    """Return the objects of all ranks, ordered by rank."""
     if size() == 1:
         return [obj]
     gathered: list[Any] = [None] * size()
@@ -155,25 +155,26 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
 def broadcast_parameters(
     params: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]], root_rank: int
 ) -> None:
-    """Give all ranks the parameters of one of them: a state dict, or named parameters."""
+    """Replace parameters by those of the root rank; a state dict or named parameters."""
     pairs = params.items() if isinstance(params, Mapping) else params
     for _, tensor in pairs:
         broadcast_(tensor.data if hasattr(tensor, "data") else tensor, root_rank)
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
-    """Give all ranks the state of the optimizer of one of them."""
+    """Replace the state of an optimizer by that of the root rank."""
     if size() > 1:
         optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))
 
 
 def barrier() -> None:
-    """Return when all ranks have called it."""
+    """Wait until all ranks have called this function."""
     if size() > 1:
         _collectives().barrier()
 
 
 def _operation(average: bool | None, op: str | None) -> str:
+    """Return the reduction that the arguments of Horovod's functions mean."""
     if average is not None and op is not None:
         raise ValueError("give either average or op, not both")
     if average is not None:
@@ -185,6 +186,7 @@ def _operation(average: bool | None, op: str | None) -> str:
 
 
 def _number(variable: str, alone: int, ask: Any) -> int:
+    """Return a rank or size from the process group, or else from an environment variable."""
     if _group_exists():
         import torch.distributed as dist
 
@@ -193,12 +195,14 @@ def _number(variable: str, alone: int, ask: Any) -> int:
 
 
 def _group_exists() -> bool:
+    """Return whether torch's default process group is initialized."""
     import torch.distributed as dist
 
     return dist.is_available() and dist.is_initialized()
 
 
 def _collectives() -> Any:
+    """Return `torch.distributed`. Raise `RuntimeError` if the process group is not initialized."""
     import torch.distributed as dist
 
     if not dist.is_initialized():

@@ -1,1 +1,1 @@
-"""Start one worker process for every slot."""
+"""Launchers, which start one worker process for each slot."""

@@ -1,4 +1,4 @@
-"""The name under which DeepSpeed scripts are launched: torchrun starts the workers."""
+"""The launcher for DeepSpeed scripts, kept for compatibility: torchrun starts the workers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from determined.launch import torch_distributed
 
 
 def main(arguments: list[str]) -> int:
+    """Start the workers with `torch_distributed` and return their exit code."""
     sys.stderr.write("determined.launch.deepspeed: the workers are started by torch_distributed\n")
     return torch_distributed.main(arguments)
 

@@ -1,4 +1,4 @@
-"""The old name of a launcher: horovod is no longer maintained, so torchrun starts the workers."""
+"""The launcher for Horovod scripts, kept for compatibility: Horovod is unmaintained, so torchrun starts the workers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from determined.launch import torch_distributed
 
 
 def main(arguments: list[str]) -> int:
+    """Start the workers with `torch_distributed` and return their exit code."""
     sys.stderr.write("determined.launch.horovod: horovod is not supported any more, using torch_distributed\n")
     return torch_distributed.main([argument for argument in arguments if argument != "--autohorovod"])
 

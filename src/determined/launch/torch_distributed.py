@@ -1,4 +1,4 @@
-"""Run a script or a trial class once per slot under torchrun, anywhere.
+"""Run a script or a trial class once for each slot under torchrun, with or without a cluster.
 
 python -m determined.launch.torch_distributed [TORCHRUN OPTIONS --] SCRIPT [ARGUMENTS]
 python -m determined.launch.torch_distributed [TORCHRUN OPTIONS --] --trial module:Class
@@ -20,16 +20,16 @@ USAGE = (
     "(--trial module:Class | SCRIPT [ARGUMENTS])"
 )
 
-# torchrun takes other signals as a wish to end; these are meant for the workers.
+# torchrun itself shuts down on other signals. These have no meaning for it and are forwarded to the workers.
 _FORWARDED = ("SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 
 class UsageError(ValueError):
-    """A command line that does not say what to run."""
+    """The command line does not say what to run."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the workers to their end; 0 when all of them ended with 0."""
+    """Run the workers until they end. Return 0 if all of them exited with 0."""
     try:
         options, command = split_arguments(arguments)
     except UsageError as error:
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """The options for torchrun, and the command that every worker runs."""
+    """Split the command line into the options for torchrun and the command that every worker runs."""
     options: list[str] = []
     rest = arguments
     if arguments and arguments[0].startswith("-") and arguments[0] != "--trial":
@@ -61,7 +61,10 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def torchrun_options(info: ClusterInfo | None, *, slots: int) -> list[str]:
-    """Where the workers meet: on a free loopback port on one node, at the chief's address on several."""
+    """Return the options for torchrun.
+
+    On one node the workers meet at a free loopback port, else at the chief's address.
+    """
     options = [f"--nproc-per-node={slots}", "--max-restarts=0"]
     if info is None or len(info.container_addrs) == 1:
         return [
@@ -82,22 +85,23 @@ def torchrun_options(info: ClusterInfo | None, *, slots: int) -> list[str]:
 
 
 def worker_environment(info: ClusterInfo | None, env: Mapping[str, str], *, has_gpus: bool) -> dict[str, str]:
-    """The variables to add for the workers."""
+    """Return the environment variables to add for the workers."""
     on_one_node = info is None or len(info.container_addrs) == 1
     added = {
         "USE_TORCH_DISTRIBUTED": "True",
         "DET_CHIEF_IP": "127.0.0.1" if info is None or on_one_node else info.container_addrs[0],
-        "PYTHONUNBUFFERED": "1",  # lines go through a pipe, and should not wait there
+        "PYTHONUNBUFFERED": "1",  # output goes through a pipe, in which lines would otherwise be delayed
     }
+    # On one node Gloo should listen on the loopback interface only, so that other hosts cannot connect to it.
     if on_one_node and not has_gpus and "GLOO_SOCKET_IFNAME" not in env:
         added["GLOO_SOCKET_IFNAME"] = "lo0" if sys.platform == "darwin" else "lo"
     if "OMP_NUM_THREADS" not in env:
-        added["OMP_NUM_THREADS"] = "1"  # torchrun would do the same, with a warning
+        added["OMP_NUM_THREADS"] = "1"  # torchrun would set the same value, but with a warning
     return added
 
 
 def _interpreted(command: list[str]) -> list[str]:
-    """Scripts run under the interpreter that runs us, not under whichever `python3` comes first."""
+    """Return the command with scripts run by this interpreter, not by the first `python3` on PATH."""
     if command[0] in {"python", "python3"}:
         return [sys.executable, *command[1:]]
     if command[0].endswith(".py"):
@@ -108,6 +112,7 @@ def _interpreted(command: list[str]) -> list[str]:
 
 
 def _slots(info: ClusterInfo | None) -> int:
+    """Return the number of workers: the slots of this node, DET_SLOTS, or the number of GPUs (at least 1)."""
     if info is not None:
         return info.container_slot_counts[info.container_rank]
     given = os.environ.get("DET_SLOTS")
@@ -125,6 +130,7 @@ def _gpu_count() -> int:
 
 
 def _run(torchrun_arguments: list[str]) -> int:
+    """Run torchrun in this process and return the exit code."""
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -144,6 +150,7 @@ def _run(torchrun_arguments: list[str]) -> int:
 
 
 def _forward(number: int, _frame: object) -> None:
+    """Send a signal to all child processes."""
     import psutil  # type: ignore[import-untyped,unused-ignore]
 
     for child in psutil.Process().children():
@@ -151,6 +158,7 @@ def _forward(number: int, _frame: object) -> None:
 
 
 def _exit_code(code: int) -> int:
+    """Return the exit code for the shell; a process ended by a signal has 128 plus its number."""
     return 128 - code if code < 0 else code or 1
 
 

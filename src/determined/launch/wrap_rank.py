@@ -2,7 +2,7 @@
 
     python -m determined.launch.wrap_rank [--no-redirect-stdio] RANK [--] COMMAND [ARGUMENTS]
 
-RANK is a number, or the names of environment variables separated by commas, the first that is set wins.
+RANK is a number, or names of environment variables separated by commas, of which the first that is set is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command to its end and return its exit code."""
+    """Run the command, prefix the lines of its output, and return its exit code."""
     redirect = True
     if arguments and arguments[0] == "--no-redirect-stdio":
         redirect, arguments = False, arguments[1:]
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     parent = os.getppid()
     _die_with_parent(signal.SIGTERM)
     pipe = subprocess.PIPE if redirect else None
-    # A process group of its own: a signal to ours must not reach the command twice, by us and directly.
+    # In a separate process group: a signal to our group must not reach the command twice, directly and forwarded.
     process = subprocess.Popen(
         arguments[1:], stdout=pipe, stderr=pipe, preexec_fn=_become_worker if os.name == "posix" else None
     )
@@ -46,10 +46,10 @@ def main(arguments: list[str]) -> int:
     killing.daemon = True
 
     def forward(number: int, _frame: object) -> None:
-        if killing.ident is not None:  # the kernel tells the end of each of the launcher's threads
+        if killing.ident is not None:  # started already: PDEATHSIG is sent for each thread of the launcher that ends
             return
         process.send_signal(number)
-        if os.getppid() != parent:  # the launcher is gone, nobody else will insist
+        if os.getppid() != parent:  # the launcher has exited, so no other process will kill the command
             killing.start()
 
     for name in _FORWARDED:
@@ -64,12 +64,12 @@ def main(arguments: list[str]) -> int:
         copy.start()
     code = process.wait()
     for copy in copies:
-        copy.join(5.0)  # a child that the command left behind may keep the pipe open
+        copy.join(5.0)  # limited, because a process that the command left behind may keep the pipe open
     return 128 - code if code < 0 else code
 
 
 def find_rank(spec: str, env: Mapping[str, str]) -> int:
-    """The number, or the value of the first of these variables that is set."""
+    """Return the number, or the value of the first of these environment variables that is set."""
     if spec.isdecimal():
         return int(spec)
     for name in spec.split(","):
@@ -79,7 +79,7 @@ def find_rank(spec: str, env: Mapping[str, str]) -> int:
 
 
 def split_lines(pending: bytes, block: bytes) -> tuple[list[bytes], bytes]:
-    """Whole lines, and what is left of the last one; a carriage return ends a line as well."""
+    """Return the complete lines and the incomplete rest. A carriage return also ends a line."""
     *lines, rest = _LINE_END.split(pending + block)
     if len(rest) >= _BLOCK:
         return [*lines, rest], b""
@@ -87,6 +87,7 @@ def split_lines(pending: bytes, block: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _copy_lines(source: int, target: int, prefix: bytes) -> None:
+    """Copy lines from one file descriptor to another with a prefix."""
     pending = b""
     while block := os.read(source, _BLOCK):
         if pending.endswith(b"\r") and block.startswith(b"\n"):
@@ -103,13 +104,15 @@ def _write(target: int, text: bytes) -> None:
 
 
 def _become_worker() -> None:
+    """Prepare the child process before it executes the command."""
     os.setpgid(0, 0)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it asks for stacks: who shows none shall not die of it
+    # SIGUSR1 requests a stack dump. Ignored by default, because it would kill programs that have no handler for it.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     _die_with_parent(signal.SIGKILL)
 
 
 def _die_with_parent(number: signal.Signals) -> None:
-    """Ask the kernel for a signal when the parent ends, so that no worker outlives its launcher."""
+    """Ask the kernel to send this signal when the parent ends, so that no worker outlives its launcher."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 

@@ -1,1 +1,1 @@
-"""What is reported, sent to services beside the store by their own clients; training never waits for one."""
+"""Sinks forward metrics and checkpoint references to tracking services such as MLflow, without delaying training."""

@@ -1,4 +1,4 @@
-"""What waits to be sent to a service: in order, and never more than fits."""
+"""A bounded queue of events that wait to be sent to a service."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from determined.sinks.base import Begin, CheckpointReference, End, Event, Report
 MOST_EVENTS = 10_000
 MOST_BYTES = 64 * 2**20
 _MOST_TOGETHER = 500
-_SECONDS_TOGETHER = 1.0  # what comes within this time is sent in one call
+_SECONDS_TOGETHER = 1.0  # events that arrive within this time are sent in one call
 
 
 class Backlog:
-    """Filled by one thread and emptied by another; the oldest reports make room for new ones."""
+    """Events in order, filled by one thread and emptied by another. When it is full, the oldest reports are dropped."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._events: deque[Event] = deque()
         self._bytes = 0
         self._dropped = 0
-        self._in_hand = 0  # reports that were taken and are not done yet
+        self._in_hand = 0  # reports that were taken out and are not confirmed by `done` yet
         self._deadline: float | None = None
 
     @property
     def closing(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more events will be added."""
         return self._deadline is not None
 
     def put(self, event: Event) -> bool:
-        """Whether this was the first time that a report had to make room."""
+        """Add an event. Return whether this was the first time that a report had to be dropped for it."""
         with self._changed:
             if self._deadline is not None:
                 return False
@@ -46,7 +46,7 @@ class Backlog:
             return before == 0 and self._dropped > 0
 
     def close(self, deadline: float) -> None:
-        """Nothing more will come; what waits is of use until the deadline."""
+        """Accept no more events. The waiting ones may be sent until the deadline."""
         with self._changed:
             self._deadline = deadline
             self._changed.notify()
@@ -55,7 +55,10 @@ class Backlog:
         return 0.0 if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     def next(self) -> list[Event] | None:
-        """A beginning, an end, or what was reported between them; None when that was all."""
+        """Wait for events and take out those for one call; None when all were taken and no more will come.
+
+        The result is a single beginning or end, or the reports and checkpoints between them.
+        """
         with self._changed:
             while not self._events:
                 if self._deadline is not None:
@@ -70,18 +73,18 @@ class Backlog:
             return events
 
     def done(self, refused: int = 0) -> None:
-        """What was taken last is over, but for some that nobody will have."""
+        """Confirm the events that were taken last. `refused` of their reports were rejected by the service."""
         with self._changed:
             self._in_hand = 0
             self._dropped += refused
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until nothing more will come."""
+        """Wait for this time, or until the backlog is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.closing, seconds)
 
     def unsent(self) -> int:
-        """How many reports the service does not have."""
+        """Return the number of reports that the service has not received."""
         with self._changed:
             return self._dropped + self._in_hand + _reports(self._events)
 
@@ -101,6 +104,7 @@ class Backlog:
 
 
 def _belong_together(one: Event, other: Event) -> bool:
+    """Return whether two events can be sent in one call."""
     return not isinstance(one, (Begin, End)) and not isinstance(other, (Begin, End))
 
 
@@ -109,4 +113,5 @@ def _reports(events: list[Event] | deque[Event]) -> int:
 
 
 def _size(event: Event) -> int:
+    """Return the approximate size of an event in memory."""
     return len(event.body) if isinstance(event, Report) else 0

@@ -1,4 +1,4 @@
-"""What a sink is told, as plain values, and what every sink offers."""
+"""The `Sink` interface, and the events that a sink receives."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from determined.config.measures import finite_number
 
 EndState = Literal["running", "completed", "stopped", "failed"]
 
-# Which step of each group a service has already: what a resumed trial goes through again is not sent twice.
+# The last step of each metric group that a service has. A resumed trial repeats steps, which are not sent again.
 Known = dict[str, int]
 
 
 @dataclass(frozen=True)
 class Begin:
-    """An attempt of a trial begins: with the same key it is the same run in the service."""
+    """The start of an attempt. The key identifies the run in the service, so that a later attempt continues it."""
 
     key: str
     name: str
@@ -26,14 +26,14 @@ class Begin:
     trial_id: int
     description: str
     labels: tuple[str, ...]
-    hparams: dict[str, Any]  # without secrets, as the configuration
+    hparams: dict[str, Any]  # without secrets, like the configuration
     config: dict[str, Any]
-    directory: str  # of this attempt, for what a client writes
+    directory: str  # of this attempt, for files that the service's client writes
 
 
 @dataclass(frozen=True)
 class Report:
-    """Metrics of a group after so many steps."""
+    """The metrics of a group at a step."""
 
     group: str
     steps_completed: int
@@ -41,13 +41,13 @@ class Report:
     reported: float
 
     def values(self) -> dict[str, float]:
-        """The numbers in it, each with its group before its name."""
+        """Return the numeric metrics, each named `group/name`."""
         return dict(_numbers(self.group, json.loads(self.body)))
 
 
 @dataclass(frozen=True)
 class CheckpointReference:
-    """A checkpoint was stored: which one, and where; its files stay there."""
+    """A stored checkpoint: its id and where it is stored. Its files are not sent."""
 
     uuid: str
     steps_completed: int
@@ -56,7 +56,7 @@ class CheckpointReference:
 
 @dataclass(frozen=True)
 class End:
-    """The attempt is over, by its own word."""
+    """The end of an attempt, as reported by the attempt."""
 
     state: EndState
 
@@ -65,13 +65,13 @@ Event = Begin | Report | CheckpointReference | End
 
 
 class Sink(Protocol):
-    """One service. Its thread makes all calls; any exception means that the same call is made again later."""
+    """A tracking service. All calls come from one thread; after any exception the same call is retried later."""
 
     @property
     def name(self) -> str: ...
 
     def open(self, begin: Begin) -> Known:
-        """Create the run in the service, or continue the one with the same key."""
+        """Create the run in the service, or continue the one with the same key. Return the last steps that it has."""
         ...
 
     def send(self, events: Sequence[Report | CheckpointReference]) -> None: ...
@@ -79,12 +79,15 @@ class Sink(Protocol):
     def end(self, state: EndState) -> None: ...
 
     def abandon(self) -> None:
-        """There is no more time, and a call may still be under way: leave nothing that holds up the process."""
+        """Stop everything that could delay the end of the process.
+
+        Time has run out, and a call may still be running.
+        """
         ...
 
 
 def last_steps(events: Sequence[Report | CheckpointReference]) -> Known:
-    """The furthest of each group."""
+    """Return the largest step of each group among the reports."""
     last: Known = {}
     for event in events:
         if isinstance(event, Report):
@@ -93,6 +96,7 @@ def last_steps(events: Sequence[Report | CheckpointReference]) -> Known:
 
 
 def _numbers(prefix: str, metrics: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the numeric metrics with the prefix before their names, also those in nested maps."""
     found: list[tuple[str, float]] = []
     for name, value in metrics.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Which sinks a run has: those of its configuration, and those that `DET_SINKS` names."""
+"""Selects the sinks of a run: those in its configuration and those that `DET_SINKS` names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from determined.config.sinks import Sinks
     from determined.sinks.base import Sink
 
-_NAMES = ("mlflow", "wandb", "trackio")  # as the configuration, the extras and the packages call them
+_NAMES = ("mlflow", "wandb", "trackio")  # the same in the configuration, the extras and the packages
 
 
 def chosen_sinks(config: Mapping[str, Any], env: Mapping[str, str]) -> list[Sink]:
-    """Refuses names that nobody knows and packages that are missing; no client is imported yet."""
+    """Return the sinks of a run. Raise for an unknown name or a missing package; no client is imported yet."""
     block, by_env = config.get("sinks"), _named_by(env.get("DET_SINKS", ""))
     if not block and not by_env:
         return []
@@ -38,6 +38,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _named_by(text: str) -> list[str]:
+    """Parse DET_SINKS. Raise for an unknown name."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in _NAMES:

@@ -1,4 +1,4 @@
-"""MLflow: a trial is a run of an MLflow experiment, found again by a tag."""
+"""Forwards metrics to MLflow. A trial is a run of an MLflow experiment, found again by a tag."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 
 _KEY = "determined.key"
-_STEPS = "determined.steps_completed"  # for each group the last step that was sent
+_STEPS = "determined.steps_completed"  # tag with the last step that was sent, by group
 _STATUS = {"completed": "FINISHED", "stopped": "KILLED", "failed": "FAILED", "running": "RUNNING"}
 
-# What MLflow's servers take, the older ones included.
+# Limits of MLflow servers, including older versions.
 _LONGEST_NAME, _LONGEST_PARAM, _LONGEST_TAG = 250, 500, 5000
-_MOST_TAGS, _MOST_PARAMS, _MOST_METRICS = 90, 90, 900  # in one call, below 100 of the first two and 1000 in all
-_NOT_IN_EXPERIMENTS = re.compile(r"""['"`;\n\r]+""")  # MLflow's client puts the name into a query as it is
+_MOST_TAGS, _MOST_PARAMS, _MOST_METRICS = 90, 90, 900  # per call; the limits are 100, 100 and 1000 in total
+_NOT_IN_EXPERIMENTS = re.compile(r"""['"`;\n\r]+""")  # MLflow's client inserts the name into a query unescaped
 _NOT_IN_NAMES = re.compile(r"[^/\w.\- :]")
 
 
 class MlflowSink:
-    """Metrics, parameters and tags; no files, which would need a way to MLflow's artifact storage."""
+    """A sink for MLflow.
+
+    It sends metrics, parameters and tags, but no files, which would need access to artifact storage.
+    """
 
     name = "mlflow"
 
@@ -59,7 +62,7 @@ class MlflowSink:
             self._log(metrics=some)
         self._log_tags(_references(events))
         sent = self._sent | last_steps(events)
-        # Both in one call: what is marked as sent was sent.
+        # In one call, so that a step is marked as sent only together with its metrics.
         self._log(metrics=last, tags=[self._entities.RunTag(_STEPS, json.dumps(sent))])
         self._sent = sent
 
@@ -67,9 +70,10 @@ class MlflowSink:
         self._client.set_terminated(self._run_id, status=_STATUS[state])
 
     def abandon(self) -> None:
-        """Its threads end with the process."""
+        """Do nothing: MLflow's threads end with the process."""
 
     def _experiment_id(self, begin: Begin) -> str:
+        """Return the id of the MLflow experiment, which is created if necessary."""
         given = self._settings.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME")
         name = given or _NOT_IN_EXPERIMENTS.sub("_", begin.experiment)[:_LONGEST_NAME]
         found = self._client.get_experiment_by_name(name)
@@ -77,13 +81,14 @@ class MlflowSink:
             try:
                 return str(self._client.create_experiment(name))
             except Exception:
-                found = self._client.get_experiment_by_name(name)  # another trial was faster
+                found = self._client.get_experiment_by_name(name)  # another trial has created it meanwhile
                 if found is None:
                     raise
         return str(found.experiment_id)
 
     def _describe(self, begin: Begin, known: dict[str, str]) -> None:
-        # A parameter can never change in MLflow: what a run has stays, and what is new is added.
+        """Send the hyperparameters as parameters, and ids, labels, description and configuration as tags."""
+        # MLflow rejects changes of a parameter, so only parameters that the run does not have yet are sent.
         given = {_named(name): _text(value, _LONGEST_PARAM) for name, value in _flat(begin.hparams)}
         params = [self._entities.Param(name, value) for name, value in given.items() if name not in known]
         tags = {
@@ -114,6 +119,7 @@ class MlflowSink:
 
 
 def _parts(items: list[Any], longest: int) -> list[list[Any]]:
+    """Split items into lists of limited length."""
     return [items[at : at + longest] for at in range(0, len(items), longest)]
 
 
@@ -126,6 +132,7 @@ def _references(events: Sequence[Report | CheckpointReference]) -> dict[str, str
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested values with dotted names."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{name}.")
@@ -134,12 +141,13 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _text(value: Any, longest: int) -> str:
+    """Return a value as text of limited length."""
     text = value if isinstance(value, str) else json.dumps(value, default=repr)
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _named(name: str) -> str:
-    """A name that MLflow takes for a metric, a parameter or a tag: others stay what they are."""
+    """Return a valid MLflow name for a metric, parameter or tag; valid names are unchanged."""
     parts = [part if part.strip(".") else "_" for part in _NOT_IN_NAMES.sub("_", name).split("/")]
     cleaned = "/".join(parts)
     if len(cleaned) <= _LONGEST_NAME:

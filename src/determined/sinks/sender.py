@@ -1,4 +1,4 @@
-"""The thread between a run and one service: nobody waits for it, and what fails is tried again."""
+"""A background thread that sends the events of a run to one service and retries failed calls."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from determined.sinks.base import Begin, CheckpointReference, End, Event, Known,
 logger = logging.getLogger("determined.sinks")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-_MOST_REFUSALS = 3  # by a service that answers: then it is not the service, but what it is sent
+_MOST_REFUSALS = 3  # by a service that is reachable: after that the events are considered the cause
 _SECONDS_TO_NOTICE = 1.0
 _LONGEST_REASON = 500
 
 
 class Sender:
-    """Hands events over in their order, each until the service has it.
+    """Sends events in order and retries each until the service has accepted it.
 
-    A process that was forked from the one that made it has no thread: there it does nothing.
+    In a forked child there is no thread, so calls do nothing there.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -34,14 +34,14 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._begin: Begin | None = None
         self._known: Known = {}  # the last steps that the service had when this attempt began
-        self._sent: dict[str, int] = {}  # the last steps that it has taken since
-        self._received: Known = {}  # what it has after a call that failed: a part may have arrived
+        self._sent: dict[str, int] = {}  # the last steps that the service has accepted since
+        self._received: Known = {}  # the last steps after a failed call, a part of which may have arrived
         self._reason = ""  # why the last call failed
-        self._refusal = ""  # why something was given up
-        self._abandoned = False  # a thread that writes while the interpreter ends can bring it down
+        self._refusal = ""  # why the service rejected a report
+        self._abandoned = False  # no more logging: a thread that writes while the interpreter exits can crash it
 
     def put(self, event: Event) -> None:
-        """Never waits, never fails; called by one thread at a time."""
+        """Enqueue an event, without blocking and without raising. Must be called by one thread at a time."""
         if os.getpid() != self._pid:
             return
         if self._backlog.put(event):
@@ -50,12 +50,12 @@ class Sender:
             self._start()
 
     def stop(self, deadline: float) -> None:
-        """From now on nothing is taken; what waits may be sent until then."""
-        if os.getpid() == self._pid:  # elsewhere a lock may be held by a thread that is not there
+        """Accept no more events. The waiting ones may be sent until the deadline."""
+        if os.getpid() == self._pid:  # in a forked child the lock may be held forever by a thread that was not copied
             self._backlog.close(deadline)
 
     def join(self) -> None:
-        """Return when all is sent, or at the deadline; say what was not sent."""
+        """Wait until everything is sent, or for the deadline, and log what was not sent."""
         if self._thread is None or os.getpid() != self._pid:
             return
         self._thread.join(self._backlog.seconds_left())
@@ -71,13 +71,14 @@ class Sender:
         thread = threading.Thread(target=self._run, name=f"determined-sink-{self._sink.name}", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # there are too many, or the interpreter is ending
+        except RuntimeError as error:  # the limit on threads, or the interpreter is shutting down
             self._backlog.close(time.monotonic())
             self._warn(f"disabled: {error}")
         else:
             self._thread = thread
 
     def _abandon(self) -> None:
+        """Give up waiting for the thread and stop what the service's client has started."""
         self._abandoned = True
         try:
             self._sink.abandon()
@@ -87,10 +88,11 @@ class Sender:
         self._thread.join(_SECONDS_TO_NOTICE)
 
     def _warn(self, text: str) -> None:
+        """Log a warning, unless the interpreter may be shutting down."""
         if not self._abandoned:
             logger.warning("%s: %s", self._sink.name, text)
 
-    # What follows is called by the thread.
+    # The following methods run in the thread.
 
     def _run(self) -> None:
         while (events := self._backlog.next()) is not None:
@@ -98,7 +100,10 @@ class Sender:
                 return
 
     def _deliver(self, events: list[Event]) -> bool:
-        """Whether to go on. Once the run is closing, there is one more try, without a pause."""
+        """Send events, retrying with backoff. Return whether to continue with the next ones.
+
+        Once the run is closing, there is one more attempt, without a pause.
+        """
         pause, tries, refusals = _FIRST_PAUSE, 0, 0
         while True:
             closing, answers = self._backlog.closing, False
@@ -107,7 +112,7 @@ class Sender:
                     self._received = self._sink.open(self._begin)
                     answers = True
                 self._call(events)
-            except Exception as error:  # noqa: BLE001  (a service may fail in any way; training goes on)
+            except Exception as error:  # noqa: BLE001  (a service may fail in any way; training must continue)
                 tries, refusals = tries + 1, refusals + answers
                 self._reason = _in_one_line(error)
                 if tries == 1:
@@ -129,6 +134,7 @@ class Sender:
                 return True
 
     def _call(self, events: Sequence[Event]) -> None:
+        """Make the call of the sink for these events. Reports that the service already has are skipped."""
         first = events[0]
         if isinstance(first, Begin):
             self._begin = first
@@ -146,24 +152,32 @@ class Sender:
                 self._sink.send(new)
 
     def _is_new(self, report: Report) -> bool:
-        """Several reports of one step are all new; what an earlier attempt or a call that failed has brought is not."""
+        """Return whether the service does not have a report yet.
+
+        Several reports of the same step are all new. Those that an earlier attempt or a failed call has delivered are
+        not.
+        """
         step, group = report.steps_completed, report.group
         arrived = self._sent.get(group, -1) < step <= self._received.get(group, -1)
         return step > self._known.get(group, -1) and not arrived
 
     def _note_sent(self, events: Sequence[Event]) -> None:
+        """Record the last steps that the service has accepted."""
         for event in events:
             if isinstance(event, Report):
                 self._sent[event.group] = max(self._sent.get(event.group, -1), event.steps_completed)
         self._received = {}
 
     def _give_up_what_is_refused(self, events: list[Event]) -> None:
-        """The service answers, and does not take these: one by one, so that one of them does not stop the others."""
+        """Send rejected events one by one and drop those that are rejected again.
+
+        The service is reachable, so one bad event must not block the others.
+        """
         refused = 0
         for event in events:
             try:
                 self._call([event])
-            except Exception as error:  # noqa: BLE001  (told below)
+            except Exception as error:  # noqa: BLE001  (logged below)
                 refused += isinstance(event, Report)
                 self._refusal = _in_one_line(error)
         were = "it was" if refused == 1 else "they were"
@@ -174,7 +188,7 @@ class Sender:
 
 
 def close_all(senders: Sequence[Sender], seconds: float) -> None:
-    """Give all of them the same time to send what is left."""
+    """Close all senders, which share the same time to send what is left."""
     deadline = time.monotonic() + seconds
     for sender in senders:
         sender.stop(deadline)
@@ -183,5 +197,6 @@ def close_all(senders: Sequence[Sender], seconds: float) -> None:
 
 
 def _in_one_line(error: Exception) -> str:
+    """Return an error as one line without secrets."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return str(mask_secrets(text))[:_LONGEST_REASON]

@@ -1,4 +1,4 @@
-"""Trackio: a trial is a run with a name of its own, resumed by that name."""
+"""Forwards metrics to Trackio. A trial is a run, which is resumed by its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from determined.sinks.base import Begin, CheckpointReference, EndState, Known, R
 
 
 class TrackioSink:
-    """Trackio keeps every row and has no question for the last one: steps that are repeated stand there twice."""
+    """A sink for Trackio. Repeated steps appear twice, because Trackio cannot be asked for the last step."""
 
     name = "trackio"
 
@@ -51,4 +51,4 @@ class TrackioSink:
         self._run.finish()
 
     def abandon(self) -> None:
-        """Its threads end with the process."""
+        """Do nothing: Trackio's threads end with the process."""

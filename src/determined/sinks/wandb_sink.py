@@ -1,4 +1,4 @@
-"""Weights & Biases: a trial is a run with an id of ours, resumed when the trial is."""
+"""Forwards metrics to Weights & Biases. A trial is a run with an id that we choose, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 
 _STEP = "steps_completed"
-_SENT = "determined/steps_completed/"  # in the summary, with a group behind it: the last step that was sent
+_SENT = "determined/steps_completed/"  # + group: summary field with the last step that was sent
 _NOT_IN_PROJECTS = re.compile(r"[/\\#?%:\s]+")
 _LONGEST_NAME = 128
 _SERVICE_PROCESS = "wandb-core"
 _EXIT_CODES = {"completed": 0, "stopped": 143, "failed": 1, "running": 1}
 _SECONDS_TO_BEGIN, _SECONDS_TO_FINISH = 60.0, 8.0
 
-# Only what a run reports goes out: no terminal, no code, nothing about the machine or the command line.
+# Send only what the run reports: no console output, no code, no data about the machine or the command line.
 _NOTHING_ELSE = {
     "console": "off",
     "disable_git": True,
@@ -34,9 +34,10 @@ _NOTHING_ELSE = {
 
 
 class WandbSink:
-    """Rows of the history carry `steps_completed`, by which they are drawn.
+    """A sink for Weights & Biases.
 
-    The own step of Weights & Biases only grows, and a row behind it would be ignored; ours may go back.
+    Rows carry `steps_completed` as their x axis. The service's own step must not decrease, or rows are ignored, but our
+    steps can, when a trial resumes from a checkpoint.
     """
 
     name = "wandb"
@@ -46,7 +47,7 @@ class WandbSink:
         self._run: Any = None
 
     def open(self, begin: Begin) -> Known:
-        # Reports about the client itself: at the end of the program they are waited for, whoever answers or not.
+        # Disable the client's own error reporting, which delays the exit of the program until it is sent.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         wandb = require("wandb", extra="wandb", purpose="the sink wandb")
         mode = self._settings.mode or wandb.setup().settings.mode
@@ -56,7 +57,7 @@ class WandbSink:
         self._run = wandb.init(
             id=begin.key,
             resume="allow",
-            reinit="create_new",  # the program may have a run of its own
+            reinit="create_new",  # the program may have its own run
             project=_NOT_IN_PROJECTS.sub("-", project)[:_LONGEST_NAME],
             entity=self._settings.entity,
             mode=self._settings.mode,
@@ -89,33 +90,36 @@ class WandbSink:
         self._run.finish(exit_code=_EXIT_CODES[state])
 
     def abandon(self) -> None:
-        """The client would wait for its service process, which tries for long; what is in its file can be synced."""
+        """Kill the client's service process, which would otherwise delay the exit. Its file can be synced later."""
         wandb = sys.modules.get("wandb")
         if wandb is None or wandb.run is not None:
-            return  # the program's own run is still at work
+            return  # the program's own run still needs the service process
         import psutil  # type: ignore[import-untyped,unused-ignore]
 
         for child in psutil.Process().children():
             if child.name() == _SERVICE_PROCESS:
                 child.kill()
-        # The client would miss it, aloud, when the interpreter ends. Its public teardown waits, and may call exit.
+        # Private: unregister the client's exit handler, which would report the missing process. The public teardown
+        # function waits for the process and may call exit.
         forget = getattr(getattr(wandb.setup(), "_connection", None), "_cleanup", None)
         if callable(forget):
             forget()
 
 
 def _settings(wandb: Any) -> Any:
+    """Return the settings of a run."""
     wanted = {
         **_NOTHING_ELSE,
         "silent": True,
         "init_timeout": _SECONDS_TO_BEGIN,
         "finish_timeout": _SECONDS_TO_FINISH,
     }
-    # Those with an x are not promised to stay.
+    # Settings that begin with x_ are not stable, so those that this version does not know are left out.
     return wandb.Settings(**{name: value for name, value in wanted.items() if name in wandb.Settings.model_fields})
 
 
 def _sent_before(summary: dict[str, Any]) -> Known:
+    """Return the last steps that were sent, from the summary of a resumed run."""
     return {
         name.removeprefix(_SENT): int(value)
         for name, value in summary.items()

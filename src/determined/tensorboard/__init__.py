@@ -1,1 +1,1 @@
-"""TensorBoard files: where they lie and how scalars get into them."""
+"""TensorBoard event files: their directory, and a writer for scalars."""

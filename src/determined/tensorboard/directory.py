@@ -1,4 +1,4 @@
-"""Which directory TensorBoard files of this process go to: one rule for everything that writes them."""
+"""The directory for the TensorBoard files of this process, used by everything that writes them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ _current: list[Path] = []
 
 @contextmanager
 def in_use(path: Path) -> Iterator[None]:
-    """While a run is open, its directory is the one."""
+    """Make this directory the current one while a run is open."""
     _current.append(path)
     try:
         yield
     finally:
-        _current.remove(path)  # not the last one: runs without `with` end in any order
+        _current.remove(path)  # not necessarily the last one: runs without `with` can end in any order
 
 
 def current() -> Path:
-    """The open run's directory; outside a run a temporary one, named after the task, if there is one, and the rank."""
+    """Return the directory of the open run.
+
+    Outside a run it is a temporary directory, named after the allocation, if there is one, and the rank.
+    """
     if _current:
         return _current[-1]
     info = get_cluster_info()

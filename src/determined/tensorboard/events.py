@@ -1,10 +1,10 @@
-"""Write scalars into a TensorBoard event file, a whole report at once and without importing TensorBoard.
+"""Writes scalars to a TensorBoard event file, a complete report at once and without importing TensorBoard.
 
-An event file is a sequence of records, each `length, crc(length), data, crc(data)`, the data a small
-protocol-buffer message. The scalars of one step are encoded one by one, which needs no preparation. Per-batch scalars
-of one report are alike but for the step and the values, so their records are stamped out of one template as a matrix of
-bytes. The checksum (CRC-32C) is linear: that of a record is that of the template, changed by what each differing byte
-contributes at its distance from the end.
+An event file is a sequence of records, each `length, crc(length), data, crc(data)`, the data a small protocol-buffer
+message. The scalars of one step are encoded one by one, which needs no preparation. Per-batch scalars of one report
+differ only in the step and the values, so their records are copied from one template as a matrix of bytes. The checksum
+(CRC-32C) is linear: the checksum of a record is that of the template, changed by the contribution of each differing
+byte, which depends on its distance from the end.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_STEP_BYTES = 6  # steps as varints of fixed width: 42 bits
+_STEP_BYTES = 6  # steps are varints of fixed width, 42 bits, so that all records of a template have the same length
 _EVENT_BYTES = 2000
-_MASK = 0xA282EAD8  # the format adds it, because checksums of data that contains checksums are weak
+_MASK = 0xA282EAD8  # added by the format, because a checksum of data that contains checksums is weak
 _numbers = itertools.count()
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -32,14 +32,14 @@ Words = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 class EventFileWriter:
-    """Appends scalars to one event file in `directory`, which is made at the first write."""
+    """Appends scalars to an event file in `directory`, which is created at the first write."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
         self._file: Any = None
 
     def add_scalars(self, rows: Iterable[tuple[str, int, float]]) -> None:
-        """Write (tag, step, value) rows, those of one step that follow each other as one event."""
+        """Write (tag, step, value) rows. Consecutive rows of the same step become one event."""
         for step, group in itertools.groupby(rows, key=lambda row: row[1]):
             values = b"".join(_value(tag, _float(value)) for tag, _, value in group)
             data = _timed() + b"\x10" + _varint(step) + b"\x2a" + _sized(values)
@@ -52,6 +52,7 @@ class EventFileWriter:
                 self._add_records(tags[columns], steps, values[:, columns])
 
     def _add_records(self, tags: Sequence[str], steps: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
+        """Write one event for each step, copied from a template."""
         event = _event(tuple(tags))
         moment = np.frombuffer(struct.pack("<d", time.time()), dtype=np.uint8)
         records = np.repeat(event.record, len(steps), axis=0)
@@ -59,7 +60,7 @@ class EventFileWriter:
         stamped = np.concatenate([_varints(steps), _floats(values)], axis=1)
         records[:, event.stamped_at] = stamped
 
-        # The template is all zeros where it is stamped, so that what is stamped is what changes the checksum.
+        # The template is zero at the variable bytes, so each byte changes the checksum by its own contribution.
         checksums = np.bitwise_xor.reduce(event.stamp_contributions.take(stamped + event.stamp_rows), axis=1)
         checksums ^= event.checksum ^ np.bitwise_xor.reduce(event.time_contributions.take(moment + event.time_rows))
         records[:, -4:] = _masked(checksums).astype("<u4").view(np.uint8).reshape(-1, 4)
@@ -75,9 +76,10 @@ class EventFileWriter:
             self._file = None
 
     def _open(self) -> Any:
+        """Return the open file; it is created first if necessary."""
         if self._file is None:
             self.directory.mkdir(parents=True, exist_ok=True)
-            # The last part keeps us from the names of a SummaryWriter, which would overwrite the file.
+            # The suffix avoids the file names of a SummaryWriter, which would overwrite this file.
             number = f"{os.getpid()}.{next(_numbers)}.loop"
             name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{number}"
             self._file = open(self.directory / name, "ab", opener=_private)  # noqa: SIM115 - open until close()
@@ -86,11 +88,12 @@ class EventFileWriter:
 
 
 def _private(path: str, flags: int) -> int:
+    """Open a file with permissions for its owner only."""
     return os.open(path, flags, 0o600)
 
 
 def _bounded(tags: Sequence[str]) -> Iterator[slice]:
-    """Tags in groups that fit into one event of moderate length: tables for checksums grow with it."""
+    """Yield slices of tags for events of limited length, because checksum tables grow with the length."""
     begin = size = 0
     for at, tag in enumerate(tags):
         if size + len(tag) > _EVENT_BYTES and at > begin:
@@ -102,7 +105,7 @@ def _bounded(tags: Sequence[str]) -> Iterator[slice]:
 
 
 class _Event(NamedTuple):
-    """A record to stamp times, steps and values into: zeros where they go, and what each byte does to the checksum."""
+    """The template of a record: zeros where time, step and values go, and how each such byte changes the checksum."""
 
     record: Bytes
     checksum: np.uint32
@@ -116,7 +119,7 @@ class _Event(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _event(tags: tuple[str, ...]) -> _Event:
-    """An event with room for the time, the step and one value per tag."""
+    """Return the template of an event with a time, a step and one value for each tag."""
     head = b"\x09" + bytes(8) + b"\x10" + bytes(_STEP_BYTES) + b"\x2a"
     values = [_value(tag, bytes(4)) for tag in tags]
     head += _varint(sum(len(value) for value in values))
@@ -142,22 +145,22 @@ def _event(tags: tuple[str, ...]) -> _Event:
 
 
 def _record(data: bytes) -> bytes:
-    """A whole record of the file, with this event as its data."""
+    """Return a complete record with this event as its data."""
     return _header(len(data)) + data + _stored_crc(data)
 
 
 def _timed() -> bytes:
-    """The beginning of an event: when it is written."""
+    """Return the first field of an event, the current time."""
     return b"\x09" + struct.pack("<d", time.time())
 
 
 def _value(tag: str, number: bytes) -> bytes:
-    """One scalar of an event, its value given as the four bytes of a float32."""
+    """Return the encoding of one scalar. `number` are the four bytes of its value as float32."""
     return b"\x0a" + _sized(b"\x0a" + _sized(tag.encode(errors="replace")) + b"\x15" + number)
 
 
 def _float(value: float) -> bytes:
-    """The bytes of a float32; what is too large for one is shown as infinite."""
+    """Return the bytes of a float32. A value that is too large becomes infinity."""
     try:
         return struct.pack("<f", value)
     except OverflowError:
@@ -178,6 +181,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _varints(steps: np.ndarray[Any, Any]) -> Bytes:
+    """Return the steps as varints of fixed width, one row for each."""
     shifts = np.arange(0, 7 * _STEP_BYTES, 7)
     groups = (np.asarray(steps, dtype=np.int64)[:, None] >> shifts) & 0x7F
     groups[:, :-1] |= 0x80
@@ -185,7 +189,8 @@ def _varints(steps: np.ndarray[Any, Any]) -> Bytes:
 
 
 def _floats(values: np.ndarray[Any, Any]) -> Bytes:
-    with np.errstate(over="ignore"):  # what is too large for a float32 is shown as infinite
+    """Return the values as bytes of float32, one row for each step."""
+    with np.errstate(over="ignore"):  # values that are too large for a float32 become infinity
         return np.ascontiguousarray(values, dtype="<f4").view(np.uint8).reshape(len(values), -1)
 
 
@@ -199,20 +204,21 @@ def _crc_table() -> list[int]:
 
 
 def _contributions(length: int) -> Words:
-    """Row d, column x: what a byte that differs by x, with d bytes after it, changes in the checksum."""
-    # Powers of two keep the number of tables that are ever made small.
+    """Return a table: how a byte that differs by x (column), with d bytes after it (row), changes the checksum."""
+    # The length is rounded up to a power of two, so that few different tables are created.
     return _contribution_table(1 << (length - 1).bit_length())
 
 
 @lru_cache(maxsize=8)
 def _contribution_table(length: int) -> Words:
+    """Compute the table of `_contributions` for this length."""
     table = _crc_table()
     single_bits = np.empty((length, 8), dtype=np.uint32)
     row = [table[1 << bit] for bit in range(8)]
     for distance in range(length):
         single_bits[distance] = row
         row = [table[crc & 0xFF] ^ (crc >> 8) for crc in row]
-    # The checksum is linear: a byte contributes what its bits do, so the columns of larger bytes follow from these.
+    # The checksum is linear, so the contribution of a byte is the XOR of the contributions of its bits.
     contributions = np.zeros((length, 256), dtype=np.uint32)
     for bit in range(8):
         known = 1 << bit
@@ -229,14 +235,14 @@ def _crc(data: bytes) -> int:
 
 
 def _masked(crcs: Words) -> Words:
-    """Checksums as the format stores them; numbers wrap around at 32 bits."""
+    """Return checksums as the format stores them, rotated and with the mask added modulo 2**32."""
     rotated: Words = (crcs >> np.uint32(15)) | (crcs << np.uint32(17))
     masked: Words = rotated + np.uint32(_MASK)
     return masked
 
 
 def _stored_crc(data: bytes) -> bytes:
-    """The checksum as `_masked` makes it, of one text."""
+    """Return the checksum of data as the format stores it; see `_masked`."""
     crc = _crc(data)
     rotated = (crc >> 15) | (crc << 17)
     return struct.pack("<I", (rotated + _MASK) & 0xFFFFFFFF)
@@ -244,11 +250,15 @@ def _stored_crc(data: bytes) -> bytes:
 
 @lru_cache(maxsize=256)
 def _header(length: int) -> bytes:
+    """Return the header of a record: the length of the data and its checksum."""
     size = struct.pack("<Q", length)
     return size + _stored_crc(size)
 
 
 def prepare() -> None:
-    """Make the tables that nearly every event needs; the warm process does, so that trials copied from it have them."""
+    """Compute the checksum tables that most events need.
+
+    Called in the process that trials are forked from, so that each trial inherits them.
+    """
     for length in (64, 128, 256):
         _contribution_table(length)

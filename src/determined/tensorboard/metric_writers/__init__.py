@@ -1,4 +1,4 @@
-"""The metric writers of the old harness, for programs that use them directly."""
+"""Metric writers of Determined's former training harness, kept for programs that use them directly."""
 
 import sys
 
@@ -7,5 +7,5 @@ from determined.tensorboard.metric_writers.base import BatchMetricWriter, Metric
 
 __all__ = ["BatchMetricWriter", "MetricWriter"]
 
-# Where releases had these classes.
+# The module in which Determined's releases had these classes.
 sys.modules[f"{__name__}.callback"] = base

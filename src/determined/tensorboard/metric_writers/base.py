@@ -1,4 +1,4 @@
-"""MetricWriter, and the rule by which reported metrics become TensorBoard scalars."""
+"""The `MetricWriter` interface, and the rules by which reported metrics become TensorBoard scalars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = tuple[str, int, float]
 
 
 class MetricWriter(ABC):
-    """Something that takes scalars."""
+    """The interface of a writer of scalars."""
 
     @abstractmethod
     def add_scalar(self, name: str, value: Scalar | np.ndarray[Any, Any], step: int) -> None:
@@ -22,11 +22,11 @@ class MetricWriter(ABC):
 
     @abstractmethod
     def reset(self) -> None:
-        """Close the file in hand; the next write opens a new one."""
+        """Close the current file; the next write opens a new one."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Bring everything written to disk."""
+        """Write everything to disk."""
 
 
 class BatchMetricWriter:
@@ -41,9 +41,11 @@ class BatchMetricWriter:
         metrics: Mapping[str, Any],
         batch_metrics: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
+        """Write the metrics of a training workload."""
         self._write(training_rows(steps_completed, metrics, batch_metrics))
 
     def on_validation_step_end(self, steps_completed: int, metrics: Mapping[str, Any]) -> None:
+        """Write the metrics of a validation."""
         self._write(validation_rows(steps_completed, metrics))
 
     def _write(self, rows: Iterator[Row]) -> None:
@@ -57,7 +59,10 @@ def training_rows(
     metrics: Mapping[str, Any],
     batch_metrics: Sequence[Mapping[str, Any]] | None,
 ) -> Iterator[Row]:
-    """Per-batch values at their batch index; what exists only for the whole workload at its end."""
+    """Yield (tag, step, value) for training metrics.
+
+    Per-batch values are at the index of their batch; those that exist only for the complete workload are at its end.
+    """
     batch_metrics = batch_metrics or []
     first = steps_completed - len(batch_metrics)
     for position, batch in enumerate(batch_metrics):
@@ -71,17 +76,22 @@ def training_rows(
 
 
 def validation_rows(steps_completed: int, metrics: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield (tag, step, value) for validation metrics."""
     for name, value in metrics.items():
         if is_scalar(value):
             yield f"Determined/{validation_name(name)}", steps_completed, float(value)
 
 
 def validation_name(name: str) -> str:
+    """Return the name of a validation metric, prefixed with `val_` unless it begins with "val"."""
     return name if str(name).startswith("val") else f"val_{name}"
 
 
 def is_scalar(value: Any) -> bool:
-    """Numbers and 0-d arrays of numbers; arrays of shape (1,), vectors, strings and None are no scalars."""
+    """Return whether a value can be written: a number or a 0-d array of numbers.
+
+    Arrays of shape (1,), vectors, strings and None are not scalars.
+    """
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "fiub"
     if isinstance(value, int):

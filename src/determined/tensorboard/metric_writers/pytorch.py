@@ -1,4 +1,4 @@
-"""TorchWriter: a torch SummaryWriter in the run's TensorBoard directory, for programs older than 0.21."""
+"""`TorchWriter`: a torch SummaryWriter in the run's TensorBoard directory, for programs older than version 0.21."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from determined.tensorboard.metric_writers.base import MetricWriter
 
 
 class TorchWriter(MetricWriter):
-    """Holds a `torch.utils.tensorboard.SummaryWriter` as `writer`."""
+    """A metric writer with a `torch.utils.tensorboard.SummaryWriter` as `writer`."""
 
     def __init__(self) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -24,7 +24,7 @@ class TorchWriter(MetricWriter):
         self.writer.add_scalar(name, value, step)
 
     def reset(self) -> None:
-        # The next write opens a new file by itself.
+        # SummaryWriter opens a new file at the next write.
         self.writer.close()
 
     def flush(self) -> None:
