@@ -1,1 +1,1 @@
-"""The runner: an experiment from its first trial to its last."""
+"""The experiment runner: creates experiments, runs their trials to the end, and manages their files."""

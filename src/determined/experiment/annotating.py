@@ -1,4 +1,4 @@
-"""Change a checkpoint's metadata: in its own file, and in the store."""
+"""Change the metadata of a checkpoint, in its file and in the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from determined.store.records import Checkpoint
 
 
 def rewrite_metadata(store: Store, row: Checkpoint, storage: CheckpointStorage, metadata: dict[str, Any]) -> Checkpoint:
-    """The file first. If this is cut short, the same call repairs what it left."""
+    """Replace the metadata of a checkpoint and return its new row.
+
+    The file is written before the row. After an interruption the same call completes the change.
+    """
     if row.state == "DELETED":
         raise CheckpointStateException(f"checkpoint {row.uuid} is DELETED: its metadata stay as they are")
     if "steps_completed" not in metadata:

@@ -1,4 +1,4 @@
-"""Ask a trial's processes to end: through the store, or by force."""
+"""Ask the processes of a trial to stop, through the store, by a signal, or by killing them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from determined.store.experiment_records import TrialChange
 
 
 def ask_to_end(run: Running, trial: LiveTrial, ask: Ask) -> None:
-    """Once for each wish; a trial without processes has nobody to ask."""
+    """Request that a trial's processes stop; do nothing if there are none or the same request was made before.
+
+    The request is committed to the store before the processes are notified, so that they find it there.
+    """
     process = trial.process
     if process is None or process.asked in (ask, "kill"):
         return
@@ -27,14 +30,20 @@ def ask_to_end(run: Running, trial: LiveTrial, ask: Ask) -> None:
 
 
 def halt(run: Running, trial: LiveTrial) -> None:
-    """End a trial's processes without saving; it resumes from its last checkpoint, as after a kill of the runner."""
+    """Kill a trial's processes without saving.
+
+    The trial resumes from its last checkpoint, as after a kill of the runner.
+    """
     if trial.process is not None:
         trial.process.halted = True
         run.engine.kill(trial.process.key)
 
 
 def _listens(run: Running, trial: LiveTrial, process: Process) -> bool:
-    """A program that knows nothing of us, or is not as far yet, is told to end by what it does know: a signal."""
+    """Return whether a trial's processes read requests from the store.
+
+    A program that does not use this library, or has not started to report yet, gets SIGINT instead.
+    """
     if run.engine.listens(process.key):
         return True
     return len(run.writer.ask(lambda store: store.attempts(trial.id))) > process.attempts_before

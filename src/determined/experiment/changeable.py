@@ -1,4 +1,4 @@
-"""What of a configuration can be changed once trials were made by it: pure functions of the two configurations."""
+"""Decide which settings of a configuration can still change once trials exist. Pure functions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ _FIXED = {
 
 
 def changed_paths(before: Config, after: Config) -> list[str]:
-    """The dotted names of what differs."""
+    """Return the dotted names of the settings that differ."""
     return list(_differences(before, after, ()))
 
 
 def refuse_another_method(before: Config, changes: Config) -> None:
-    """First of all: with another method nothing else of the searcher would fit."""
+    """Raise InvalidExperimentConfig if the search method changes.
+
+    Checked first: other searcher settings depend on it.
+    """
     searcher = changes.get("searcher")
     if isinstance(searcher, dict) and searcher.get("name", before["searcher"]["name"]) != before["searcher"]["name"]:
         raise InvalidExperimentConfig(
@@ -40,14 +43,14 @@ def refuse_another_method(before: Config, changes: Config) -> None:
 
 
 def refuse_what_is_fixed(before: Config, after: Config, changed: Sequence[str]) -> None:
-    """`InvalidExperimentConfig` with all of it at once, each with the reason."""
+    """Raise `InvalidExperimentConfig` with all changes that are not allowed, each with its reason."""
     mistakes = [Mistake(path, None, reason) for path in changed if (reason := _why_not(path, before, after))]
     if mistakes:
         raise InvalidExperimentConfig(mistakes)
 
 
 def new_hparams(before: Config, after: Config, changed: Sequence[str]) -> Callable[[Config], Config] | None:
-    """How the hyperparameters of the one trial change: constants that were changed or added; None if none was."""
+    """Return a function that applies changed constants to the only trial's hyperparameters; None if none changed."""
     if not any(path.startswith("hyperparameters.") for path in changed):
         return None
     old = dict(leaves(before.get("hyperparameters") or {}))
@@ -61,6 +64,7 @@ def new_hparams(before: Config, after: Config, changed: Sequence[str]) -> Callab
 
 
 def _why_not(path: str, before: Config, after: Config) -> str | None:
+    """Return why a setting cannot change, or None if it can."""
     block, _, rest = path.partition(".")
     method = before["searcher"]["name"]
     if block == "hyperparameters":
@@ -85,6 +89,7 @@ def _why_not_hyperparameter(path: str, method: str, after: Config) -> str | None
 
 
 def _shorter(before: Any, after: Any) -> str | None:
+    """Return an error text if the new length is smaller than the present one, or None."""
     old, new = read_length(before), read_length(after)
     if old is None or new is None or old.unit != new.unit or new.value >= old.value:
         return None
@@ -92,6 +97,7 @@ def _shorter(before: Any, after: Any) -> str | None:
 
 
 def _differences(before: Any, after: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """Yield the dotted names of the settings that differ."""
     if not isinstance(before, dict) or not isinstance(after, dict) or _stand_for_themselves(before, after):
         if before != after or type(before) is not type(after):
             yield ".".join(path)
@@ -101,6 +107,6 @@ def _differences(before: Any, after: Any, path: tuple[str, ...]) -> Iterator[str
 
 
 def _stand_for_themselves(old: Config, new: Config) -> bool:
-    """Whether two maps are lengths, or of two kinds, so that nothing of the one belongs into the other."""
+    """Return whether two maps are compared as a whole: two lengths, or maps of different types."""
     lengths = read_length(old) is not None and read_length(new) is not None
     return lengths or ("type" in old and "type" in new and old["type"] != new["type"])

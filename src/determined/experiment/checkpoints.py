@@ -1,4 +1,4 @@
-"""The checkpoints of an experiment's trials: the newest good one, and which of them stay at the end."""
+"""The checkpoints of an experiment's trials: find the newest undamaged one, and apply the retention policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 
 
 class TrialCheckpoints:
-    """What the store says of them, and what really lies in the storage."""
+    """The checkpoints of an experiment's trials, as recorded in the store and as found in the storage."""
 
     def __init__(self, experiment_id: int, settings: Settings, writer: Writer) -> None:
         self._experiment_id = experiment_id
@@ -33,7 +33,7 @@ class TrialCheckpoints:
         self._opened: CheckpointStorage | None = None
 
     def newest_good(self, trial_id: int) -> tuple[str, int] | None:
-        """Its id and its step; those that are damaged are passed over, and said so."""
+        """Return id and step of a trial's newest undamaged checkpoint, or None; damaged ones are logged and skipped."""
         for checkpoint in self._active(trial_id):
             try:
                 retention.verify(self._storage(), _for_retention(checkpoint, self._settings.metric))
@@ -44,12 +44,14 @@ class TrialCheckpoints:
         return None
 
     def holds(self, trial_id: int, step: int) -> bool:
-        """Whether what the trial did up to that step is saved."""
+        """Return whether a trial's work up to this step is saved in a checkpoint."""
         return any(checkpoint.steps_completed >= step for checkpoint in self._active(trial_id))
 
     def clean_up(self, settings: Settings) -> None:
-        """Remove what the present policy does not keep, now that no trial goes on. A failure costs room, not the
-        experiment."""
+        """Delete the checkpoints that the current policy does not keep. Called when all trials have ended.
+
+        A failure is logged: it costs disk space, not the experiment.
+        """
         self._record_published()
         block = settings.config.get("checkpoint_storage") or {}
         policy = retention.Policy(
@@ -83,7 +85,11 @@ class TrialCheckpoints:
             self._writer.ask(partial(_set_deleted, uuid))
 
     def _condemn(self, uuids: list[str]) -> list[str]:
-        """In one transaction with the question who needs them; also what was marked before a process was killed."""
+        """Mark unneeded checkpoints as deleted and return them.
+
+        The check that nothing needs them and the mark are one transaction. The result includes checkpoints that were
+        marked before a process was killed.
+        """
 
         def ask(store: Store) -> list[str]:
             condemned = store.upkeep.condemn_unused(uuids)
@@ -95,7 +101,10 @@ class TrialCheckpoints:
         return self._writer.ask(ask)
 
     def _record_published(self, trial_id: int | None = None) -> None:
-        """Record checkpoints whose processes were killed before they could; of a trial that is not at work, or all."""
+        """Record checkpoints whose processes were killed before they could record them.
+
+        Of one trial, which must not be running, or of all.
+        """
         place = mask_secrets(self._storage().name)
         try:
             settle_unrecorded(self._writer.ask, place, partial(examine, self._storage()), trial_id)

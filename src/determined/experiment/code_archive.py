@@ -1,4 +1,4 @@
-"""The code of an experiment in one file."""
+"""Write the code of an experiment to an archive file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from determined.store.experiment_records import Experiment
 
 
 def write_code_archive(experiment: Experiment, directory: str | os.PathLike[str], name: str) -> Path:
-    """What `create` copied, as a gzipped tar file; returns its path. A file of that name is replaced at the end."""
+    """Write the experiment's copy of the code to a gzipped tar file and return its path.
+
+    An existing file is replaced when the archive is complete.
+    """
     root = None if experiment.by_hand else experiment_dir(experiment.key)
     code = None if root is None else ExperimentFiles(root).code
     if code is None or not code.is_dir():
@@ -31,7 +34,7 @@ def write_code_archive(experiment: Experiment, directory: str | os.PathLike[str]
 
 
 def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Files and directories; who wrote them is nobody's business."""
+    """Return an archive member without its owner, or None if it is neither a file nor a directory."""
     if not (member.isfile() or member.isdir()):
         return None
     member.uid = member.gid = 0

@@ -1,4 +1,4 @@
-"""The code of an experiment: a copy of the model directory, and of that one copy for each trial to work in."""
+"""The code of an experiment: a copy of the model directory, and a working copy of that for each trial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from determined.errors import InvalidExperimentException
 HOOK = "startup-hook.sh"
 MOST_FILES = 10_000
 MOST_BYTES = 2 * 2**30
-_SHARED_FROM = 2**20  # files of this size and more are the same ones for all trials, to spare time and room
+_SHARED_FROM = 2**20  # files of this size and above are hard links in all trials, to save time and disk space
 
 _LEFT_OUT = [
     ".git/",
@@ -36,16 +36,20 @@ _LEFT_OUT = [
 
 @dataclass(frozen=True)
 class CodeCopy:
-    """What was taken, and what was not although no rule says so."""
+    """The size of a copy of the code, and the files that were skipped although no rule excludes them."""
 
     files: int
     size: int
     left_out: tuple[str, ...]
-    has_hook: bool = False  # startup-hook.sh was taken
+    has_hook: bool = False  # whether startup-hook.sh is included
 
 
 def copy_model_dir(source: Path, include: Sequence[Path], target: Path, leave_out: Iterable[Path]) -> CodeCopy:
-    """Copy what the rules of `.detignore` leave; what cannot be taken whole is refused, and nothing stays behind."""
+    """Copy a model directory without what `.detignore` excludes.
+
+    Raises InvalidExperimentException if a file cannot be read or the directory is too large; nothing is left behind
+    then.
+    """
     _check_is_directory(source)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(mode=0o700, parents=True)
@@ -57,7 +61,7 @@ def copy_model_dir(source: Path, include: Sequence[Path], target: Path, leave_ou
 
 
 def copy_code(code: Path, target: Path) -> CodeCopy:
-    """The code of another experiment as it is: what was left out then is not there."""
+    """Copy the code of another experiment as it is."""
     try:
         shutil.copytree(code, target)
     except BaseException:
@@ -67,13 +71,13 @@ def copy_code(code: Path, target: Path) -> CodeCopy:
 
 
 def record_code(source: Path, target: Path, leave_out: Iterable[Path]) -> CodeCopy:
-    """The code alone, as checkpoints keep it: no data, no secrets, and not more than a record needs."""
+    """Copy the code without data and secrets, as checkpoints do: only for the record, not to run it."""
     code_copy.copy_code(source, target, list(leave_out))
     return _measured(target)
 
 
 def measure_model_dir(source: Path, include: Sequence[Path], leave_out: Iterable[Path]) -> CodeCopy:
-    """What `copy_model_dir` would take."""
+    """Return number and size of the files that `copy_model_dir` would copy."""
     _check_is_directory(source)
     left_out: list[str] = []
     taken = list(_taken([(source, Path()), *_included(source, include)], leave_out, left_out))
@@ -82,7 +86,7 @@ def measure_model_dir(source: Path, include: Sequence[Path], leave_out: Iterable
 
 
 def make_work_dir(code: Path, directory: Path) -> Path:
-    """A trial's own working directory, with the code in it. The one of an earlier start is used again."""
+    """Return a trial's working directory with a copy of the code. That of an earlier start is used again."""
     if directory.exists():
         return directory
     draft = directory.with_name(f".{directory.name}.new")
@@ -94,7 +98,7 @@ def make_work_dir(code: Path, directory: Path) -> Path:
 
 
 def copy_tree(source: Path, target: Path) -> None:
-    """Copy a directory, with large files as hard links; symbolic links stay links, and may lead to much data."""
+    """Copy a directory, large files as hard links. Symbolic links stay links, because they may point to much data."""
     shutil.copytree(source, target, copy_function=_copy_or_share, symlinks=True)
 
 
@@ -113,6 +117,7 @@ def _check_is_directory(source: Path) -> None:
 
 
 def _included(source: Path, include: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
+    """Yield each `--include` path with its place in the copy; raise if it is missing or its name is taken."""
     taken = {entry.name for entry in source.iterdir()}
     for path in include:
         if not path.exists():
@@ -144,7 +149,10 @@ def _copy(roots: Iterable[tuple[Path, Path]], target: Path, leave_out: Iterable[
 def _taken(
     roots: Iterable[tuple[Path, Path]], leave_out: Iterable[Path], left_out: list[str]
 ) -> Iterator[tuple[Path, Path, int, bool]]:
-    """Each file with its place in the copy, its size, and whether it can be run; too much of them is refused."""
+    """Yield each file with its place in the copy, its size, and whether it is executable.
+
+    Raise if there are too many.
+    """
     forbidden = {os.path.realpath(path) for path in leave_out}
     files = size = 0
     for root, below in roots:
@@ -160,7 +168,7 @@ def _taken(
 
 
 def _entries(root: Path, below: Path, forbidden: set[str], left_out: list[str]) -> Iterator[tuple[Path, Path]]:
-    """Files to take, with their place in the copy; a link to a file stands for the file."""
+    """Yield the files to copy with their place in the copy. A link to a file stands for the file."""
     if not root.is_dir():
         yield root, below
         return
@@ -188,6 +196,7 @@ def _entries(root: Path, below: Path, forbidden: set[str], left_out: list[str]) 
 
 
 def _rules(root: Path) -> Any:
+    """Return the exclusion rules of `.detignore` and the built-in ones."""
     from pathspec import GitIgnoreSpec
 
     try:
@@ -198,6 +207,7 @@ def _rules(root: Path) -> Any:
 
 
 def _why_not(path: Path) -> str | None:
+    """Return why a path cannot be copied, or None."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -214,9 +224,12 @@ def _refuse_unreadable(error: OSError) -> None:
 
 
 def _copy_or_share(source: str, target: str) -> str:
+    """Copy a file; large files become read-only hard links."""
     status = os.stat(source)
-    if status.st_size >= _SHARED_FROM and status.st_uid == os.geteuid():  # links to files of others may be forbidden
+    # the kernel may forbid hard links to other users' files
+    if status.st_size >= _SHARED_FROM and status.st_uid == os.geteuid():
         os.link(source, target)
-        os.chmod(target, status.st_mode & 0o500)  # a change in one trial would be a change for all
+        # read-only, because a change in one trial would change the file for all trials
+        os.chmod(target, status.st_mode & 0o500)
         return target
     return shutil.copy2(source, target)

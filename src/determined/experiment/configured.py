@@ -1,4 +1,4 @@
-"""The configuration that an experiment runs by: as it was created or continued, with what people have set since."""
+"""The current configuration of an experiment: as created or continued, with later changes of settings."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from determined.experiment.files import ExperimentFiles
 from determined.store.experiment_records import Experiment, JournalEntry
 
 GC_POLICY = ("save_experiment_best", "save_trial_best", "save_trial_latest")
-# What can change while somebody runs it: the store has the last word, and everything else is in the experiment's files.
+# Settings that can change while the experiment runs: for these the store has the current value. Everything else is read
+# from the experiment's files, which also contain the secrets.
 _SETTABLE = {"checkpoint_storage": GC_POLICY, "resources": ("max_slots",), "searcher": ("max_trials",)}
 
 
 def present_config(files: ExperimentFiles, row: Experiment, journal: Sequence[JournalEntry]) -> dict[str, Any]:
-    """With its secrets. Each continuation has left a file that is named after its entry in the journal."""
+    """Return the current configuration of an experiment, including secrets.
+
+    Each continuation has left a configuration file that is named after its journal entry.
+    """
     continued = continuations(journal)
     return with_settings(files.read_config(continued[-1] if continued else None), row.config)
 
 
 def continuations(journal: Sequence[JournalEntry]) -> list[int]:
-    """Return the numbers of the entries at which an experiment was continued with another configuration."""
+    """Return the numbers of the journal entries at which an experiment was continued with another configuration."""
     return [entry.sequence for entry in journal if entry.event["event"] == "reopened"]
 
 
 def with_settings(config: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with those values of `kept`, the one in the store, that may have been set since."""
+    """Return the configuration with the values of `kept`, the store's copy, that may have been set since."""
     present = dict(config)
     for block, names in _SETTABLE.items():
         values = {name: value for name, value in (kept.get(block) or {}).items() if name in names}

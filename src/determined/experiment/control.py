@@ -1,4 +1,4 @@
-"""Pause, cancel or kill an experiment, whether somebody runs it now or not."""
+"""Pause, cancel or kill an experiment, whether or not a runner is running it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _DOING: dict[Wish, str] = {"pause": "Pausing", "cancel": "Canceling", "kill": "K
 
 
 def request(store: Store, experiment_id: int, kind: Wish) -> str:
-    """Pause, cancel or kill an experiment, and return what was done as a sentence.
+    """Pause, cancel or kill an experiment, and return a sentence about what was done.
 
-    A runner that is at work is asked, and obeys within a second. An experiment that nobody runs changes here and now.
+    A live runner gets a request and obeys within a second. An experiment without a runner is changed immediately.
     """
     experiment = store.experiments.get(experiment_id)
     _refuse_ended(experiment)
@@ -36,9 +36,9 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
         store.experiments.request(experiment_id, kind)
         return f"{_DOING[kind]} experiment {experiment_id}."
     try:
-        _refuse_ended(store.experiments.get(experiment_id))  # its runner may have come to the end just now
+        _refuse_ended(store.experiments.get(experiment_id))  # its runner may have ended it in the meantime
         _carry_out(store, lease, kind)
-        store.queue.remove(experiment_id)  # while we hold it: what the queue starts now finds that it is gone
+        store.queue.remove(experiment_id)  # while the lease is held, so that the queue cannot start it in between
     finally:
         store.experiments.release(lease)
     return f"Experiment {experiment_id} was not running; it is now {'paused' if kind == 'pause' else 'canceled'}."
@@ -50,6 +50,7 @@ def _refuse_ended(experiment: Experiment) -> None:
 
 
 def _carry_out(store: Store, lease: Lease, kind: Wish) -> None:
+    """Write the requested state of an experiment that has no runner, and of its trials."""
     live = [t for t in store.experiments.trials(lease.experiment_id) if t.ended is None]
     now = time.time()
     if kind == "pause":
@@ -58,6 +59,6 @@ def _carry_out(store: Store, lease: Lease, kind: Wish) -> None:
     else:
         trials = tuple(TrialChange(trial.id, state="CANCELED", ended=now) for trial in live)
         change = ExperimentChange(state="CANCELED", ended=now)
-    # Processes that a stopped runner has left behind hear of it as well.
+    # Processes that a suspended runner has left behind read these requests.
     requests = tuple((trial.id, kind) for trial in live if trial.state in ("RUNNING", "STOPPING"))
     store.experiments.commit(lease, Change(trials=trials, experiment=change, requests=requests))

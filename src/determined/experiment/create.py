@@ -1,4 +1,4 @@
-"""Create an experiment: its code is copied and its rows are written, or nothing is left behind."""
+"""Create an experiment: copy its code and write its rows, or leave nothing behind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from determined.store.process import this_user
 
 @dataclass(frozen=True)
 class Created:
-    """The new experiment, and what was taken of the model directory."""
+    """The id of a new experiment, and the size of the copied code."""
 
     experiment_id: int
     code: CodeCopy
@@ -56,11 +56,11 @@ def create_experiment(
     in_place: bool = False,
     say: startup_hook.Say = startup_hook.logger.info,
 ) -> Created:
-    """Create an experiment; what cannot run is refused: slots, storage, warm start, startup hook, entrypoint.
+    """Create an experiment; raise if its slots, storage, warm start, startup hook or entrypoint cannot work.
 
-    `in_place`: its trials work in the model directory itself, and the copy is only a record of the code, without data.
-    Of a fork the model directory is the copy that the other experiment has: it is taken as it is. `say` gets lines
-    for the user about the startup hook, which runs here because the entrypoint may import what it installs.
+    With `in_place` its trials work in the model directory itself, and the copy is only a record of the code, without
+    data. For a fork the model directory is the other experiment's copy, which is copied as it is. `say` is called with
+    lines for the user about the startup hook, which runs here because the entrypoint may import what it installs.
     """
     config = complete(
         loaded.config,
@@ -73,7 +73,7 @@ def create_experiment(
     check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = configured_storage(config)
     storage.probe()
-    chosen_sinks(config, os.environ)  # refused here, not by each trial
+    chosen_sinks(config, os.environ)  # raises here rather than in each trial
     _resolve_warm_start(config, store)
     key = str(uuid.uuid4())
     files = ExperimentFiles.for_key(key)
@@ -99,7 +99,7 @@ def create_experiment(
 
 
 def _prepared_hook(files: ExperimentFiles, config: dict[str, Any], say: startup_hook.Say) -> PreparedHook | None:
-    """Run the startup hook, which may take minutes; a signal ends it and then this process, without leaving files."""
+    """Run the startup hook, which may take minutes. A signal ends the hook and then this process, leaving no files."""
     with Interrupts().listening() as interrupts:
         hook = None
         with suppress(HookStopped):
@@ -121,6 +121,7 @@ def _row(
     *,
     paused: bool,
 ) -> NewExperiment:
+    """Return the store's row of the new experiment, with secrets masked."""
     return NewExperiment(
         key=key,
         name=config["name"],
@@ -140,7 +141,7 @@ def _row(
 
 
 def _resolve_warm_start(config: dict[str, Any], store: Store) -> None:
-    """A trial named as the source stands for its newest checkpoint, now and for all trials."""
+    """Replace `source_trial_id` by the id of that trial's newest checkpoint. So all trials start from the same one."""
     searcher = config["searcher"]
     trial_id, uuid_given = searcher.get("source_trial_id"), searcher.get("source_checkpoint_uuid")
     if trial_id is not None:
@@ -150,4 +151,4 @@ def _resolve_warm_start(config: dict[str, Any], store: Store) -> None:
         newest = max(known, key=lambda checkpoint: checkpoint.steps_completed)
         searcher["source_checkpoint_uuid"] = newest.uuid
     elif uuid_given is not None:
-        configured_storage(config).resources(uuid_given)  # raises CheckpointNotFound, naming it
+        configured_storage(config).resources(uuid_given)  # raises CheckpointNotFound if it does not exist

@@ -1,4 +1,4 @@
-"""Let the searcher decide, write down what follows in one piece, then let trials know."""
+"""Pass results to the searcher, commit its decisions in one transaction, then carry them out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEAST_PATIENCE, _MOST_PATIENCE = 30.0, 300.0
 
 
 def decide(run: Running) -> None:
-    """Answer trials that have come to their goals, in the order in which the searcher takes results."""
+    """Process trials that have reached their goals, in the order in which the searcher takes results."""
     answered = True
     while answered:
         answered = False
@@ -33,7 +33,10 @@ def decide(run: Running) -> None:
 
 
 def tell(run: Running, event: Event, *changes: TrialChange, about: LiveTrial | None = None) -> None:
-    """The searcher hears of it. `about`: a trial that is over, for which nothing can be done any more."""
+    """Report an event to the searcher and carry out its decision.
+
+    `about` is a trial that has ended: actions for it are dropped, because nothing can be done with it any more.
+    """
     entry, actions = run.search.tell(event)
     if about is not None:
         actions = [action for action in actions if isinstance(action, Create) or action.number != about.number]
@@ -47,7 +50,10 @@ def carry_out(
     changes: Sequence[TrialChange] = (),
     experiment: ExperimentChange | None = None,
 ) -> None:
-    """Commit a decision with all that follows from it; only then is anything done."""
+    """Commit a decision with all its consequences in one transaction; only then start, notify or end trials.
+
+    Otherwise a crash in between would leave processes that contradict the store.
+    """
     created: list[Create] = []
     trials, requests = list(changes), list[tuple[int, RequestKind]]()
     told: list[LiveTrial] = []
@@ -84,7 +90,7 @@ def carry_out(
 
 
 def conclude(run: Running, trial: LiveTrial, state: TrialState, told: ExitReason, reason: str | None) -> None:
-    """A trial is over: written down together with what follows from it."""
+    """Record that a trial has ended, together with the searcher's reaction."""
     trial.state, trial.at_goal, trial.owes_restart = state, None, False
     change = TrialChange(trial.id, state=state, restarts=trial.restarts, reason=reason or "", ended=time.time())
     if run.ending:
@@ -94,12 +100,12 @@ def conclude(run: Running, trial: LiveTrial, state: TrialState, told: ExitReason
 
 
 def close(run: Running, trial: LiveTrial) -> None:
-    """The searcher ended a trial that has no process."""
+    """End a trial without processes, as the searcher decided."""
     conclude(run, trial, "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY", "completed", None)
 
 
 def fail_if_pointless(run: Running) -> None:
-    """End the experiment when its searcher cannot continue, or when it cannot come to a useful result."""
+    """End the experiment if its searcher cannot continue, or if no useful result is possible."""
     if run.failure is not None:
         return
     reason = (
@@ -110,7 +116,7 @@ def fail_if_pointless(run: Running) -> None:
     )
     if reason is None:
         return
-    # The rows that led to this stay as they are: after a crash the next runner comes to the same conclusion.
+    # The rows that led to this are kept, so that after a crash the next runner comes to the same conclusion.
     logger.error("experiment %d: %s", run.experiment.id, reason)
     run.failure = reason
     run.commit(experiment=ExperimentChange(state="STOPPING_ERROR", reason=reason))
@@ -119,7 +125,7 @@ def fail_if_pointless(run: Running) -> None:
 
 
 def awaited(run: Running, trial: LiveTrial) -> list[LiveTrial]:
-    """The earlier trials that one at its goal waits for: those at work, and those that will be again."""
+    """Return the earlier trials for which a trial at its goal waits: those that run, or will run again."""
     if trial.ended_by is not None or trial.suspended:
         return []
     earlier = [run.trials[number] for number in run.search.searcher.waits_for(trial.number)]
@@ -127,12 +133,15 @@ def awaited(run: Running, trial: LiveTrial) -> list[LiveTrial]:
 
 
 def _must_wait(run: Running, trial: LiveTrial) -> bool:
-    """For earlier trials on their way to the same rung, so that who is faster does not matter; not for ever."""
+    """Return whether a trial must wait for earlier trials on their way to the same rung.
+
+    This makes decisions independent of the speed of trials. The waiting time is limited.
+    """
     others = awaited(run, trial)
     if not others:
         return False
     if run.engine.short and any(other.process is None for other in others):
-        trial.waiting_since = None  # others have the slots: that is nobody's fault, however long it takes
+        trial.waiting_since = None  # other experiments hold the slots: the waiting time does not count
         return True
     now = time.monotonic()
     trial.waiting_since = trial.waiting_since or now
@@ -150,10 +159,11 @@ def _must_wait(run: Running, trial: LiveTrial) -> bool:
 
 
 def _answer(run: Running, trial: LiveTrial) -> None:
+    """Report the result of a trial at its goal to the searcher, or carry out an earlier decision."""
     assert trial.at_goal is not None
     metric, when = trial.at_goal
     trial.at_goal, trial.waiting_since, trial.decided_at = None, None, time.monotonic()
-    if trial.ended_by is not None:  # decided before a crash, and now it is there again, to be saved
+    if trial.ended_by is not None:  # decided before a crash; the trial was run again to save its work
         ask_to_end(run, trial, "stop")
     elif trial.suspended:
         ask_to_end(run, trial, "pause")
@@ -169,6 +179,7 @@ def _answer(run: Running, trial: LiveTrial) -> None:
 
 
 def _continue(trial: LiveTrial, action: Continue) -> TrialChange:
+    """Set the next goal of a trial and return the row change."""
     trial.goal, trial.decided_at, trial.suspended = action.goal, time.monotonic(), False
     if trial.process is not None:
         return TrialChange(trial.id, goal=action.goal)
@@ -177,7 +188,7 @@ def _continue(trial: LiveTrial, action: Continue) -> TrialChange:
 
 
 def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, RequestKind]]) -> TrialChange:
-    """Ask its processes to pause or to stop, unless they were asked for something already."""
+    """Mark a trial as paused or stopped; request that of its processes unless another request was made before."""
     ask: RequestKind = "pause" if isinstance(action, Pause) else "stop"
     if isinstance(action, Pause):
         trial.suspended = True
@@ -191,7 +202,7 @@ def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, Reque
 
 
 def new_trial(action: Create, source: str | None, space: dict[str, Any]) -> NewTrial:
-    """Return the row of a trial that the searcher creates; `source` is the checkpoint that all begin with."""
+    """Return the row of a trial that the searcher creates; `source` is the checkpoint that all trials start from."""
     return NewTrial(
         number=action.number,
         request_id=action.request_id,

@@ -1,7 +1,7 @@
-"""Delete experiments and checkpoints, rows and files: what is registered or in use stays, and nothing else is touched.
+"""Delete experiments and checkpoints, with rows and files. What is registered or in use is never deleted.
 
-What goes is marked in the store first, so that nobody begins to use it; then the files go, then the rows. When that is
-cut short, the same call finishes it.
+Rows are marked first, so that nothing starts to use what is about to be deleted; then files are deleted, then rows.
+After an interruption the same call completes the deletion.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ logger = logging.getLogger("determined.experiment")
 
 T = TypeVar("T")
 
-_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+_SHORT_WATCH = 3.0  # the heartbeat of a live runner is about once a second
 
 
 @dataclass(frozen=True)
 class Deleted:
-    """What a deletion did."""
+    """The result of a deletion."""
 
     checkpoints: tuple[str, ...]
     directories: tuple[Path, ...]
-    left: tuple[str, ...]  # checkpoints and directories that are not ours to remove, or not on this machine
+    left: tuple[str, ...]  # checkpoints and directories of other stores or machines, which were kept
     outputs: tuple[str, ...]
 
 
 def delete_experiment(store: Store, experiment_id: int) -> Deleted:
-    """Remove an experiment that has ended: checkpoints, outputs, code, directories, TensorBoard files, rows.
+    """Delete an experiment that has ended: checkpoints, outputs, code, directories, TensorBoard files and rows.
 
-    `CheckpointInUse` if one of its checkpoints is registered or something begins with it: then nothing is removed.
-    `ExperimentHeld` if somebody runs it. Of one that was imported, the files that came with it belong to another store:
-    they are left.
+    Raises `CheckpointInUse` if one of its checkpoints is registered or something starts from it, and `ExperimentHeld`
+    if it is running; nothing is deleted then. The files of an imported experiment that belong to another store are
+    kept.
     """
     experiment = store.experiments.get(experiment_id)
     if experiment.by_hand:
@@ -65,9 +65,9 @@ def delete_experiment(store: Store, experiment_id: int) -> Deleted:
 
 
 def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
-    """Of all trials of an experiment that nobody runs; returns the directories that were removed.
+    """Delete the TensorBoard files of an experiment that is not running; return the deleted directories.
 
-    `ExperimentHeld` or `InvalidExperimentException` if somebody does, or if they belong to another store.
+    Raises `ExperimentHeld` or `InvalidExperimentException` if it is running, or if the files belong to another store.
     """
     experiment = store.experiments.get(experiment_id)
     if experiment.borrowed:
@@ -86,7 +86,7 @@ def delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
 
 
 def _refuse_at_work(store: Store, experiment_id: int) -> None:
-    """Those that write to the files are the processes of this machine."""
+    """Raise InvalidExperimentException if a process of a standalone run is still running on this machine."""
     for trial in store.experiments.trials(experiment_id):
         newest = store.attempts(trial.id)[-1]
         if newest.state == "running" and is_running(newest.process):
@@ -103,12 +103,13 @@ def _delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
 
 
 def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
-    """All of them, or none when one is registered or in use (`CheckpointInUse`).
+    """Delete checkpoints: all of them, or none if one is registered or in use (`CheckpointInUse`).
 
-    Of those that were deleted before, what a deletion that was cut short has left goes.
+    For checkpoints that were deleted before, remaining files of an interrupted deletion are deleted.
     """
     rows = [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]
-    storages = [_storage(store, row) for row in rows]  # before anything is marked: one may not be reachable from here
+    # opened before anything is marked, because one may be unreachable
+    storages = [_storage(store, row) for row in rows]
     store.upkeep.condemn([row.uuid for row in rows if row.state != "DELETED"])
     for row, storage in zip(rows, storages, strict=True):
         if not row.borrowed:
@@ -116,15 +117,15 @@ def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
 
 
 def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Checkpoint:
-    """The same as `delete_files_of_checkpoints`, for one."""
+    """Like `delete_files_of_checkpoints`, for one checkpoint."""
     return delete_files_of_checkpoints(store, [uuid], unwanted)[0]
 
 
 def delete_files_of_checkpoints(store: Store, uuids: Sequence[str], unwanted: Selector) -> list[Checkpoint]:
-    """Remove some files of checkpoints, which are PARTIALLY_DELETED then; without any left but metadata, DELETED.
+    """Delete files of checkpoints, which become PARTIALLY_DELETED, or DELETED if only metadata remains.
 
-    If one of those that would lose a file is registered or in use (`CheckpointInUse`), nothing is removed of any. Where
-    no file is wanted away, the store learns what is there.
+    If a checkpoint that would lose a file is registered or in use (`CheckpointInUse`), nothing is deleted. For a
+    checkpoint that loses no file, the recorded list of files is refreshed.
     """
     found = [_found(store, row) for row in [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]]
     wholly = [one for one in found if one.present and all(map(unwanted, one.present))]
@@ -133,7 +134,7 @@ def delete_files_of_checkpoints(store: Store, uuids: Sequence[str], unwanted: Se
     for one in found:
         if one in wholly or not one.present:
             if not one.row.borrowed:
-                _delete_files(one.storage, one.row)  # also what a deletion that was cut short has left
+                _delete_files(one.storage, one.row)  # also the remains of an interrupted deletion
             store.upkeep.set_checkpoint_files(one.row.uuid, "DELETED", {})
         elif one in partly:
             left = one.storage.remove_files(one.row.uuid, unwanted)
@@ -145,7 +146,7 @@ def delete_files_of_checkpoints(store: Store, uuids: Sequence[str], unwanted: Se
 
 @dataclass(frozen=True)
 class _Found:
-    """A checkpoint with the files that it really has; none of one that is deleted."""
+    """A checkpoint with the files that really exist; none for a deleted one."""
 
     row: Checkpoint
     storage: CheckpointStorage
@@ -163,7 +164,10 @@ def _found(store: Store, row: Checkpoint) -> _Found:
 
 
 def _record_published(store: Store, experiment: Experiment) -> None:
-    """Record checkpoints whose processes were killed before they could: otherwise their files would stay for ever."""
+    """Record checkpoints whose processes were killed before they could.
+
+    Otherwise their files would never be deleted.
+    """
     if experiment.state not in ENDED or experiment.borrowed:
         return
 
@@ -175,13 +179,15 @@ def _record_published(store: Store, experiment: Experiment) -> None:
 
 
 def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:
+    """Delete an experiment's files and rows; `lease` is None for a standalone run."""
     _record_published(store, experiment)
     outputs = store.outputs.of_experiment(experiment.id)
     kept_elsewhere = [output for output in outputs if output.borrowed]
     own_outputs = [output for output in outputs if not output.borrowed]
     places = {row.storage for row in store.experiments.checkpoints(experiment.id) if not row.borrowed}
     places |= {output.storage for output in own_outputs}
-    storages = {place: storage_of(experiment, place) for place in places}  # or it fails before anything is marked
+    # opened first: a failure here happens before anything is marked
+    storages = {place: storage_of(experiment, place) for place in places}
     condemned = store.upkeep.condemn_experiment(experiment.id)
     checkpoints = [row for row in condemned if not row.borrowed]
     for row in checkpoints:
@@ -194,7 +200,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
             store.experiments.heartbeat(lease)
     run_directories, left = _run_directories(store, experiment.id)
     own = None if experiment.by_hand else experiment_dir(experiment.key)
-    # The experiment's own directory goes last: the keys of its checkpoint storage are in it.
+    # The experiment's own directory is deleted last: it holds the credentials of its checkpoint storage.
     directories = [*run_directories, *([] if own is None else [own])]
     left += [f"{row.storage}/{row.uuid}" for row in condemned if row.borrowed and row.resources]
     left += [f"{output.storage}/{output.uuid}" for output in kept_elsewhere if output.uploads]
@@ -214,6 +220,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
 
 
 def _delete_files(storage: CheckpointStorage, row: Checkpoint) -> None:
+    """Delete the files of a checkpoint; do nothing if they do not exist."""
     try:
         storage.delete(row.uuid)
     except CheckpointNotFound:
@@ -226,7 +233,7 @@ def _storage(store: Store, row: Checkpoint) -> CheckpointStorage:
 
 
 def _run_directories(store: Store, experiment_id: int) -> tuple[list[Path], list[str]]:
-    """Those below our data directory, and those that are left alone."""
+    """Return the experiment's run directories below the data directory of this machine, and those that are kept."""
     ours, left = [], []
     root = paths.runs_dir()
     for directory in store.upkeep.run_directories(experiment_id):
@@ -240,14 +247,14 @@ def _run_directories(store: Store, experiment_id: int) -> tuple[list[Path], list
 
 
 def _remove_tree(path: Path) -> bool:
-    """False if it is not there. A link is removed, not followed."""
-    # One rename takes it out of sight: a deletion that is cut short leaves nothing that looks whole.
+    """Delete a directory; return False if it does not exist. A link is deleted, not followed."""
+    # One rename hides the directory, so an interrupted deletion leaves nothing that looks complete.
     try:
         os.rename(path, path.with_name(f".deleted-{path.name}-{secrets.token_hex(4)}"))
         found = True
     except FileNotFoundError:
         found = False
-    for grave in path.parent.glob(f".deleted-{path.name}-*"):  # also those of deletions that were cut short
+    for grave in path.parent.glob(f".deleted-{path.name}-*"):  # also the remains of interrupted deletions
         if grave.is_symlink():
             grave.unlink()
         else:

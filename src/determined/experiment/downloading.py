@@ -1,4 +1,4 @@
-"""Copy a checkpoint to a directory: whole or not at all, and never in place of something else."""
+"""Copy a checkpoint to a directory, completely or not at all, without replacing anything else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from determined.checkpoint_storage import files, object_names
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage
 from determined.errors import CheckpointNotFound
 
-_MARK = ".checkpoint.json"  # says which checkpoint a directory was downloaded from
+_MARK = ".checkpoint.json"  # records from which checkpoint a directory was downloaded
 
 
 def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, resources: Mapping[str, int]) -> None:
-    """Copy a checkpoint; a directory that was downloaded from it and has all its files is left as it is.
+    """Copy a checkpoint to a directory; a complete earlier download is kept.
 
-    One where a part is missing or changed is replaced, unless there are other files in it. Several processes may do so
-    at once with the same target: each fetches a copy beside it, and whoever comes later keeps the copy that is there.
+    An earlier download with missing or changed files is replaced, unless it contains other files. Several processes may
+    download to the same target at once: each fetches a copy beside it, and the first complete copy is kept.
     """
     for name in resources:
         object_names.check(name, f"checkpoint {uuid}")
@@ -44,14 +44,14 @@ def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, res
         _refuse_a_part(uuid, draft, resources)
         (draft / _MARK).write_text(json.dumps({"uuid": uuid}))
         with _one_at_a_time(target.parent):
-            if not _is_downloaded(storage, uuid, target, resources):  # somebody else may have been faster
+            if not _is_downloaded(storage, uuid, target, resources):  # another process may have been faster
                 _put_in_place(uuid, draft, target, resources)
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # nothing is left of it once it is in its place
+        shutil.rmtree(draft, ignore_errors=True)  # after a successful rename nothing is left of it
 
 
 def _is_downloaded(storage: CheckpointStorage, uuid: str, target: Path, resources: Mapping[str, int]) -> bool:
-    """Whether the target is a whole copy of the checkpoint as it is now."""
+    """Return whether the target is a complete copy of the checkpoint in its current state."""
     is_whole = _is_copy_of(uuid, target) and _has_all(target, resources)
     return is_whole and _read(target / METADATA_FILE) == storage.metadata(uuid)
 
@@ -61,6 +61,7 @@ def _is_copy_of(uuid: str, target: Path) -> bool:
 
 
 def _refuse_something_else(uuid: str, target: Path, resources: Mapping[str, int]) -> None:
+    """Raise FileExistsError if the target is a link or contains anything but a download of this checkpoint."""
     if target.is_symlink():
         raise FileExistsError(
             f"checkpoint {uuid} was not downloaded: {target} is a link to {os.readlink(target)}; name that directory "
@@ -73,19 +74,20 @@ def _refuse_something_else(uuid: str, target: Path, resources: Mapping[str, int]
 
 
 def _put_in_place(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
+    """Rename the fetched copy to the target, which may hold an incomplete download."""
     _refuse_something_else(uuid, target, resources)
     if _is_copy_of(uuid, target):
         _exchange(uuid, draft, target, resources)
     else:
-        os.replace(draft, target)  # also in place of an empty directory
+        os.replace(draft, target)  # also replaces an empty directory
 
 
 @contextlib.contextmanager
 def _one_at_a_time(directory: Path) -> Iterator[None]:
-    """Let no other download put its copy into this directory meanwhile."""
+    """Lock a directory, so that only one download at a time puts its copy there."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: then only the renames protect the copies
+        with contextlib.suppress(OSError):  # on a file system without locks only the renames protect the copies
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -93,11 +95,11 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
 
 
 def _exchange(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
-    """Put the new copy in place of the old one, which is removed last and comes back when anything fails."""
+    """Replace the old copy by the new one. The old one is deleted last, and restored if anything fails."""
     aside = target.with_name(f"{draft.name}-old")
     os.rename(target, aside)
     try:
-        _refuse_others(uuid, aside, target, resources)  # files may have come while the new copy was fetched
+        _refuse_others(uuid, aside, target, resources)  # files may have been added while the new copy was fetched
         os.rename(draft, target)
     except BaseException:
         os.rename(aside, target)
@@ -106,6 +108,7 @@ def _exchange(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]
 
 
 def _refuse_others(uuid: str, directory: Path, target: Path, resources: Mapping[str, int]) -> None:
+    """Raise FileExistsError if a directory contains files that are not part of the checkpoint."""
     known = {METADATA_FILE, _MARK, *(name.rstrip("/") for name in resources)}
     known.update(str(parent) for name in list(known) for parent in PurePosixPath(name).parents)
     for root, directories, names in os.walk(directory):
@@ -124,7 +127,7 @@ def _holds_something_else(uuid: str, target: Path, name: str | None = None) -> F
 
 
 def _refuse_a_part(uuid: str, draft: Path, resources: Mapping[str, int]) -> None:
-    """Somebody may have begun to remove it before its files were listed."""
+    """Raise CheckpointNotFound if files are missing: a deletion may have begun before they were listed."""
     present = files.resources(draft)
     for name in resources:
         if name not in present:
@@ -132,7 +135,7 @@ def _refuse_a_part(uuid: str, draft: Path, resources: Mapping[str, int]) -> None
 
 
 def _read(path: Path) -> Any:
-    """What a JSON file says; None if there is none that can be read."""
+    """Return the content of a JSON file, or None if it cannot be read."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Watch which hyperparameters trials train with: warn when they are not the assigned ones, stop a search in vain."""
+"""Check which hyperparameters trials train with: warn if they differ from the assigned ones, stop a useless search."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from determined.store.experiment_records import TRIAL_ENDED
 
 logger = logging.getLogger("determined.experiment")
 
-_MOST_WARNINGS = 5  # a program that scales a value does so in every trial, of which there may be thousands
+_MOST_WARNINGS = 5  # a program that changes a value does so in every one of possibly thousands of trials
 
 
 class Effects:
-    """Remembers what was said, and how far the trials were checked."""
+    """Tracks the hyperparameters that trials really use, and limits the warnings about them."""
 
     def __init__(self, space: dict[str, Any]) -> None:
         self._check = SearchCheck(space)
-        self._next = 0  # trials with smaller numbers are checked
+        self._next = 0  # trials with smaller numbers were checked
         self._warnings = 0
 
     def note(self, trial: LiveTrial, passed: dict[str, Any] | None) -> None:
-        """Take over what the store knows about a trial; the first time, warn of values that were replaced."""
+        """Record the hyperparameters that a trial's program passed to `init()`.
+
+        Warn once if they replace assigned values.
+        """
         known, trial.passed_hparams = trial.passed_hparams, passed
         replaced = differences(trial.hparams, passed) if known is None else []
         if not replaced or self._warnings > _MOST_WARNINGS:
@@ -42,10 +45,10 @@ class Effects:
         )
 
     def reason_to_stop(self, trials: dict[int, LiveTrial]) -> str | None:
-        """Check the trials that began since the last call; return why the search is in vain, if it is."""
+        """Check the trials that started since the last call; return why the search is useless, if it is."""
         while (trial := trials.get(self._next)) is not None:
             if trial.passed_hparams is None and trial.state not in TRIAL_ENDED:
-                return None  # a later trial must not decide before this one, whichever is faster
+                return None  # in order: the verdict must not depend on which trial is faster
             self._next += 1
             if trial.passed_hparams is not None:
                 reason = self._check.take(trial.id, trial.hparams, trial.passed_hparams)

@@ -1,4 +1,4 @@
-"""The end of a trial's processes: by themselves, or because they must be ended."""
+"""Handle the exit of a trial's processes, and stop processes that hang or exceed their time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ logger = logging.getLogger("determined.experiment")
 
 
 def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
-    """Act on the end of a trial's processes; all that the trial reported is in the store by now."""
+    """Handle the exit of a trial's processes: restart, conclude or requeue it.
+
+    All its reports are in the store by now.
+    """
     process = trial.process
     assert process is not None
     run.last_code = event.code
@@ -49,14 +52,14 @@ def exited(run: Running, trial: LiveTrial, event: Exited) -> None:
         _wait_again(run, trial, verdict.reason)
         return
     if verdict.told == "completed" and trial.ended_by is None and trial.last_value is not None and not run.ending:
-        # It ended by itself: what it came to is a result as well.
+        # The trial ended without being asked: its last value is a result as well.
         metric, when = trial.last_value
         deciding.tell(run, Validated(trial.number, metric, when), about=trial)
     deciding.conclude(run, trial, verdict.state, verdict.told, verdict.reason)
 
 
 def end_the_unwell(run: Running, health: Health) -> None:
-    """Trials that hang, that do not stop when asked to, or whose time is over."""
+    """Stop or kill trials that hang, do not stop when asked to, or have reached their time limit."""
     for trial in list(run.by_key.values()):
         assert trial.process is not None
         if health.time_is_over(trial):
@@ -69,9 +72,9 @@ def end_the_unwell(run: Running, health: Health) -> None:
 
 
 def _pause_after_upgrade(run: Running, reason: str) -> None:
-    """Pause the experiment: the package was replaced while it runs, and new processes cannot use its store.
+    """Pause the experiment, because the package was replaced while it runs and new processes cannot use its store.
 
-    Trials at work have the earlier version loaded: they save and leave.
+    Running trials have the earlier version loaded: they save and exit.
     """
     if run.intent is not None:
         return
@@ -83,6 +86,7 @@ def _pause_after_upgrade(run: Running, reason: str) -> None:
 
 
 def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
+    """Return the verdict on an exit, from the exit code and the trial's rows in the store."""
     row = run.ask(lambda store: store.trial(trial.id))
     run.effects.note(trial, row.passed_hparams)
     trial.steps = row.steps_completed or _largest_saved_step(run, trial)
@@ -103,7 +107,7 @@ def _judge(run: Running, trial: LiveTrial, event: Exited) -> exits.Verdict:
 
 
 def _largest_saved_step(run: Running, trial: LiveTrial) -> int:
-    """Return how far a trial is that reports no metrics, as batch inference: its checkpoints say so."""
+    """Return the step of a trial's newest checkpoint, for trials that report no metrics, such as batch inference."""
     saved = run.writer.ask(lambda store: store.checkpoints(trial.id))
     return max((checkpoint.steps_completed for checkpoint in saved), default=0)
 
@@ -115,7 +119,7 @@ def _has_reported(run: Running, trial: LiveTrial, attempts: list[Attempt]) -> bo
 
 
 def _wait_again(run: Running, trial: LiveTrial, reason: str | None) -> None:
-    """It is not over. What was not saved is done again, a validation at the goal included."""
+    """Queue or pause a trial that has not ended. Unsaved work is repeated, including a validation at the goal."""
     if trial.at_goal is not None and not run.checkpoints.holds(trial.id, trial.last_step):
         trial.at_goal = None
     trial.state = "PAUSED" if trial.suspended or run.intent in ("pause", "halt") else "QUEUED"

@@ -1,4 +1,4 @@
-"""See before an experiment is created that its entrypoint can be run."""
+"""Check before an experiment is created that its entrypoint can be run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.experiment.environment import user_variables
 from determined.experiment.startup_hook import PreparedHook
 
 _CHECK = "determined.exec.check_entrypoint"
-_EXPLAINED = 3  # its exit code when the last line that it wrote is the reason
+_EXPLAINED = 3  # exit code of the check if its last line explains the failure
 _SECONDS = 300.0
 _LINES = 15
 
@@ -23,10 +23,10 @@ _LINES = 15
 def check(
     command: Command, code: Path, config: dict[str, Any], engine: Engine | None, hook: PreparedHook | None
 ) -> None:
-    """Import a trial class, with a warm engine if there is one; a script must exist and be Python.
+    """Check that a trial class can be imported, or that a script exists and is valid Python; raise otherwise.
 
-    With a startup hook this happens where the hook left off: in its directory, with its packages and variables. The
-    engine must already use its interpreter.
+    The import runs in the warm engine if there is one. With a startup hook it runs in the hook's directory, with its
+    packages and variables; the engine must already use its interpreter.
     """
     variables, interpreter = user_variables(config), Interpreter()
     if hook is not None:
@@ -62,7 +62,7 @@ def _check_class(
     last = next((line for line in reversed(output) if line.strip()), f"exit code {returned}")
     hint = "" if here else f" (there is no {module}.py in the model directory)"
     message = f"entrypoint: {trial} cannot be imported: {last}{hint}"
-    if returned != _EXPLAINED:  # the process crashed: what it wrote is all that is known
+    if returned != _EXPLAINED:  # the process crashed: show its output
         message += "".join(f"\n    {line}" for line in output[-_LINES:])
     raise InvalidExperimentException(message)
 
@@ -70,6 +70,7 @@ def _check_class(
 def _in_a_fresh_process(
     trial: str, code: Path, variables: dict[str, str], interpreter: Interpreter
 ) -> tuple[list[str], int]:
+    """Run the import check in a new process; return its output and exit code."""
     done = subprocess.run(
         [interpreter.python, "-m", _CHECK, trial],
         cwd=code,
@@ -85,6 +86,7 @@ def _in_a_fresh_process(
 
 
 def _by_engine(engine: Engine, trial: str, code: Path, variables: dict[str, str]) -> tuple[list[str], int]:
+    """Run the import check as a job of the engine; return its output and exit code."""
     output: list[str] = []
     engine.start(Job("check", Module((_CHECK, trial)), variables, code, slots=1))
     while True:

@@ -1,4 +1,4 @@
-"""What a trial's processes are told by their environment."""
+"""The environment variables of a trial's processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from determined.store.place import shown
 
 
 def allocation_key(experiment_id: int, trial: LiveTrial, run: int) -> str:
+    """Return the key of one start of a trial's processes."""
     return f"{experiment_id}.{trial.request_id}.{run}"
 
 
@@ -30,15 +31,16 @@ def trial_environment(
     time_metric: str | None,
     variables: dict[str, str],
 ) -> dict[str, str]:
-    """Return the variables of a trial: those of the old platform, the user's own, and what leads to runner and rows.
+    """Return the environment variables of a trial.
 
-    `variables` are the user's own, as the configuration and the startup hook set them.
+    These are the variables of Determined's platform, those that lead to the store and the runner, and `variables`: the
+    user's own, as set by the configuration and the startup hook.
     """
     info = ClusterInfo(
         master_url="local",
         cluster_id=str(uuid.uuid5(uuid.NAMESPACE_URL, shown(store_place))),
         agent_id=socket.gethostname(),
-        slot_ids=list(range(slots)),  # the engine says which they really are
+        slot_ids=list(range(slots)),  # placeholder: the engine sets the real ones
         task_id=f"{experiment_id}.{trial.request_id}",
         allocation_id=key,
         session_token=secrets.token_urlsafe(32),
@@ -63,9 +65,12 @@ def trial_environment(
 
 
 def user_variables(config: dict[str, Any]) -> dict[str, str]:
-    """`environment.environment_variables`: NAME=VALUE, or a bare NAME that is copied from here, if it is there."""
+    """Return the variables of `environment.environment_variables`.
+
+    Entries are NAME=VALUE, or NAME, which is copied from the current environment if it is set.
+    """
     given = (config.get("environment") or {}).get("environment_variables") or []
-    if isinstance(given, dict):  # by kind of device
+    if isinstance(given, dict):  # lists by device type
         given = [*(given.get("cpu") or []), *(given.get("cuda") or [])]
     variables = {}
     for entry in given:

@@ -1,4 +1,4 @@
-"""What the end of a trial's processes means: pure judgement, from the exit code and what was wanted of them."""
+"""Classify the exit of a trial's processes from the exit code and the requests made before. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from determined.experiment.trials import LiveTrial
 from determined.searchers.base import ExitReason
 from determined.store.experiment_records import TrialState
 
-_MOST_LOSSES = 3  # of its processes, with the engine or by a signal: more may be the doing of the trial itself
+_MOST_LOSSES = 3  # above this, lost processes may be caused by the trial itself
 _TIME_LIMIT = "its time limit was reached"
 _ANOTHER_VERSION = re.compile(r"\bStoreVersionError\b")
-_POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and left because of SIGHUP, SIGINT or SIGTERM
+_POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and exited because of SIGHUP, SIGINT or SIGTERM
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a trial stands now. `told` is what the searcher hears; None for a trial that is started again sometime."""
+    """The new state of a trial. `told` is reported to the searcher; None if the trial will be started again."""
 
     state: TrialState
     told: ExitReason | None
     reason: str | None = None
     restarts: int = 0
-    repeated_error: str | None = None  # with which this attempt and the one before failed
+    repeated_error: str | None = None  # error with which this attempt and the one before failed
 
 
 def judge(
@@ -39,9 +39,9 @@ def judge(
     has_reported: bool,
     max_restarts: int,
 ) -> Verdict:
-    """Judge by the exit and by what the trial said before it; `has_reported`: the trial has reported or saved anything.
+    """Return the verdict on an exit; `has_reported` says whether the trial has ever reported or saved anything.
 
-    A trial without any report or checkpoint whose attempt fails exactly like the one before is not retried.
+    A trial without any report or checkpoint that fails twice with the same error is not retried.
     """
     process = trial.process
     assert process is not None
@@ -51,7 +51,7 @@ def judge(
         reason = process.last_error or "the trial refused its hyperparameters"
         return Verdict("INVALID_HP", "invalid_hp", reason, trial.restarts)
     if process.halted and exited.code != 0:
-        # Also one that the searcher has ended: it may not have saved its last step, and does so when it is resumed.
+        # Also if the searcher has ended the trial: its last step may not be saved, which is done when it resumes.
         return Verdict("PAUSED", None, "stopped without saving", trial.restarts)
     if process.asked in ("cancel", "kill"):
         return Verdict("CANCELED", "canceled", process.killed, trial.restarts)
@@ -61,9 +61,9 @@ def judge(
     forced = process.killed is not None or process.interrupted
     if process.asked == "pause" and forced:
         return Verdict("PAUSED", None, process.killed, trial.restarts)
-    if process.asked == "stop" and forced:  # its time was over
+    if process.asked == "stop" and forced:  # its time limit was reached
         return Verdict("COMPLETED", "completed", process.killed or _TIME_LIMIT, trial.restarts)
-    if is_lost(exited) and trial.lost <= _MOST_LOSSES:  # no fault of the trial's: it does not count
+    if is_lost(exited) and trial.lost <= _MOST_LOSSES:  # not caused by the trial, so it does not count as a restart
         lost = "its processes were lost with the engine" if exited.lost else cause(exited, "")
         return Verdict("QUEUED", None, lost, trial.restarts)
     leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
@@ -73,26 +73,27 @@ def judge(
         return Verdict("COMPLETED", "completed", _TIME_LIMIT, trial.restarts)
     if exited.code == 0:
         return Verdict("COMPLETED", "completed", None, trial.restarts)
-    if stopped_politely and exited.code in _POLITE_SIGNALS:  # somebody has sent it the signal that we did not send
+    if stopped_politely and exited.code in _POLITE_SIGNALS:  # the signal came from outside, not from the runner
         return Verdict("QUEUED", None, "it saved and left because of a signal", trial.restarts)
     return _failure(exited, trial, max_restarts, has_reported=has_reported)
 
 
 def is_lost(exited: Exited) -> bool:
-    """With the engine, or by a signal that people and machines send to processes that shall go away."""
+    """Return whether processes ended with the engine or by a signal that users and systems send to end processes."""
     return exited.lost or exited.signal in ("SIGTERM", "SIGHUP", "SIGINT")
 
 
 def is_of_another_version(reason: str | None) -> bool:
-    """Return whether a trial was refused by the store because its library is not that of the runner any more."""
+    """Return whether the store rejected a trial because its library is another version than the runner's."""
     return reason is not None and _ANOTHER_VERSION.search(reason) is not None
 
 
 def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reported: bool) -> Verdict:
+    """Return the verdict on a failed attempt: retry, pause or error."""
     process = trial.process
     assert process is not None
     reason = process.killed or cause(exited, process.last_error)
-    if is_of_another_version(reason):  # no fault of the trial, and all others would fail alike
+    if is_of_another_version(reason):  # not caused by the trial, and all others would fail in the same way
         return Verdict("PAUSED", None, reason, trial.restarts)
     if process.no_retries is not None:
         return Verdict("ERROR", "errored", f"{reason}; not retried: {process.no_retries}", trial.restarts)
@@ -107,7 +108,7 @@ def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reporte
 
 
 def cause(exited: Exited, last_error: str) -> str:
-    """Why processes ended, in a few words."""
+    """Return in a few words why processes ended."""
     if exited.out_of_memory:
         return "out of memory: ended by the operating system"
     if exited.signal is not None:

@@ -1,8 +1,8 @@
-"""Mistakes that every trial and every attempt would repeat: found early, so that nothing is trained in vain.
+"""Detect errors that every trial and attempt would repeat, so that no time is wasted on them.
 
 Three rules: a searcher metric that is not reported ends the experiment; an attempt that fails exactly like the one
-before, both without any report, ends its trial; and if that happens to the first trials with the same error, it ends
-the experiment.
+before, both without any report, ends its trial; and if that happens to the first trials with the same error, the
+experiment ends.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from determined.experiment.trials import LiveTrial, Process
 
 TWICE = "; not retried: same error twice"
 
-_FEWEST_TRIALS = 3  # that must fail alike before the experiment ends
-_PYTHON_FAILED = 1  # the exit code of an interpreter that an exception ended
+_FEWEST_TRIALS = 3  # trials that must fail with the same error before the experiment ends
+_PYTHON_FAILED = 1  # exit code of Python after an uncaught exception
 _EXCEPTION = re.compile(r"^((?:\w+\.)*\w+)(?:: .*)? \(.+, line \d+\)$", re.DOTALL)
-# Subclasses of OSError in common libraries, by their names: only the text of a traceback is known here.
+# Names of OSError subclasses in common libraries: only the text of a traceback is known here.
 _OS_ERRORS = {"URLError", "HTTPError", "ConnectTimeout", "ReadTimeout", "SSLError", "ProxyError"}
 _COUNTERS = ("batches", "epochs")
 _MEMORY_ERRORS = {"MemoryError", "OutOfMemoryError"}
 
 
 def repeatable_error(exited: Exited, process: Process) -> str | None:
-    """Return the error of an attempt, with its place, if the next attempt may be expected to fail in the same way.
+    """Return the error of an attempt, with its place, if the next attempt is likely to fail in the same way.
 
     Files, networks, memory and signals may behave differently the next time; so may a program that ends without an
     exception.
@@ -51,11 +51,11 @@ def shared_error(run: Running) -> str | None:
 
 
 def note_missing_metric(run: Running, trial: LiveTrial, *, ended: bool) -> None:
-    """Remember that a trial does not report the searcher metric, unless this or another trial has reported it.
+    """Record that a trial does not report the searcher metric, unless this or another trial has reported it.
 
-    A trial class is judged by its first validation, because its metrics are the same in all of them. Other programs may
-    report a metric late, and are judged when they end. `det run` gives its command as a list and a metric that its user
-    may not have chosen: there it decides nothing but which checkpoint is best.
+    A trial class is judged at its first validation, because it reports the same metrics every time. Other programs may
+    report a metric late and are judged when they end. `det run` gives its command as a list and a metric that its user
+    may not have chosen; that metric only determines the best checkpoint, so nothing is recorded.
     """
     settings = run.settings
     if run.metric_is_reported or run.missing_metric is not None:
@@ -73,17 +73,18 @@ def note_missing_metric(run: Running, trial: LiveTrial, *, ended: bool) -> None:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Return the names of metrics for a message, without the counters that are added to every validation."""
+    """Return metric names for a message, without the counters that are added to every validation."""
     return ", ".join(name for name in names if name not in _COUNTERS) or "none"
 
 
 def _validation_metrics(run: Running, trial: LiveTrial) -> list[str]:
-    """Return the names of all validation metrics that a trial reported, in the order of the reports."""
+    """Return the names of all validation metrics that a trial reported, in order."""
     rows = run.writer.ask(lambda store: store.metrics(trial.id, "validation", archived=True))
     return list(dict.fromkeys(name for row in rows for name in row.metrics))
 
 
 def _may_pass(name: str) -> bool:
+    """Return whether an exception of this name may not occur in the next attempt."""
     known = getattr(builtins, name, None)
     is_os_error = isinstance(known, type) and issubclass(known, OSError)
     return is_os_error or name in _OS_ERRORS or name in _MEMORY_ERRORS

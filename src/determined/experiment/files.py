@@ -1,4 +1,4 @@
-"""Where an experiment keeps its files: its code, its configuration with the secrets in it, its trials' directories."""
+"""The private files of an experiment: its code, its configuration with secrets, its trials' directories."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ from determined.names import NAME_RULE, named_entry, shown
 
 
 def experiment_dir(key: str) -> Path | None:
-    """Where the files of an experiment would be; None when its key, which is data, could name another place."""
+    """Return the directory of an experiment's files; None if its key, which is untrusted data, is no valid name."""
     return named_entry(paths.experiments_dir(), key)
 
 
 @dataclass(frozen=True)
 class ExperimentFiles:
-    """A directory for the owner alone. The store knows only its name, and the configuration without secrets."""
+    """The directory of an experiment, readable by its owner only.
+
+    The store has only the directory's name and the configuration without secrets.
+    """
 
     root: Path
 
     @classmethod
     def for_key(cls, key: str) -> ExperimentFiles:
-        """The directory of the experiment with that key, made if it is missing; a key that is no name is refused."""
+        """Return the directory of the experiment with this key, creating it if necessary.
+
+        Raise if the key is invalid.
+        """
         root = experiment_dir(key)
         if root is None:
             raise InvalidExperimentException(
@@ -43,23 +49,23 @@ class ExperimentFiles:
 
     @property
     def runner_log(self) -> Path:
-        """What a runner in the background says."""
+        """The log of a runner in the background."""
         return self.root / "runner.log"
 
     @property
     def surroundings(self) -> Path:
-        """What the queue knows of whoever put the experiment there."""
+        """The environment captured when the experiment was added to the queue."""
         return self.root / "surroundings.json"
 
     def work_in(self, directory: Path) -> None:
-        """Let its trials work there, and not in copies of the code."""
+        """Let all trials work in this directory instead of in copies of the code."""
         path = self.root / "directory"
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(os.fsencode(directory))
 
     @property
     def place(self) -> Path | None:
-        """The directory that all its trials work in, if it is one."""
+        """The directory in which all trials work, or None if each trial works in a copy of the code."""
         try:
             return Path(os.fsdecode((self.root / "directory").read_bytes()))
         except FileNotFoundError:
@@ -69,7 +75,7 @@ class ExperimentFiles:
         return self.root / "trials" / str(trial_id)
 
     def write_config(self, config: dict[str, Any], continuation: int | None = None) -> None:
-        """As it was created, or as it is from that entry of the journal on."""
+        """Write the configuration with which the experiment was created, or continued at that journal entry."""
         path = self._config(continuation)
         draft = path.with_suffix(".new")
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
@@ -79,6 +85,7 @@ class ExperimentFiles:
         os.replace(draft, path)
 
     def read_config(self, continuation: int | None = None) -> dict[str, Any]:
+        """Return the configuration with which the experiment was created or continued."""
         path = self._config(continuation)
         try:
             config = json.loads(path.read_text())
@@ -88,7 +95,7 @@ class ExperimentFiles:
         return config
 
     def configs(self) -> list[dict[str, Any]]:
-        """Every configuration that it was created or continued with, with the secrets: to hide these elsewhere."""
+        """Return every configuration of the experiment, with secrets, so that these can be masked elsewhere."""
         return [json.loads(path.read_text()) for path in sorted(self.root.glob("config*.json"))]
 
     def _config(self, continuation: int | None) -> Path:

@@ -1,4 +1,4 @@
-"""The last word about an experiment, and about trials that will not go on."""
+"""Record the final state of an experiment and of its remaining trials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMP
 
 
 def finish(run: Running) -> ExperimentState:
-    """The state in which the experiment is left."""
+    """Record and return the state in which the runner leaves the experiment."""
     if run.intent in ("pause", "halt") and run.failure is None and not run.search.searcher.finished:
         goes_on = run.in_queue and not run.paused_by_request
         left: Literal["ACTIVE", "PAUSED"] = "ACTIVE" if goes_on else "PAUSED"
@@ -25,14 +25,14 @@ def finish(run: Running) -> ExperimentState:
         return left
     for trial in run.live():
         trial.state = "CANCELED"
-        # Only restarts that were made count.
+        # Restarts that were counted in advance but not made are subtracted.
         trial.restarts, trial.owes_restart = trial.restarts - trial.owes_restart, False
         change = TrialChange(trial.id, state="CANCELED", restarts=trial.restarts, ended=time.time())
         run.commit(trials=(change,))
     state, reason = _outcome(run)
     if state in _STOPPING:
         run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
-    run.ask(lambda store: store.heartbeat(run.lease))  # whoever has lost the lease deletes nothing
+    run.ask(lambda store: store.heartbeat(run.lease))  # fails if the lease was lost: then nothing may be deleted
     run.checkpoints.clean_up(run.settings)
     run.least_progress = _progress(run, state)
     run.commit(
@@ -48,17 +48,18 @@ def finish(run: Running) -> ExperimentState:
 
 
 def _progress(run: Running, state: ExperimentState) -> float:
+    """Return the progress at the end, from 0 to 1."""
     if state == "COMPLETED":
         return 1.0
     if not run.search.searcher.finished:
         return run.progress()
-    # All trials are over, as the searcher counts; of what was planned only that is done which they did.
+    # The searcher reports 1 when all trials have ended; the real progress is what the trials did of what was planned.
     done = sum(trial.progress or 0.0 for trial in run.trials.values())
     return max(run.progress(), min(done / max(len(run.trials), run.planned or 0, 1), 1.0))
 
 
 def _outcome(run: Running) -> tuple[ExperimentState, str | None]:
-    """One trial that came through is enough."""
+    """Return the final state and its reason; one successful trial is enough for COMPLETED."""
     if run.failure is not None:
         return "ERROR", run.failure
     if run.intent in ("cancel", "kill"):

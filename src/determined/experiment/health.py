@@ -1,4 +1,4 @@
-"""When a trial's processes must be ended by force, and when their time is over."""
+"""Detect processes that hang, do not stop when asked to, or have reached their time limit."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from determined.experiment.settings import Settings
 from determined.experiment.trials import LiveTrial, Process
 
 _SECONDS_BETWEEN_CHECKS = 5.0
-_IDLE = 0.02  # the part of a CPU that a process uses which only waits
+_IDLE = 0.02  # CPU share below which a process counts as idle
 _SECONDS_FOR_STACKS = 2.0
 
 
 class Health:
-    """Looks at processes from outside, by the monotonic clock."""
+    """Checks the processes of trials from outside, with the monotonic clock."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._settings = settings
         self._engine = engine
 
     def time_is_over(self, trial: LiveTrial) -> bool:
+        """Return whether a trial has reached its time limit and was not asked to stop yet."""
         most = self._settings.max_trial_seconds
         return most is not None and trial.process is not None and trial.process.asked is None and trial.seconds > most
 
     def reason_to_kill(self, trial: LiveTrial) -> str | None:
-        """None as long as there is none; asked again after it was given, None as well."""
+        """Return why a trial's processes must be killed, or None. After a kill the result is None."""
         process = trial.process
         if process is None or process.killed is not None:
             return None
@@ -33,21 +34,24 @@ class Health:
         patience = self._settings.preemption_timeout
         if process.asked not in (None, "kill") and now - process.asked_at > patience:
             return f"it did not stop within {patience:g} s of being asked to"
-        if trial.at_goal is not None:  # it waits for us
+        if trial.at_goal is not None:  # it waits for the runner's decision
             process.sign_of_life = now
             return None
         limit = self._settings.hang_timeout
         return None if limit is None else self._hangs(process, now, limit)
 
     def _works(self, process: Process, now: float) -> bool:
-        """Whether it used a CPU since the last look."""
+        """Return whether the processes have used the CPU since the last call."""
         used = self._engine.cpu_seconds(process.key)
         share = (used - process.cpu_seconds) / max(now - process.cpu_looked, 1e-3)
         process.cpu_seconds, process.cpu_looked = used, now
         return share > _IDLE
 
     def _hangs(self, process: Process, now: float, limit: float) -> str | None:
-        """Neither a report nor a line of output nor the use of a CPU: stacks are shown first, for whoever looks why."""
+        """Return why a process counts as hanging: no report, no output and no CPU use for `limit` seconds.
+
+        Its stacks are printed to the log first, so that the cause can be found.
+        """
         if process.stacks_shown is None:
             if now - process.cpu_looked >= min(_SECONDS_BETWEEN_CHECKS, limit / 4) and self._works(process, now):
                 process.sign_of_life = now
@@ -58,7 +62,7 @@ class Health:
             return None
         if now - process.stacks_shown < _SECONDS_FOR_STACKS:
             return None
-        # The stacks are lines of output, and no sign of life.
+        # The printed stacks are output, too, so output does not count as a sign of life here.
         if process.reported > process.stacks_shown or self._works(process, now):
             process.stacks_shown, process.sign_of_life = None, now
             return None

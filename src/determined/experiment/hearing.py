@@ -1,4 +1,4 @@
-"""Take in what trials report: the validations in the store, and whether one of them is at the trial's goal."""
+"""Read what trials report: new validations in the store, and whether one has reached the trial's goal."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from determined.store.experiments import Experiments
 logger = logging.getLogger("determined.experiment")
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-MOST_VALUES = 12  # that are kept of each trial to be shown
+MOST_VALUES = 12  # number of values kept per trial for display
 
 
 class Hearing:
-    """Looks at all trials now and then, should a bell be lost."""
+    """Polls the reports of all trials once a second, in case a notification was lost."""
 
     def __init__(self, run: Running) -> None:
         self._run = run
         self._looked = 0.0
 
     def look_at_all(self) -> None:
+        """Read new reports and the progress of all running trials, at most once per interval."""
         now = time.monotonic()
         if now - self._looked < _SECONDS_BETWEEN_LOOKS:
             return
@@ -43,7 +44,7 @@ class Hearing:
 
 
 def look(run: Running, trial: LiveTrial) -> None:
-    """Take in the validations that it reported since the last look; one that was completed later counts again."""
+    """Read the validations that a trial reported since the last call; one that was completed later is read again."""
     settings = run.settings
     for report in run.ask(lambda store: store.validations(trial.id, trial.seen)):
         assert report.steps_completed is not None
@@ -60,7 +61,7 @@ def look(run: Running, trial: LiveTrial) -> None:
                 note_missing_metric(run, trial, ended=False)
             _complain_once(trial, None if run.missing_metric else trouble)
         elif metric is None:
-            continue  # `report_completed` will add it, and then the report counts again
+            continue  # `report_completed` will add the metric, and the report is read again then
         trial.last_value = (metric, when)
         if metric is not None:
             trial.values = [*trial.values[1 - MOST_VALUES :], metric]
@@ -72,7 +73,7 @@ def look(run: Running, trial: LiveTrial) -> None:
 def _trouble(
     settings: Settings, metrics: dict[str, Any], metric: float | None, when: float | None, *, compared: bool
 ) -> str | None:
-    """Return what is wrong with a report that trials are compared by, or None."""
+    """Return what prevents a report from being compared, or None."""
     if metric is None:
         return _lacks("Searcher metric", settings.metric, metrics)
     if compared and when is None:
@@ -87,13 +88,14 @@ def _lacks(kind: str, name: str, metrics: dict[str, Any]) -> str:
 
 
 def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
-    """Warn of a report that cannot be compared."""
+    """Warn once about a report that cannot be compared."""
     if trouble is not None and trouble not in trial.warned:
         trial.warned.add(trouble)
         logger.warning("Trial %d: %s", trial.id, trouble)
 
 
 def _better(settings: Settings, best: float | None, value: float | None) -> float | None:
+    """Return the better of two values; values that are not finite numbers are ignored."""
     if finite_number(value) is None or value is None:
         return best
     if best is None:

@@ -1,8 +1,9 @@
 """The virtual environment of an experiment, in which its startup hook installs packages and its trials run.
 
-It sees all packages of the interpreter that runs `det`: a `.pth` file adds its site-packages, which also makes editable
-installs and parent virtual environments visible. What the hook installs goes into this environment alone and is found
-first. pip comes from the parent, because installing it would take several seconds for each experiment.
+All packages of the interpreter that runs `det` are visible in it: a `.pth` file adds its site-packages, which also
+makes editable installs and parent virtual environments visible. Packages that the hook installs go into this
+environment only and take precedence. pip comes from the parent, because installing it would take several seconds for
+each experiment.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from determined.errors import StartupHookError
 _DISTRIBUTION = "determined-pytorch"
 _SKIP = "or skip the hook with --no-startup-hook"
 _REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# Variables that make pip or Python use another place than this environment.
+# Variables that would make pip or Python use another location than this environment.
 _MISLEADING = ("PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "__PYVENV_LAUNCHER__")
 
 
 @dataclass(frozen=True)
 class HookEnvironment:
-    """A virtual environment below a directory of the experiment."""
+    """A virtual environment in a directory of the experiment."""
 
     directory: Path
 
@@ -52,7 +53,7 @@ class HookEnvironment:
 
     def variables(self, outer: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that select this environment, for a process that otherwise has those of `outer`."""
-        # As a URL: pip splits the variable at spaces, which may be in the path.
+        # As a URL, because pip splits the variable at spaces, which the path may contain.
         constraints = [self._constraints.as_uri(), outer.get("PIP_CONSTRAINT", "")]
         return {
             "VIRTUAL_ENV": str(self.root),
@@ -63,11 +64,14 @@ class HookEnvironment:
 
     @staticmethod
     def unset() -> frozenset[str]:
-        """Return the names of variables that must not be set for processes that use this environment."""
+        """Return the variables that must not be set for processes that use this environment."""
         return frozenset(_MISLEADING)
 
     def build(self) -> None:
-        """Create it anew. StartupHookError if this Python cannot create virtual environments."""
+        """Create the environment from scratch.
+
+        Raises StartupHookError if this Python cannot create virtual environments.
+        """
         try:
             import venv
         except ImportError:
@@ -78,7 +82,7 @@ class HookEnvironment:
         for old in (self.root, self.directory / "user"):
             shutil.rmtree(old, ignore_errors=True)
         try:
-            # System packages are visible after those of the parent; otherwise pip refuses --user.
+            # System packages are visible, after those of the parent; otherwise pip rejects --user.
             venv.EnvBuilder(system_site_packages=True, symlinks=True).create(self.root)
         except (OSError, subprocess.SubprocessError) as error:
             raise StartupHookError(f"no virtual environment can be created in {self.root}: {error}; {_SKIP}") from error
@@ -92,15 +96,16 @@ class HookEnvironment:
         return self.directory / "constraints.txt"
 
     def _add_parent_packages(self) -> None:
+        """Make the packages of the current interpreter visible in this environment."""
         purelib = Path(sysconfig.get_path("purelib", "venv", {"base": str(self.root)}))
-        # As ASCII: older Pythons read these files in the encoding of the locale.
+        # As ASCII, because older Pythons read these files in the encoding of the locale.
         lines = [f"import site; site.addsitedir({place!a})" for place in parent_packages()]
         (purelib / "determined_parent.pth").write_text("\n".join(lines) + "\n", encoding="ascii")
 
     def _provide_pip(self) -> None:
-        """Make `pip` install into this environment; a hook without pip also runs where there is none."""
+        """Make `pip` install into this environment; without any pip, write a script that explains what is missing."""
         if importlib.util.find_spec("pip") is not None:
-            # -P: modules of the model directory must not replace those that pip imports.
+            # -P: modules of the model directory must not shadow those that pip imports.
             command = f'exec {shlex.quote(str(self.python))} -P -m pip "$@"'
         elif self._install_pip():
             return
@@ -119,6 +124,7 @@ class HookEnvironment:
         return subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
 
     def _write_constraints(self) -> None:
+        """Pin torch, numpy and this library's dependencies to their installed versions."""
         names = {"torch", "numpy"}
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             required = importlib.metadata.requires(_DISTRIBUTION) or []

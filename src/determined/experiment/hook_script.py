@@ -1,4 +1,4 @@
-"""Run a startup hook: bash sources it, its output goes to a file, and the variables it exports are read afterwards."""
+"""Run a startup hook: bash sources it, its output goes to a file, and its exported variables are read afterwards."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _OF_THE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
 class HookStopped(Exception):
-    """The hook was ended because its experiment is to pause or end."""
+    """The hook was stopped because its experiment is to pause or end."""
 
 
 @dataclass(frozen=True)
 class HookResult:
-    """What the shell had exported when it ended, in which directory it was, and its exit code."""
+    """The variables that a hook exported, its final directory, its exit code and its last lines."""
 
     code: int
     variables: dict[str, str]
@@ -45,20 +45,22 @@ class HookResult:
 def run_hook(
     directory: Path, environment: Mapping[str, str], log: Path, stopped: Callable[[], bool] = lambda: False
 ) -> HookResult:
-    """Source the hook of a directory in bash, with these variables. Secrets are masked in the log and in its lines.
+    """Source the hook of a directory in bash with these variables.
 
-    `stopped` is asked several times a second: when it is true, the hook is ended and HookStopped is raised. Processes
-    that the hook leaves in the background are ended with it.
+    Secrets are masked in the log and in the result's lines.
+
+    `stopped` is called several times a second: when it returns True, the hook is killed and HookStopped is raised.
+    Processes that the hook leaves in the background are killed with it.
     """
     bash, env = shutil.which("bash"), shutil.which("env")
     if bash is None or env is None:
         missing = "bash" if bash is None else "env"
         raise StartupHookError(f"{HOOK} needs {missing}, which is not installed: install it, or use --no-startup-hook")
-    # An unlinked file: the exported variables may hold secrets, which nothing shall leave on the disk.
+    # An unlinked file: exported variables may contain secrets, which must not stay on disk.
     with tempfile.TemporaryFile() as exported:
-        # Without its own lines in the log where the hook has called `set -x`.
+        # Tracing is switched off, so that these commands do not appear in the log after `set -x`.
         record = f"{{ set +x; }} 2>/dev/null; {shlex.quote(env)} -0 >&{exported.fileno()}; pwd -P >&{exported.fileno()}"
-        # With a trap the variables are also known when the hook calls `exit`, and for masking when it fails.
+        # In a trap, so that the variables are also recorded if the hook calls `exit`, and for masking if it fails.
         script = f"trap {shlex.quote(record)} EXIT\nset -e\n. ./{HOOK}\n"
         code = _run([bash, "-c", script, HOOK], directory, environment, log, exported, stopped)
         exported.seek(0)
@@ -72,7 +74,7 @@ def run_hook(
 
 
 def log_lines(log: Path) -> Iterator[tuple[float, str]]:
-    """Yield when each line of a hook's output was written, and the line."""
+    """Yield time and text of each line of a hook's output."""
     try:
         with log.open(encoding="utf-8", newline="\n") as file:
             for line in file:
@@ -90,6 +92,7 @@ def _run(
     exported: IO[bytes],
     stopped: Callable[[], bool],
 ) -> int:
+    """Run a command under supervision and write its output to the log; return its exit code."""
     reading, writing = os.pipe()
     stream = Stream(HOOK, "stderr", reading)
     mask = line_mask(environment)
@@ -113,7 +116,7 @@ def _run(
 
 
 def _wait_for_lines(stream: Stream, process: subprocess.Popen[bytes]) -> list[Line]:
-    if stream.ended:  # the hook has redirected its output
+    if stream.ended:  # the hook has closed its output
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_SECONDS_BETWEEN_LOOKS)
         return []
@@ -122,13 +125,14 @@ def _wait_for_lines(stream: Stream, process: subprocess.Popen[bytes]) -> list[Li
 
 
 def _write(lines: list[Line], mask: LineMask, file: IO[str]) -> None:
+    """Write lines with their times to the log, with secrets masked."""
     for line in lines:
         file.write(f"{line.written:.3f} {mask(line.text)}\n")
     file.flush()
 
 
 def _mask(log: Path, variables: Mapping[str, str]) -> None:
-    """Mask the secrets that the hook has exported, which were not known while it wrote."""
+    """Mask the secrets that the hook exported, which were unknown while it wrote."""
     mask = line_mask(variables)
     draft = log.with_suffix(".new")
     with _private_file(draft) as file:
@@ -138,13 +142,13 @@ def _mask(log: Path, variables: Mapping[str, str]) -> None:
 
 
 def _private_file(path: Path) -> IO[str]:
-    """Open a new file for writing that only the owner can read."""
+    """Open a new file for writing that only its owner can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     return open(descriptor, "w", encoding="utf-8")
 
 
 def _parse(data: bytes) -> tuple[dict[str, str], str | None]:
-    """Read what `env -0; pwd -P` wrote; empty if the hook has replaced the trap that writes it."""
+    """Parse the output of `env -0; pwd -P`; empty if the hook has replaced the trap that writes it."""
     *entries, directory = data.split(b"\0")
     variables = {}
     for entry in entries:

@@ -16,10 +16,10 @@ Wish = Literal["pause", "halt"]
 
 
 class Interrupts:
-    """`wish` is what the signals so far amount to; `signal` is the first one.
+    """Collects signals. `wish` is the resulting stop level; `signal` is the first signal.
 
-    `announce` is called with each new wish at once, in a thread: the main thread may be waiting for a store or an
-    engine, and a signal handler must not print. A third Ctrl-C raises KeyboardInterrupt, should the runner be stuck.
+    `announce` is called with each new level at once, in a thread: the main thread may be waiting for a store or an
+    engine, and a signal handler must not print. A third Ctrl-C raises KeyboardInterrupt, in case the runner is stuck.
     """
 
     def __init__(self, announce: Callable[[Wish, signal.Signals], None] | None = None) -> None:
@@ -27,9 +27,10 @@ class Interrupts:
         self.signal: signal.Signals | None = None
         self._announce = announce
         self._announcements: queue.SimpleQueue[tuple[Wish, signal.Signals] | None] = queue.SimpleQueue()
-        self._count = 0  # of SIGINT: the others never stop an experiment without saving
+        self._count = 0  # number of SIGINTs: other signals never stop an experiment without saving
 
     def handle(self, number: int, frame: FrameType | None) -> None:
+        """Signal handler: raise the stop level."""
         self._count += number == signal.SIGINT
         self.signal = self.signal or signal.Signals(number)
         if number == signal.SIGINT and self._count > 2:
@@ -41,13 +42,13 @@ class Interrupts:
 
     @contextmanager
     def listening(self) -> Iterator[Interrupts]:
-        """Take the signals inside the block; only the main thread of a program can."""
+        """Handle signals inside the block; in a thread other than the main one nothing is changed."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
         announcing = threading.Thread(target=self._announce_wishes, name="determined-interrupts", daemon=True)
         announcing.start()
-        # An ignored signal stays ignored: `nohup det ...` outlives its terminal.
+        # An ignored signal stays ignored: `nohup det ...` must survive its terminal.
         taken = [number for number in _PAUSING if signal.getsignal(number) is not signal.SIG_IGN]
         previous: dict[int, Any] = {number: signal.signal(number, self.handle) for number in taken}
         try:

@@ -1,4 +1,4 @@
-"""Hold an experiment: one process at a time may run it, and shows that it is alive."""
+"""Hold the lease of an experiment, so that only one process at a time runs it, and send heartbeats."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ _SECONDS_BETWEEN_BEATS = 1.0
 
 
 class Held:
-    """A lease that is kept by a thread of its own, whatever the runner is busy with."""
+    """A lease that a separate thread keeps alive, so that a busy runner does not lose it."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.lost: LeaseLost | StoreError | None = None
 
     def check(self) -> None:
+        """Raise the error that ended the lease, if any."""
         if self.lost is not None:
             raise self.lost
 
 
 @contextmanager
 def held(open_store: Callable[[], Store], experiment_id: int, *, watch_seconds: float = 20.0) -> Iterator[Held]:
-    """Become the runner of an experiment, or raise ExperimentHeld; at the end it is free again."""
+    """Acquire the lease of an experiment for the block; raise ExperimentHeld if another process has it."""
     store = open_store()
     try:
         holding = Held(store.experiments.acquire(experiment_id, this_process(), watch_seconds=watch_seconds))
         done = threading.Event()
-        # The connection is handed over to the thread, and comes back when it has ended.
+        # Only the thread uses the connection, until it has ended.
         beating = threading.Thread(target=_beat, args=(store, holding, done), name="determined-lease", daemon=True)
         beating.start()
         try:
@@ -50,6 +51,7 @@ def held(open_store: Callable[[], Store], experiment_id: int, *, watch_seconds: 
 
 
 def _beat(store: Store, holding: Held, done: threading.Event) -> None:
+    """Send a heartbeat every second until `done` is set or the lease is lost. Runs in the thread."""
     while not done.wait(_SECONDS_BETWEEN_BEATS):
         try:
             store.experiments.heartbeat(holding.lease)

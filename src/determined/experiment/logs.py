@@ -1,4 +1,4 @@
-"""The lines that trials write: kept in the store, and read for what they tell about the trial."""
+"""Store the lines that trials write, and extract the errors they contain."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from determined.store.writer import Writer
 
 OnLine = Callable[[int, Line], None]
 
-# The last line of a traceback: a dotted name that ends like an exception's, perhaps with a message.
+# The last line of a traceback: a dotted exception name, perhaps with a message.
 _ERROR = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning|InvalidHP|NotFound)\w*)(?::\s*(.*))?$")
-# What `core.Context` says of a trial that raised InvalidHP, whose traceback nobody sees.
+# The message of `core.Context` for a trial that raised InvalidHP, which shows no traceback.
 _REFUSAL = re.compile(r"the trial refused its hyperparameters and ends: (.*)$")
-# Torch writes this before each line of a traceback, where there are several ranks.
+# With several ranks torch writes this before each line of a traceback.
 _RANK = re.compile(r"\[rank(\d+)\]: ")
-# What `determined.launch.torch_distributed` says at the end.
+# The last message of `determined.launch.torch_distributed`.
 _FIRST_FAILURE = re.compile(r"the worker of rank (\d+) failed first, with exit code \d+$")
 _LONGEST_REASON = 500
 
 
-# The first line of a traceback, and the line that names a place in it.
+# The first line of a traceback, and the line that names a file in it.
 _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\):$")
 _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
 
 
 class LogKeeper:
-    """Through a writer of its own, so that decisions never wait for a flood of lines."""
+    """Stores log lines through a separate writer, so that decisions never wait for a flood of lines."""
 
     def __init__(self, writer: Writer, settings: Settings, on_line: OnLine | None = None) -> None:
         self._writer = writer
@@ -40,7 +40,7 @@ class LogKeeper:
         self._on_line = on_line
 
     def keep(self, trial: LiveTrial, line: Line) -> None:
-        """Store a line that a process of the trial wrote, and read what it says about the trial."""
+        """Store a line of the trial's processes, and extract errors from it."""
         process = trial.process
         assert process is not None
         process.sign_of_life = time.monotonic()
@@ -48,12 +48,12 @@ class LogKeeper:
         self._read(process, line, shown)
 
     def keep_hook_line(self, trial: LiveTrial, line: Line) -> None:
-        """Store a line that the startup hook wrote: it says nothing about the trial."""
+        """Store a line of the startup hook, without searching it for the trial's errors."""
         assert trial.process is not None
         self._store(trial, trial.process, line)
 
     def _store(self, trial: LiveTrial, process: Process, line: Line) -> str:
-        """Store a line without the secrets of its process, and return its text as it is stored."""
+        """Store a line with the secrets of its process masked, and return the stored text."""
         shown = process.mask(line.text)
         sequence = process.lines.get(line.rank, 0)
         process.lines[line.rank] = sequence + 1
@@ -65,11 +65,11 @@ class LogKeeper:
         return shown
 
     def done(self, trial: LiveTrial) -> None:
-        """All lines of the trial's processes are kept."""
+        """Wait until all lines of the trial's processes are stored."""
         self._writer.flush()
 
     def _read(self, process: Process, line: Line, shown: str) -> None:
-        """Learn from a line why the trial fails; what is remembered of it has no secrets."""
+        """Extract from a line why the trial fails; the masked text is used."""
         rank, text = line.rank, shown
         if prefix := _RANK.match(text):
             rank, text = int(prefix[1]), text[prefix.end() :]
@@ -92,12 +92,13 @@ class LogKeeper:
 
 
 def _note_error(process: Process, rank: int, text: str) -> None:
-    process.errors.pop(rank, None)  # the newest one stands last
+    """Remember the newest error of a rank."""
+    process.errors.pop(rank, None)  # removed first, so that the newest error is the last entry of the dict
     process.errors[rank] = text
 
 
 def _note_place(process: Process, rank: int, file: str, line: int) -> None:
-    """Remember the innermost line of the program itself; where there is none, that of a library."""
+    """Remember the innermost line of the program itself in a traceback, or else that of a library."""
     is_own = os.path.isabs(file) and os.path.realpath(file).startswith(os.path.realpath(process.directory) + os.sep)
     known = process.places.get(rank)
     if is_own or known is None or not known.is_own:

@@ -1,4 +1,4 @@
-"""People's wishes: requests in the store, in their order, and signals to this process."""
+"""Handle stop requests: those in the store, in order, and signals to this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _STOPPING: dict[Intent, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill
 
 
 class Obedience:
-    """Looks for requests twice a second. Those to the experiment up to `outdated` were made before it was activated."""
+    """Polls requests twice a second and carries them out.
+
+    Requests to the experiment with ids up to `outdated` were made before it was activated and are ignored.
+    """
 
     def __init__(self, run: Running, interrupted: Callable[[], Intent | None], outdated: int) -> None:
         self._run = run
@@ -34,6 +37,7 @@ class Obedience:
         self._looked = 0.0
 
     def obey(self) -> None:
+        """Carry out new requests and signals."""
         now = time.monotonic()
         if now - self._looked >= _SECONDS_BETWEEN_LOOKS:
             self._looked = now
@@ -43,7 +47,7 @@ class Obedience:
             self._want(wish)
 
     def has_wish_to_end(self) -> bool:
-        """Return whether the experiment is to pause or end, without acting on it; the store is asked twice a second."""
+        """Return whether the experiment is to pause or end, without acting on it; polls the store twice a second."""
         now = time.monotonic()
         if self._interrupted() is not None:
             return True
@@ -54,10 +58,11 @@ class Obedience:
             request.trial_id is None and request.kind in ("pause", "cancel", "kill") and request.id > self._outdated
             for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
         )
-        self._looked = 0.0 if found else now  # what was found is obeyed at the next look
+        self._looked = 0.0 if found else now  # 0: `obey` carries out the request immediately
         return found
 
     def _obey_requests(self) -> None:
+        """Carry out new requests in the store, and record the last one."""
         run = self._run
         for request in run.ask(lambda store: store.requests(run.experiment.id, self._last)):
             self._last = request.id
@@ -72,17 +77,17 @@ class Obedience:
             run.commit(experiment=ExperimentChange(last_request=request.id))
 
     def _reconfigure(self) -> None:
-        """For all that begins from now on; no trial is ended for it."""
+        """Apply changed settings to everything that starts from now on; no running trial is stopped."""
         run = self._run
         row = run.ask(lambda store: store.get(run.experiment.id))
         run.settings = settings_of(with_settings(run.settings.config, row.config))
         run.mask = line_mask(os.environ, run.settings.config)
 
     def _want(self, intent: Intent | None) -> None:
-        """A stronger wish wins: killing over cancelling, cancelling over pausing; only a pause can be taken back."""
+        """Raise the stop level: kill overrides cancel, which overrides pause. Only a pause can be withdrawn."""
         run = self._run
         if intent == "halt" and run.intent == "cancel":
-            intent = "kill"  # it was canceled: its trials are not waited for any more
+            intent = "kill"  # it was canceled before: do not wait for its trials any more
         taken_back = intent is None and run.intent == "pause"
         if not taken_back and _STRENGTH[intent] <= _STRENGTH[run.intent]:
             return
@@ -98,6 +103,7 @@ class Obedience:
                     ask_to_end(run, trial, intent)
 
     def _end_one(self, trial_id: int, ask: Ask) -> None:
+        """Cancel or kill a single trial."""
         run = self._run
         for trial in run.live():
             if trial.id == trial_id and trial.process is None:

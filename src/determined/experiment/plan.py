@@ -1,4 +1,4 @@
-"""What an experiment would do and leave behind, before anything of it is started."""
+"""Preview what an experiment would do and need, without starting it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ from determined.searchers.preview import Preview, preview
 
 @dataclass(frozen=True)
 class Plan:
-    """The search, and what it takes of this machine. The size of a checkpoint is known when the first one is there."""
+    """The preview of a search and its resources. The size of checkpoints is unknown until the first one exists."""
 
     search: Preview
     slots: int
     slots_per_trial: int
     at_once: int
-    checkpoints_kept: int  # at most, when the experiment has ended
+    checkpoints_kept: int  # maximum number after the experiment has ended
     storage: str
     code: CodeCopy
-    code_bytes: int  # for all trials together
-    free_bytes: int | None  # where checkpoints go; None for a storage elsewhere
-    hook_environment: str | None  # where the startup hook would run; None without one
+    code_bytes: int  # of all trials together
+    free_bytes: int | None  # in the checkpoint directory; None for a remote storage
+    hook_environment: str | None  # virtual environment of the startup hook; None without a hook
 
 
 def plan_experiment(
     config: ExperimentConfig, model_dir: Path, *, include: Sequence[Path] = (), slots: int | None = None
 ) -> Plan:
+    """Return the plan of an experiment; raise if a trial needs more slots than there are."""
     plain = config.plain()
     block = plain.get("checkpoint_storage") or {}
     named = {"directory", "shared_fs", "s3", "gcs", "azure"}

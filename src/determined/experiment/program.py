@@ -1,4 +1,4 @@
-"""See before anything is created that a command can be found."""
+"""Check before an experiment is created that its command exists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.errors import InvalidExperimentException
 
 
 def refuse_unknown_program(words: Sequence[str], directory: Path) -> None:
-    """`words` are a program and its arguments, to be started in the directory."""
+    """Raise InvalidExperimentException if a command (`words`) could not be started in this directory."""
     command = parse_entrypoint(list(words))
     if isinstance(command, Script) and not (directory / command.argv[0]).is_file():
         raise InvalidExperimentException(f"{command.argv[0]}: there is no such file")
@@ -27,7 +27,7 @@ def refuse_unknown_program(words: Sequence[str], directory: Path) -> None:
 
 
 def _refuse_what_cannot_be_started(name: str, directory: Path) -> None:
-    # As the engine has it: programs beside our interpreter come first.
+    # As in the engine, programs beside the interpreter come first.
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     if shutil.which(str(directory / name) if os.sep in name else name, path=path) is not None:
         return

@@ -1,4 +1,4 @@
-"""What a person watches while an experiment runs."""
+"""The state of a running experiment as shown to a user who watches it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TrialView:
-    """One trial, as it stands now."""
+    """The current state of one trial."""
 
     id: int
     number: int
     state: str
     hparams: dict[str, Any]
     bracket: int
-    rung: int  # how many of its bracket's rungs it has passed
+    rung: int  # number of rungs of its bracket that it has passed
     goal: float | None
     progress: float | None
-    has_started: bool  # at least once
+    has_started: bool  # whether it was started at least once
     steps: int
-    metric: float | None  # the newest value of the searcher's metric
+    metric: float | None  # newest value of the searcher metric
     best: float | None
     restarts: int
-    values: tuple[float, ...] = ()  # the newest values of the searcher's metric, the latest last
+    values: tuple[float, ...] = ()  # newest values of the searcher metric, the latest last
 
 
 @dataclass(frozen=True)
 class RungView:
-    """A time at which trials of a bracket are compared: how many came as far, and how many are on their way."""
+    """A length at which trials of a bracket are compared, with the numbers of trials that reached or approach it."""
 
     bracket: int
     time: float
@@ -39,7 +39,7 @@ class RungView:
 
 @dataclass(frozen=True)
 class View:
-    """An experiment, as it stands now."""
+    """The current state of an experiment."""
 
     experiment_id: int
     name: str
@@ -48,13 +48,13 @@ class View:
     slots: int
     used: int
     trials: tuple[TrialView, ...]
-    planned: int | None  # how many trials there will be, as far as that is known
+    planned: int | None  # number of trials, if known
     rungs: tuple[RungView, ...]
     best: TrialView | None
     metric_name: str
     smaller_is_better: bool
-    time_metric: str  # what rungs are measured in, such as batches
-    searched: tuple[str, ...]  # names of the hyperparameters that differ between trials, with dots
+    time_metric: str  # unit of the rungs, such as batches
+    searched: tuple[str, ...]  # dotted names of the hyperparameters that differ between trials
     seconds: float
     trials_per_hour: float
     seconds_left: float | None

@@ -1,7 +1,7 @@
-"""Continue an experiment with a changed configuration, also one that has ended: its trials go on from what they saved.
+"""Continue an experiment with a changed configuration, even after its end; its trials resume from their checkpoints.
 
-The file with the new configuration comes first, then one entry in the journal with all that follows from it: whoever is
-cut short in between has changed nothing.
+The file with the new configuration is written first, then one journal entry with all consequences. An interruption in
+between changes nothing, because only a journal entry makes the file valid.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from determined.store.process import this_process
 
 _FAILED = ("ERROR", "CANCELED")
 _OVER = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
-_FREE = ("single", "random", "grid")  # methods whose trials are not compared on the way
+_FREE = ("single", "random", "grid")  # methods that do not compare trials before their end
 _MORE_TRIALS = "its trials were compared and are over; give it more with --config searcher.max_trials=N"
 _MORE = {
     "single": "say what shall change, for example --config searcher.max_length.batches=2000",
@@ -53,22 +53,22 @@ _MORE = {
     "grid": "give its trials more to train with --config searcher.max_length.batches=N",
     "pbt": "a population goes no further; create another experiment with searcher.source_checkpoint_uuid",
 }
-_SHORT_WATCH = 3.0  # a living runner shows itself about once a second
+_SHORT_WATCH = 3.0  # the heartbeat of a live runner is about once a second
 
 
 @dataclass(frozen=True)
 class Continued:
-    """What will be done when the experiment is activated."""
+    """The consequences of a continuation, effective when the experiment is activated."""
 
-    changed: tuple[str, ...]  # names in the configuration
-    trials: tuple[int, ...]  # ids of those that were over and go on
-    max_trials: int | None  # what the search is still to be extended to, where only its runner can do that
+    changed: tuple[str, ...]  # changed settings
+    trials: tuple[int, ...]  # ids of ended trials that will be resumed
+    max_trials: int | None  # new number of trials, if only the runner can extend the search
 
 
 def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continued:
-    """After this the experiment is ACTIVE, and whoever activates it runs it. `ExperimentHeld` if somebody does already.
+    """Merge changes into the configuration of an experiment and make it ACTIVE, so that it can be run again.
 
-    `changes` are merged into the configuration; what cannot be changed any more is refused by name.
+    Raises `ExperimentHeld` if it is running, and InvalidExperimentConfig for settings that can no longer change.
     """
     experiment = store.experiments.get(experiment_id)
     if experiment.by_hand:
@@ -89,12 +89,13 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
     trials = store.experiments.trials(experiment.id)
     again = _to_go_on(change, trials)
     if not change.names and not again and experiment.state not in ENDED:
-        return Continued((), (), None)  # as the last one wanted it, who may have been cut short
+        return Continued((), (), None)  # already done, possibly by a call that was interrupted
     told = _tell(store, experiment, files, journal, again, change.max_trials)
     _refuse_to_do_nothing(experiment, change, told)
     names, left_to_runner = tuple(change.names), None
     if change.max_trials is not None and change.method not in _FREE:
-        # What follows may concern trials that wait: that is for the runner, who extends it and writes it down.
+        # The extension may affect paused trials, which only the runner can handle: it extends the search and records
+        # it.
         left_to_runner = change.max_trials
         if names == ("searcher.max_trials",):
             return Continued(names, (), left_to_runner)
@@ -107,7 +108,7 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
 
 @dataclass(frozen=True)
 class _Change:
-    """The configuration as it is and as it shall be, and the names of what differs."""
+    """The configuration before and after, and the names of the settings that differ."""
 
     before: dict[str, Any]
     config: dict[str, Any]
@@ -124,7 +125,7 @@ class _Change:
 
 @dataclass(frozen=True)
 class _Told:
-    """What the search was told, and the trials that it creates for that."""
+    """The journal entries of the search, and the trials that it creates."""
 
     entries: list[NewEntry]
     created: list[NewTrial]
@@ -134,6 +135,7 @@ class _Told:
 def _change(
     files: ExperimentFiles, experiment: Experiment, journal: list[JournalEntry], changes: dict[str, Any]
 ) -> _Change:
+    """Return the checked changes of the configuration."""
     before = load_experiment(present_config(files, experiment, journal)).config.plain()
     refuse_another_method(before, changes)
     config = load_experiment(derive(before, changes)).config.plain()
@@ -146,7 +148,10 @@ def _change(
 
 
 def _to_go_on(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
-    """The one trial; of several those that failed, and with more to train those that came to their end as well."""
+    """Return the ended trials to resume.
+
+    For a single trial that one; otherwise those that failed, and if the length was raised also those that completed.
+    """
     over = [trial for trial in trials if trial.state in _OVER]
     if change.method == "single":
         return over
@@ -164,7 +169,7 @@ def _tell(
     again: Sequence[Trial],
     max_trials: int | None,
 ) -> _Told:
-    """What the search refuses is an error; nothing is written here."""
+    """Replay the search, report the changes to it, and return its reaction. Nothing is written."""
     original = load_experiment(files.read_config()).config
     search = restored(original, experiment.seed, store.experiments.snapshot(experiment.id), journal)
     told = [] if search.begun else [search.start()]
@@ -182,6 +187,7 @@ def _tell(
 
 
 def _refuse_to_do_nothing(experiment: Experiment, change: _Change, told: _Told) -> None:
+    """Raise InvalidExperimentException if the changes leave nothing to do."""
     done_before = change.method == "single" and experiment.state == "COMPLETED" and not change.names
     if told.finished or done_before:
         raise InvalidExperimentException(
@@ -191,6 +197,7 @@ def _refuse_to_do_nothing(experiment: Experiment, change: _Change, told: _Told) 
 
 
 def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[Trial], told: _Told) -> Change:
+    """Return the row changes of a continuation, to be committed in one transaction."""
     changed = new_hparams(change.before, change.config, change.names)
 
     def hparams(known: dict[str, Any]) -> dict[str, Any]:

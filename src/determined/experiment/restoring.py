@@ -1,4 +1,4 @@
-"""Trials as the store has them, for the runner that goes on with an experiment."""
+"""Restore the trials of an experiment from the store, for a runner that resumes it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ T = TypeVar("T")
 
 
 class Ask(Protocol):
+    """A function that runs a query on the experiments of the store."""
+
     def __call__(self, question: Callable[[Experiments], T], /) -> T: ...
 
 
 def trials(ask: Ask, experiment_id: int, space: dict[str, Any]) -> list[LiveTrial]:
-    """Return all trials; those whose processes died with their runner wait to be started again."""
+    """Return all trials; those whose processes ended with their runner are queued to be started again."""
     known = {row.number: _from_row(row, space) for row in ask(lambda store: store.trials(experiment_id))}
     for entry in ask(lambda store: store.journal(experiment_id)):
         for action in _actions(entry):
@@ -30,7 +32,7 @@ def trials(ask: Ask, experiment_id: int, space: dict[str, Any]) -> list[LiveTria
 
 
 def created(action: Create, trial_id: int, source: str | None) -> LiveTrial:
-    """A trial that the searcher has just created."""
+    """Return a trial that the searcher has just created."""
     return LiveTrial(
         id=trial_id,
         number=action.number,
@@ -47,6 +49,7 @@ def created(action: Create, trial_id: int, source: str | None) -> LiveTrial:
 
 
 def _from_row(row: Trial, space: dict[str, Any]) -> LiveTrial:
+    """Return a trial as its row describes it."""
     live = row.state in ("RUNNING", "STOPPING", "PAUSED")
     return LiveTrial(
         id=row.id,
@@ -76,7 +79,7 @@ def _actions(entry: JournalEntry) -> list[Action]:
 
 
 def _apply(action: Action, known: dict[int, LiveTrial]) -> None:
-    """What the searcher last said of each trial; goals and states are in the rows."""
+    """Apply the searcher's last action to a trial; goals and states come from the rows."""
     trial = known.get(action.number)
     if trial is None:
         return

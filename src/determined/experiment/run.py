@@ -1,4 +1,4 @@
-"""Run an experiment in this process, from wherever it is, until it ends or is paused."""
+"""Run an experiment in this process, from its recorded state until it ends or is paused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from determined.store.writer import Writer
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended, by which signal if it was one, and with which code the last process of a trial."""
+    """How the run of an experiment ended: its state, the signal, and the exit code of the last trial process."""
 
     state: ExperimentState
     signal: int | None = None
@@ -57,10 +57,11 @@ def run_experiment(
     watch_seconds: float = 20.0,
     in_queue: bool = False,
 ) -> Ended:
-    """Only one process at a time does so: another one gets ExperimentHeld. `max_trials` extends a search, ended or not.
+    """Run an experiment; raise ExperimentHeld if another process is running it.
 
-    Without an engine, the slots of this machine are used. `in_queue`: on behalf of the queue, which must have the
-    experiment; whoever else runs one that waits there takes it out.
+    `max_trials` extends a search, even if it has ended. Without an engine, the slots of this machine are used.
+    `in_queue` means that the queue runs it, which must contain the experiment; any other caller removes it from the
+    queue.
     """
 
     def opened() -> Store:
@@ -69,7 +70,7 @@ def run_experiment(
     with ExitStack() as cleanup:
         writer = Writer(opened, patience=patience())
         cleanup.callback(writer.close)
-        # Whoever activates an experiment does not want what was asked of it before that.
+        # Requests made before the activation are obsolete.
         outdated = [] if in_queue else writer.ask(lambda store: store.experiments.requests(experiment_id))
         try:
             holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
@@ -131,18 +132,20 @@ def run_experiment(
             extended=None if max_trials is None else Extended(max_trials),
             observer=observer,
         ).run()
-        if in_queue and state != "ACTIVE":  # while we hold it, so that it can be put there again as soon as we do not
+        # while the lease is held, so that it can be added to the queue again right afterwards
+        if in_queue and state != "ACTIVE":
             writer.ask(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
 
 
 def _progress_so_far(experiment: Experiment, max_trials: int | None) -> float:
-    """Return what its progress does not fall below: a search that is extended has more to do, and begins anew."""
+    """Return the progress shown so far, which must not decrease; 0 for a search that is extended."""
     extended = max_trials is not None and max_trials != experiment.config["searcher"].get("max_trials")
     return 0.0 if extended else experiment.progress or 0.0
 
 
 def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
+    """Return the error with a hint to the queue if the queue runs the experiment."""
     if entry is None:
         return error
     return ExperimentHeld(
@@ -151,7 +154,7 @@ def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
 
 
 def _announcement(wish: Wish, trials: int, number: signal.Signals) -> str:
-    """Return the line that answers a signal."""
+    """Return the line that confirms a signal."""
     if wish == "halt":
         return "Stopping without saving: trials resume from their last checkpoints"
     if not trials:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from determined.errors import InvalidExperimentException
 from determined.store.experiment_records import ENDED, Experiment
 
-_REPEATABLE = ("single", "random", "grid")  # their failed trials can start again: trials are not compared on the way
+# failed trials can restart, because trials are not compared before their end
+_REPEATABLE = ("single", "random", "grid")
 
 
 def run_again_command(experiment: Experiment) -> str:
-    """Return `det experiment continue ID` for an experiment whose failed trials can start again, else `fork`."""
+    """Return `det experiment continue ID` if the failed trials can start again, else `det experiment fork ID`."""
     method = (experiment.config.get("searcher") or {}).get("name")
     continues = experiment.state == "ERROR" and method in _REPEATABLE
     return f"det experiment {'continue' if continues else 'fork'} {experiment.id}"

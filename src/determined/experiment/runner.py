@@ -1,4 +1,4 @@
-"""The runner: starts trials, hears how they do, lets the searcher decide, and writes all of it down before it acts."""
+"""The main loop of an experiment: start trials, read reports, let the searcher decide, commit before acting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TICK = 0.25
 
 
 class Runner:
-    """Runs one experiment for as long as it holds the lease."""
+    """Runs one experiment as long as it holds the lease."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Runner:
         self._viewing = Viewing(run, observer)
 
     def run(self) -> ExperimentState:
-        """Run until the search is over or somebody wants it to end; returns the experiment's state then."""
+        """Run until the search is finished or a stop is requested; return the state of the experiment."""
         run = self._run
         run.trials = {trial.number: trial for trial in restoring.trials(run.ask, run.experiment.id, run.settings.space)}
         self._begin()
@@ -61,11 +61,11 @@ class Runner:
         return state
 
     def _begin(self) -> None:
-        """It is active from here on; the search starts, or is extended."""
+        """Set the experiment to ACTIVE, and start or extend the search."""
         run, begun = self._run, self._run.search.begun
         active = ExperimentChange(state="ACTIVE", reason="")
         start = None if begun else run.search.start()
-        # What cannot be extended is refused before anything is written.
+        # Called before anything is written: it raises if the search cannot be extended.
         extension = None if self._extended is None else run.search.tell(self._extended)
         if start is None and extension is None:
             run.commit(experiment=active)
@@ -76,6 +76,7 @@ class Runner:
             deciding.carry_out(run, *extension, experiment=longer)
 
     def _hear(self, event: Event) -> None:
+        """Handle an event of the engine."""
         trial = self._run.by_key.get(event.key)
         if trial is None:
             return
@@ -87,6 +88,7 @@ class Runner:
             ending.exited(self._run, trial, event)
 
     def _over(self) -> bool:
+        """Return whether no process is running and the experiment is to end or pause."""
         run = self._run
         if run.by_key:
             return False

@@ -1,4 +1,4 @@
-"""What all parts of a runner work on: the experiment, its trials, and whoever starts, keeps and decides."""
+"""The shared state of a running experiment: its trials, engine, store and searcher."""
 
 from __future__ import annotations
 
@@ -40,54 +40,61 @@ class Running:
     checkpoints: TrialCheckpoints
     store_place: str
     effects: Effects
-    planned: int | None  # how many trials there will be, as far as that is known
-    hook: PreparedHook | None = None  # the startup hook, once it has run
-    hook_is_due: bool = True  # the startup hook, if there is one, must run before the first trial starts
-    trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number; those that ended stay
-    by_key: dict[str, LiveTrial] = field(default_factory=dict)  # those with processes, by allocation
-    intent: Intent | None = None  # what somebody wants of the whole experiment
-    in_queue: bool = False  # a pause that nobody asked for in the store is not the end: the queue goes on with it
+    planned: int | None  # number of trials, if known
+    hook: PreparedHook | None = None  # the startup hook, after it has run
+    hook_is_due: bool = True  # whether the startup hook, if any, must run before the first trial starts
+    trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number, including ended ones
+    by_key: dict[str, LiveTrial] = field(default_factory=dict)  # trials with processes, by allocation
+    intent: Intent | None = None  # requested stop level of the experiment
+    # run by the queue: unless a pause was requested in the store, the queue resumes the experiment later
+    in_queue: bool = False
     paused_by_request: bool = False
-    pause_reason: str = ""  # why it is paused although no user asked for it
-    most_slots: int | None = None  # that it was put into the queue with
-    failure: str | None = None  # why the search cannot go on
-    metric_is_reported: bool = False  # some trial has reported the searcher metric
+    pause_reason: str = ""  # reason of a pause that no user requested
+    most_slots: int | None = None  # slot limit of the queue entry
+    failure: str | None = None  # why the search cannot continue
+    metric_is_reported: bool = False  # whether a trial has reported the searcher metric
     missing_metric: str | None = None  # the message if trials do not report the searcher metric
-    least_progress: float = 0.0  # what was shown already
-    last_code: int | None = None  # of the processes that ended last
-    mask: LineMask = field(default_factory=LineMask)  # hides the secrets of the runner and of the configuration
+    least_progress: float = 0.0  # progress shown so far, which must not decrease
+    last_code: int | None = None  # exit code of the processes that ended last
+    mask: LineMask = field(default_factory=LineMask)  # masks the secrets of the runner and of the configuration
 
     @property
     def ending(self) -> bool:
-        """Nothing shall follow any more from what trials do."""
+        """Whether the experiment is ending. Then exits of trials are only recorded and not reported to the searcher."""
         return self.intent in ("cancel", "kill") or self.failure is not None
 
     @property
     def slot_limit(self) -> int | None:
-        """How many slots all trials together may use; None if nobody has said so."""
+        """The maximum number of slots for all trials together; None if there is no limit."""
         settings = self.settings
-        # Many trials that failed may have been started again together.
+        # The searcher's own limit of concurrent trials does not cover failed trials, many of which may restart
+        # together.
         at_once = None if settings.max_at_once is None else settings.max_at_once * settings.slots_per_trial
         limits = [limit for limit in (settings.max_slots, at_once, self.most_slots) if limit is not None]
         return min(limits, default=None)
 
     def live(self) -> list[LiveTrial]:
+        """Return the trials that have not ended."""
         return [trial for trial in self.trials.values() if trial.state not in TRIAL_ENDED]
 
     def progress(self) -> float:
-        """Return how much of the search is done, from 0 to 1. It never decreases, although estimates do."""
+        """Return the completed fraction of the search, from 0 to 1. It never decreases, although estimates do."""
         searcher = self.search.searcher
-        # With all trials over the searcher says 1; whether that is success is decided by `finishing`.
+        # When all trials have ended the searcher reports 1; `finishing` decides whether that is a success.
         if not searcher.finished:
             reported = {trial.number: trial.progress for trial in self.by_key.values() if trial.progress is not None}
             self.least_progress = max(self.least_progress, searcher.progress(reported))
         return self.least_progress
 
     def ask(self, question: Callable[[Experiments], T]) -> T:
+        """Run a query on the experiments of the store."""
         return self.writer.ask(lambda store: question(store.experiments))
 
     def commit(self, **parts: Any) -> list[int]:
-        """Write down, under the lease and in one piece; the fields of `Change`. Reasons lose the secrets in them."""
+        """Commit a change (the fields of `Change`) in one transaction, if the lease is still held.
+
+        Secrets in reasons are masked.
+        """
         change = _masked(Change(**parts), self.mask)
         return self.ask(lambda store: store.commit(self.lease, change))
 

@@ -1,4 +1,4 @@
-"""A searcher with its journal: what it was told is kept, so that it is where it was after a crash."""
+"""A searcher with its journal: every event is recorded, so that its state can be restored after a crash."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ _START = {"event": "start"}
 def restored(
     config: ExperimentConfig, seed: int, snapshot: tuple[int, dict[str, Any]] | None, entries: list[JournalEntry]
 ) -> Search:
-    """The search as it was after its last decision. `config` is the one that it began with: what was changed later is
-    in the journal."""
+    """Return the search in its state after the last decision.
+
+    `config` is the configuration with which it began: later changes are in the journal.
+    """
     search = Search(build(config.searcher, config.hyperparameters, seed))
     search.restore(snapshot, entries)
     return search
 
 
 class Search:
-    """Counts what the searcher is told. Entries and the actions they led to are committed together by the caller."""
+    """Numbers the events of a searcher. The caller commits each entry together with the actions that follow from it."""
 
     def __init__(self, searcher: Searcher) -> None:
         self.searcher = searcher
@@ -36,7 +38,7 @@ class Search:
         self._snapshot_at = 0
 
     def restore(self, snapshot: tuple[int, dict[str, Any]] | None, entries: list[JournalEntry]) -> None:
-        """`entries` is the whole journal; what the snapshot includes is not told again."""
+        """Restore the state from a snapshot and the journal; entries that the snapshot includes are skipped."""
         if snapshot is not None:
             self.sequence, state = snapshot
             self.searcher.restore(state)
@@ -51,13 +53,15 @@ class Search:
         return self.sequence > 0
 
     def start(self) -> tuple[NewEntry, list[Action]]:
+        """Start the search; return the journal entry and the first actions."""
         return self._entry(_START, self.searcher.start())
 
     def tell(self, event: Event) -> tuple[NewEntry, list[Action]]:
+        """Report an event to the searcher; return the journal entry and the actions that follow."""
         return self._entry(journal.event_to_plain(event), self.searcher.on_event(event))
 
     def snapshot_if_due(self, *, now: bool = False) -> dict[str, Any] | None:
-        """The searcher's state, once in a while: the journal alone would do, but takes longer to read."""
+        """Return the searcher's state every 200 entries, else None. A snapshot shortens the replay of the journal."""
         if not now and self.sequence - self._snapshot_at < _ENTRIES_BETWEEN_SNAPSHOTS:
             return None
         self._snapshot_at = self.sequence
@@ -75,6 +79,9 @@ class Search:
 
 
 def _without_secrets(action: Action) -> dict[str, Any]:
-    """Return an action as the journal keeps it; trials get their hyperparameters from their own rows."""
+    """Return an action as stored in the journal, with secrets masked.
+
+    Trials get their hyperparameters from their rows.
+    """
     plain = journal.action_to_plain(action)
     return {**plain, "hparams": mask_secrets(plain["hparams"])} if "hparams" in plain else plain

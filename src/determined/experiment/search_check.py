@@ -1,4 +1,4 @@
-"""Whether the trials of a search train with the values that it assigns to them."""
+"""Check whether the trials of a search train with the values that it assigns to them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _TRIALS_FOR_A_VERDICT = 3
 
 
 class SearchCheck:
-    """Finds out whether trials train with the values that the search assigns.
+    """Detects a search without effect, whose trials ignore the assigned values.
 
-    Trials are taken in the order of their numbers, so that the verdict depends on their values alone and not on which
-    trial began first.
+    Trials are checked in the order of their numbers, so that the verdict depends on their values only and not on which
+    trial started first.
     """
 
     def __init__(self, space: dict[str, Any]) -> None:
         self._searched = searched_paths(space)
         self._varies = not self._searched
-        self._point: dict[Path, str] | None = None  # the values that all trials so far passed
-        self._assignments: list[tuple[int, dict[Path, str]]] = []  # pairwise different, with the trial's id
+        self._point: dict[Path, str] | None = None  # the values that all trials so far have passed to init()
+        self._assignments: list[tuple[int, dict[Path, str]]] = []  # distinct assignments, with the trial's id
 
     def take(self, trial_id: int, assigned: dict[str, Any], passed: dict[str, Any]) -> str | None:
-        """Add the next trial; return why the search is pointless as soon as that is certain."""
+        """Add the next trial; return why the search is useless as soon as that is certain."""
         if self._varies:
             return None
         point = _values(passed, self._searched)
@@ -45,7 +45,7 @@ class SearchCheck:
     def _verdict(self, point: dict[Path, str]) -> str | None:
         if len(self._assignments) < _TRIALS_FOR_A_VERDICT:
             return None
-        # A value that was assigned to all of them may have been passed on: only one that was ignored is a proof.
+        # A value that was assigned to all of them may have been used: only an ignored value is a proof.
         ignored = [path for path in point if len({known.get(path) for _, known in self._assignments}) > 1]
         return _explanation(point, ignored, self._assignments) if ignored else None
 
@@ -68,7 +68,7 @@ def _explanation(point: dict[Path, str], ignored: list[Path], assignments: list[
 
 
 def searched_paths(space: dict[str, Any]) -> list[Path]:
-    """Return the places of the hyperparameters that a search varies: all but constants."""
+    """Return the paths of the hyperparameters that a search varies: all but constants."""
     return [path for path, leaf in leaves(space) if not _is_fixed(leaf)]
 
 
@@ -77,7 +77,7 @@ def _is_fixed(leaf: Leaf) -> bool:
 
 
 def _values(hparams: dict[str, Any], paths: Sequence[Path]) -> dict[Path, str]:
-    """Return those of the named values that are present, as text that is equal for equal values."""
+    """Return those of the named values that exist, as text that is equal for equal values."""
     masked, found = mask_secrets(hparams), dict[Path, str]()
     for path in paths:
         inner: Any = masked

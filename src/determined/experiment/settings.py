@@ -1,4 +1,4 @@
-"""What a runner needs of an experiment's configuration."""
+"""The settings of an experiment's configuration that a runner uses."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from determined.errors import InvalidExperimentException
 
 @dataclass(frozen=True)
 class LogPolicy:
-    """What a line of the log says about the trial that wrote it."""
+    """A pattern for log lines, and whether a matching line forbids retries."""
 
     name: str
     pattern: re.Pattern[str]
-    printed: re.Pattern[str]  # finds the pattern where somebody printed it
+    printed: re.Pattern[str]  # matches a printed copy of the pattern
     cancel_retries: bool
 
     def matches(self, line: str) -> bool:
-        """Whether the pattern describes a line; one that only shows the pattern, as a configuration does, is none."""
+        """Return whether a line matches the pattern.
+
+        A line that merely shows the pattern, as a configuration does, does not.
+        """
         return self.pattern.search(line) is not None and self.printed.search(line) is None
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The plain configuration, and the parts of it that a runner acts by."""
+    """The plain configuration, and the settings of it that a runner uses."""
 
     config: dict[str, Any]
     command: Command
     metric: str
     smaller_is_better: bool
     time_metric: str | None
-    source: str | None  # the checkpoint that every trial starts from
-    max_trials: int | None  # as far as the configuration says it
+    source: str | None  # checkpoint from which every trial starts
+    max_trials: int | None  # None if the configuration does not say it
     slots_per_trial: int
     max_slots: int | None
-    max_at_once: int | None  # trials; where the searcher compares them it sees to that itself
+    max_at_once: int | None  # concurrent trials; None for searchers that limit them themselves
     max_restarts: int
     preemption_timeout: float
     hang_timeout: float | None
@@ -47,12 +50,12 @@ class Settings:
 
     @property
     def space(self) -> dict[str, Any]:
-        """The hyperparameters of the configuration: constants, and what is searched."""
+        """The hyperparameters of the configuration: constants and search ranges."""
         return self.config.get("hyperparameters") or {}
 
 
 def settings_of(config: dict[str, Any]) -> Settings:
-    """Of an effective configuration, in which every field is set."""
+    """Return the settings of a complete configuration, in which every field is set."""
     searcher, resources = config["searcher"], config.get("resources") or {}
     return Settings(
         config=config,
@@ -74,7 +77,7 @@ def settings_of(config: dict[str, Any]) -> Settings:
 
 
 def check_slots(settings: Settings, present: int) -> None:
-    """A trial that could never start is refused."""
+    """Raise InvalidExperimentException if a trial needs more slots than there are."""
     if settings.slots_per_trial > present:
         raise InvalidExperimentException(
             f"resources.slots_per_trial: a trial wants {settings.slots_per_trial} slots, this machine has {present}; "
@@ -93,14 +96,14 @@ def _log_policies(policies: list[dict[str, Any]]) -> list[LogPolicy]:
     return found
 
 
-# What stands in regular expressions, and hardly in any text that a program writes about its work.
+# Characters that are common in regular expressions and rare in log lines.
 _OF_EXPRESSIONS = re.compile(r"\.[*+]|\\|\(\?|\[\^?[\w-]+\]")
 
 
 def _printed(pattern: str) -> re.Pattern[str]:
-    """What finds a pattern in a printed configuration: Python, JSON (also JSON inside of JSON) and YAML.
+    """Return an expression that finds a pattern in a printed configuration: Python, JSON (also nested) and YAML.
 
-    One that could be a plain text is only taken for a print of itself after the name of its field.
+    A pattern that could be plain text counts as printed only after the name of its field.
     """
     once, twice = json.dumps(pattern)[1:-1], json.dumps(json.dumps(pattern))[3:-3]
     forms = {pattern, repr(pattern)[1:-1], pattern.replace("'", "''"), once, twice}
@@ -111,7 +114,10 @@ def _printed(pattern: str) -> re.Pattern[str]:
 
 
 def _searchable(pattern: str) -> re.Pattern[str]:
-    """What finds the same lines without `.*` at its ends: with these each search of a long line takes a second."""
+    """Return an equivalent expression without `.*` at its ends.
+
+    With these each search of a long line would take a second.
+    """
     bare = re.sub(r"^\.\*(?![?+])", "", pattern)
     bare = re.sub(r"(?<!\\)\.\*$", "", bare)
     return re.compile(bare or pattern)

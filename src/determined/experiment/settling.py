@@ -1,4 +1,4 @@
-"""What the runner before this one left behind: ends that nobody heard of, and decisions that were not carried out."""
+"""Recovery: reconcile exits and decisions that the previous runner did not process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ _TOLD: dict[str, ExitReason] = {
 
 
 def settle(run: Running) -> None:
-    """Trials at a goal are decided upon when they are there again, if what they did is not saved."""
+    """Reconcile all trials with the store after the previous runner has ended.
+
+    A trial at its goal whose work is not saved is run to the goal again before a decision is made.
+    """
     deciding.fail_if_pointless(run)
     if run.failure is not None:
-        return  # nothing may follow any more from what the trials did
+        return  # the experiment is ending: no further decisions
     _tell_of_ended(run)
     for trial in run.live():
         look(run, trial)
@@ -34,7 +37,10 @@ def settle(run: Running) -> None:
 
 
 def _tell_of_ended(run: Running) -> None:
-    """A cancelled search that is extended goes on without the trials that were cancelled with it."""
+    """Report ended trials to the searcher that were never reported to it.
+
+    This also allows a canceled search to be extended: it continues without the trials that were canceled.
+    """
     journal = run.ask(lambda store: store.journal(run.experiment.id))
     heard: set[int] = set()
     for entry in journal:

@@ -1,4 +1,4 @@
-"""Slots that experiments share: how many this one could use, and what it leaves to others."""
+"""Share slots with other experiments: announce the demand and release preempted slots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from determined.experiment.trials import LiveTrial
 
 
 def share(run: Running) -> None:
-    """Say what could be used now. Trials on slots that others shall have save and leave; they go on later."""
+    """Announce how many slots could be used now.
+
+    Trials on preempted slots are asked to save and exit; they resume later.
+    """
     run.engine.want(_wanted(run))
     for key in run.engine.taken_back():
         _ask_to_leave(run, run.by_key[key])
@@ -20,22 +23,22 @@ def share(run: Running) -> None:
 
 
 def _wanted(run: Running) -> int:
-    """For the trials at work, and those that would start if there was room."""
+    """Return how many slots the running trials and those ready to start need."""
     need, most = run.settings.slots_per_trial, run.slot_limit
     over = run.intent is not None or run.failure is not None
     waiting = 0 if over else sum(trial.may_start for trial in run.live())
     wanted = need * (len(run.by_key) + waiting)
     if most is None:
         return wanted
-    return max(need * len(run.by_key), min(wanted, most - most % need))  # a limit that was lowered ends no trial
+    return max(need * len(run.by_key), min(wanted, most - most % need))  # a lowered limit does not stop running trials
 
 
 def _awaits_a_slot(run: Running, trial: LiveTrial) -> bool:
-    """Whether it stands at its goal, on a slot that a trial needs for which it waits there."""
+    """Return whether a trial at its goal occupies a slot that the trial it waits for needs."""
     return any(other.process is None for other in deciding.awaited(run, trial))
 
 
 def _ask_to_leave(run: Running, trial: LiveTrial) -> None:
-    """One that was asked for something already is about to leave."""
+    """Ask a trial to pause, unless another request was made before."""
     if trial.process is not None and trial.process.asked is None:
         ask_to_end(run, trial, "pause")

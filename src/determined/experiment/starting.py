@@ -1,4 +1,4 @@
-"""Start trials while there is room: which of them, from which checkpoint, in which directory."""
+"""Start queued trials while slots are free: choose the trial, its checkpoint and its directory."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from determined.store.experiment_records import TrialChange
 
 logger = logging.getLogger("determined.experiment")
 
-_MOST_FAILED_STARTS = 3  # in a row
-_ALL = 2**62  # what an attempt reported that is gone back behind
+_MOST_FAILED_STARTS = 3  # consecutive
+_ALL = 2**62  # larger than any report number: marks all reports of earlier attempts as read
 
 
 class Starts:
-    """Starts trials, and counts how often the engine could not."""
+    """Starts trials and counts failures of the engine."""
 
     def __init__(self, run: Running, stopped: Callable[[], bool]) -> None:
         self._run = run
-        self._stopped = stopped  # whether the experiment is to pause or end, asked while the startup hook runs
+        self._stopped = stopped  # whether the experiment is to pause or end; called while the startup hook runs
         self._failed = 0
 
     def start_waiting(self) -> None:
-        """Trials that were at work before go first, then those that came farthest, then whom others may wait for."""
+        """Start trials while slots are free.
+
+        Trials that ran before come first, then those that came farthest, then those that others may wait for.
+        """
         run = self._run
         if run.intent is not None or run.failure is not None:
             return
@@ -49,11 +52,11 @@ class Starts:
             self._start(trial)
 
     def _run_hook(self) -> None:
-        """Run the startup hook, if there is one that has not run; when it fails, the experiment is paused."""
+        """Run the startup hook if it is due; if it fails, the experiment is paused."""
         run = self._run
 
         def stopped() -> bool:
-            run.engine.events(0.0)  # there are no jobs yet, but slots may be taken back
+            run.engine.events(0.0)  # there are no jobs yet, but slots may be preempted
             return self._stopped()
 
         try:
@@ -61,15 +64,19 @@ class Starts:
             run.engine.use(Interpreter() if run.hook is None else run.hook.interpreter())
             run.hook_is_due = False
         except HookStopped:
-            pass  # the wish that stopped it is obeyed next
+            pass  # the request that stopped it is handled next
         except StartupHookError as error:
             for line in str(error).splitlines():
                 logger.error("%s", line)
-            # Not retried: the next attempt would fail alike. Trials keep what they have, `activate` tries again.
+            # Not retried, because the next attempt would fail in the same way. Trials keep their state; `activate`
+            # tries again.
             run.intent, run.paused_by_request, run.pause_reason = "pause", True, error.summary
 
     def _start(self, trial: LiveTrial) -> None:
-        """Write down that it starts, then start it: if this process dies in between, it is started again."""
+        """Record the start of a trial, then start it.
+
+        If this process ends in between, the next runner starts it again.
+        """
         run = self._run
         try:
             run.engine.start(_written_down(run, trial))
@@ -84,13 +91,14 @@ class Starts:
 
 
 def _has_room(run: Running) -> bool:
+    """Return whether a trial can start now: the engine is ready, and neither its slots nor the limit are exhausted."""
     need, most = run.settings.slots_per_trial, run.slot_limit
     used = need * len(run.by_key)
     return run.engine.ready and run.engine.free_slots() >= need and (most is None or used + need <= most)
 
 
 def _find_sources(run: Running) -> None:
-    """A copy begins with what its source has saved by now, which is asked before the source itself goes on."""
+    """Resolve trials that start from another trial's checkpoint, before that trial runs on."""
     for trial in run.live():
         if trial.source_number is None:
             continue
@@ -105,7 +113,7 @@ def _find_sources(run: Running) -> None:
 
 
 def _written_down(run: Running, trial: LiveTrial) -> Job:
-    """The job, after the store knows of it."""
+    """Record the start of a trial in the store and return its job."""
     again = trial.runs > 0
     own = run.checkpoints.newest_good(trial.id) if again else None
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if again else []
@@ -145,7 +153,7 @@ def _written_down(run: Running, trial: LiveTrial) -> Job:
 
 
 def _log_hook(run: Running, trial: LiveTrial) -> None:
-    """Put what the startup hook wrote before the lines of the first trial that starts after it."""
+    """Store the startup hook's output before the lines of the first trial that starts after it."""
     if run.hook is not None and (lines := run.hook.output()):
         for written, text in lines:
             run.logs.keep_hook_line(trial, Line("", 0, "stderr", None, text, written))
@@ -153,7 +161,7 @@ def _log_hook(run: Running, trial: LiveTrial) -> None:
 
 
 def _take_back(run: Running, trial: LiveTrial) -> None:
-    """No fault of the trial's: it waits again."""
+    """Queue a trial again that the engine could not start; this does not count as a restart."""
     assert trial.process is not None
     del run.by_key[trial.process.key]
     trial.process, trial.state = None, "QUEUED"

@@ -1,9 +1,9 @@
 """The `startup-hook.sh` of an experiment: run once, in a virtual environment of the experiment, for all its trials.
 
-Everything is below `startup-hook/` in the directory of the experiment, and is deleted with it. The hook works in a copy
-of the code, from which the working directories of trials are copied. What it exported is kept in `record.json`. That
-file is written last: a hook that was interrupted has no record, and is run again from the start. It is also run again
-when its content or the interpreter changes.
+Everything is below `startup-hook/` in the experiment's directory and is deleted with it. The hook works in a copy of
+the code, from which the working directories of trials are copied. Its exported variables are stored in `record.json`,
+which is written last: an interrupted hook has no record and is run again from the start. It is also run again when its
+content or the interpreter changes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ logger = logging.getLogger("determined.experiment")
 
 _HOME = "startup-hook"
 _SECONDS_BETWEEN_TRIES = 0.2
-_OURS = Path(paths.__file__).with_name("__init__.py")  # of the package determined
-_SIGNS_OF_CONSTRAINTS = ("constraint", "ResolutionImpossible")  # what pip says, with and without --quiet
+_OURS = Path(paths.__file__).with_name("__init__.py")  # of the package `determined` that runs here
+_SIGNS_OF_CONSTRAINTS = ("constraint", "ResolutionImpossible")  # messages of pip, with and without --quiet
 _OFF = ("0", "false", "no", "off")
 _FIND_DETERMINED = (
     "import sys, importlib.util\n"
@@ -53,30 +53,33 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _Record:
-    """What a hook that succeeded has left: with which content and interpreter it ran, and what it exported."""
+    """The result of a successful hook: its fingerprint, exported variables and final directory."""
 
     fingerprint: str
     variables: dict[str, str]
     unset: list[str]
     directory: str
-    ran: str  # the name of this run
-    logged: bool = False  # its output is in the log of a trial
+    ran: str  # unique name of this run of the hook
+    logged: bool = False  # whether its output is in the log of a trial
 
 
 @dataclass(frozen=True)
 class PreparedHook:
-    """A hook that has run."""
+    """A hook that has run successfully."""
 
     files: ExperimentFiles
     record: _Record
 
     @property
     def work(self) -> Path:
-        """The directory in which it ran; trials work in copies of it, unless they work in a directory of the user."""
+        """The directory in which the hook ran.
+
+        Trials work in copies of it, unless they work in the user's own directory.
+        """
         return self.files.place or _home(self.files) / "work"
 
     def interpreter(self) -> Interpreter:
-        """Return what runs the trials: the Python of the virtual environment, with what the hook exported."""
+        """Return the interpreter for trials: that of the virtual environment, with the hook's exported variables."""
         environment = HookEnvironment(_home(self.files))
         variables = {**environment.variables(outside_of_runs(os.environ)), **self.record.variables}
         unset = (environment.unset() | set(self.record.unset)) - self.record.variables.keys()
@@ -84,9 +87,10 @@ class PreparedHook:
         return Interpreter(str(environment.python), kept, unset, self.record.ran)
 
     def variables(self, config: Mapping[str, Any], directory: Path) -> dict[str, str]:
-        """Return the variables of a trial in a working directory: those of its configuration, changed by the hook.
+        """Return the variables of a trial: those of its configuration, changed by the hook.
 
-        Paths that the hook derived from its working directory (`export PYTHONPATH=$PWD/src`) lead to that of the trial.
+        Paths that the hook derived from its working directory (`export PYTHONPATH=$PWD/src`) are translated to the
+        trial's.
         """
         exported = {
             name: value.replace(str(self.work), str(directory)) for name, value in self.record.variables.items()
@@ -95,15 +99,15 @@ class PreparedHook:
         return {name: value for name, value in given.items() if name not in self.record.unset} | exported
 
     def inside(self, directory: Path) -> Path:
-        """Return where a trial begins whose working directory this is: the hook may have called `cd`."""
+        """Return the directory in which a trial starts: the hook may have called `cd`."""
         return directory / self.record.directory  # an absolute path replaces the directory
 
     def output(self) -> list[tuple[float, str]]:
-        """Return what the hook wrote, with the times, unless a log of a trial already has it."""
+        """Return times and lines of the hook's output, unless the log of a trial already has them."""
         return [] if self.record.logged else list(log_lines(_log(self.files)))
 
     def mark_logged(self) -> PreparedHook:
-        """Remember that the output is in the log of a trial."""
+        """Record that the output is in the log of a trial."""
         marked = replace(self.record, logged=True)
         _write_record(self.files, marked)
         return PreparedHook(self.files, marked)
@@ -116,9 +120,10 @@ def prepare(
     say: Say = logger.info,
     stopped: Callable[[], bool] = lambda: False,
 ) -> PreparedHook | None:
-    """Run the hook of an experiment unless that was done; None if it has none, or if it is disabled.
+    """Run the hook of an experiment unless it has run before; return None if there is none or it is disabled.
 
-    `say` gets lines for the user. StartupHookError if the hook fails, HookStopped once `stopped` is true.
+    `say` is called with lines for the user. Raises StartupHookError if the hook fails, and HookStopped once `stopped`
+    returns True.
     """
     hook = (files.place or files.code) / HOOK
     if not _is_enabled(config) or not has_hook(hook.parent):
@@ -137,22 +142,22 @@ def prepare(
 
 
 def is_wanted(config: Mapping[str, Any]) -> bool:
-    """Return whether a new experiment with this configuration shall run its hook: DET_STARTUP_HOOK may disable it."""
+    """Return whether a new experiment with this configuration runs its hook: DET_STARTUP_HOOK may disable it."""
     return _is_enabled(config) and os.environ.get("DET_STARTUP_HOOK", "").lower() not in _OFF
 
 
 def has_hook(directory: Path) -> bool:
-    """Return whether there is a startup hook in a model directory."""
+    """Return whether a model directory has a startup hook."""
     return (directory / HOOK).is_file()
 
 
 def environment_shown() -> str:
-    """Return where the virtual environment of an experiment would be that does not exist yet."""
+    """Return the location of the virtual environment of an experiment that does not exist yet, for a preview."""
     return str(HookEnvironment(paths.experiments_dir() / "<key>" / _HOME).root)
 
 
 def announcement(environment: Path | str) -> str:
-    """Return what is said before a hook runs."""
+    """Return the message that is shown before a hook runs."""
     return (
         f"{HOOK} runs once for this experiment, in the virtual environment {environment}: what it installs with pip is "
         "not installed in yours. It is not a sandbox; --no-startup-hook skips it"
@@ -160,12 +165,13 @@ def announcement(environment: Path | str) -> str:
 
 
 def _is_enabled(config: Mapping[str, Any]) -> bool:
-    return bool(config.get("startup_hook", True))  # experiments of earlier versions have no such field
+    return bool(config.get("startup_hook", True))  # experiments of earlier versions lack this field
 
 
 def _run(
     files: ExperimentFiles, config: Mapping[str, Any], fingerprint: str, say: Say, stopped: Callable[[], bool]
 ) -> _Record:
+    """Create the virtual environment, run the hook in it and write the record."""
     home = _home(files)
     (home / "record.json").unlink(missing_ok=True)
     environment = HookEnvironment(home)
@@ -200,6 +206,7 @@ def _run(
 
 
 def _refuse_failure(result: HookResult) -> None:
+    """Raise StartupHookError with the last lines if the hook failed."""
     if result.code == 0:
         return
     shown = "".join(f"\n    {line}" for line in result.last_lines) or "\n    (it wrote nothing)"
@@ -214,6 +221,7 @@ def _refuse_failure(result: HookResult) -> None:
 
 
 def _refuse_another_determined(prepared: PreparedHook) -> None:
+    """Raise StartupHookError if the hook has installed another package named `determined`."""
     interpreter = prepared.interpreter()
     done = subprocess.run(
         [interpreter.python, "-c", _FIND_DETERMINED],
@@ -235,14 +243,14 @@ def _refuse_another_determined(prepared: PreparedHook) -> None:
 
 
 def _fingerprint(hook: Path) -> str:
-    """Return what changes with the content of the hook or with the interpreter."""
+    """Return a hash that changes with the content of the hook or the interpreter."""
     about = [sys.executable, sys.version, sys.base_prefix, *parent_packages()]
     return hashlib.sha256(hook.read_bytes() + "\0".join(about).encode(errors="surrogateescape")).hexdigest()
 
 
 @contextmanager
 def _locked(path: Path, say: Say, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Hold a lock that the system releases when this process ends, however it ends."""
+    """Hold a file lock for the block; the system releases it when this process ends for any reason."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         waiting = False
@@ -275,7 +283,7 @@ def _read_record(files: ExperimentFiles) -> _Record | None:
         return _Record(**json.loads((_home(files) / "record.json").read_text()))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):  # damaged: the hook is run again
+    except (ValueError, TypeError):  # damaged: the hook runs again
         logger.warning("%s is damaged: %s is run again", _home(files) / "record.json", HOOK)
         return None
 

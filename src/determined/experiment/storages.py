@@ -1,4 +1,4 @@
-"""Where the files of a checkpoint lie, by what the store and the experiment's own files say."""
+"""Open the storage of a checkpoint from the store's record and the experiment's configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from determined.store.experiment_records import Experiment
 
 
 def configured_storage(config: dict[str, Any]) -> CheckpointStorage:
-    """The storage that a configuration names; `InvalidExperimentConfig` if it cannot be used as it is written there."""
+    """Return the storage that a configuration names; raise `InvalidExperimentConfig` if it is invalid."""
     block = config.get("checkpoint_storage")
     try:
         return build_from_config(block) if block else build_from_argument(None)
@@ -28,9 +28,9 @@ def configured_storage(config: dict[str, Any]) -> CheckpointStorage:
 
 
 def storage_of(experiment: Experiment, place: str) -> CheckpointStorage:
-    """The storage that a checkpoint of an experiment was announced in, under the name that it had then.
+    """Return the storage in which a checkpoint of an experiment was recorded, by its recorded name.
 
-    The configuration with its secrets is not in the store: it is read from the experiment's own files, if they are on
+    The store has no secrets: the configuration with credentials is read from the experiment's files, if they are on
     this machine.
     """
     try:
@@ -47,13 +47,14 @@ def storage_of(experiment: Experiment, place: str) -> CheckpointStorage:
 
 
 def _configured(experiment: Experiment) -> dict[str, object] | None:
+    """Return the `checkpoint_storage` block of an experiment, with credentials if they are on this machine."""
     directory = None if experiment.by_hand else experiment_dir(experiment.key)
     if directory is None or not directory.is_dir():
         config = experiment.config
     else:
         try:
             config = ExperimentFiles(directory).read_config()
-        except InvalidExperimentException:  # only a part of the files is here
+        except InvalidExperimentException:  # only some of the files are here
             config = experiment.config
     block = config.get("checkpoint_storage")
     return block if isinstance(block, dict) else None

@@ -1,4 +1,4 @@
-"""How far an experiment is: written down now and then, and made a picture for people who watch."""
+"""Record the progress of an experiment regularly, and pass its state to an observer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN = {
 
 
 class Viewing:
-    """Costs next to nothing where nobody watches."""
+    """Reports the state of a running experiment. Without an observer it costs next to nothing."""
 
     def __init__(self, run: Running, observer: Observer | None) -> None:
         self._run = run
@@ -41,10 +41,11 @@ class Viewing:
         self._shown = self._noted = -1e9
         self._progress = -1.0
         self._hparams: dict[int, dict[str, Any]] = {}
-        self._at_first: tuple[int, float] | None = None  # trials that had ended, and the progress
+        self._at_first: tuple[int, float] | None = None  # number of ended trials and progress at the first view
         self._searched = tuple(map(".".join, searched_paths(run.settings.config.get("hyperparameters") or {})))
 
     def show(self) -> None:
+        """Call the observer and record the progress, each at most once per interval."""
         now = time.monotonic()
         if self._observer is not None and now - self._shown >= _SECONDS_BETWEEN_VIEWS:
             self._shown = now
@@ -55,6 +56,7 @@ class Viewing:
             self._note_progress()
 
     def show_last(self, state: str) -> None:
+        """Call the observer with the final state."""
         if self._observer is not None:
             self._observer(self._view(state))
 
@@ -65,12 +67,13 @@ class Viewing:
             self._run.commit(experiment=ExperimentChange(progress=progress))
 
     def _shown_hparams(self, trial: LiveTrial) -> dict[str, Any]:
-        """Return the hyperparameters of a trial without secrets, which is computed once: views are frequent."""
+        """Return the hyperparameters of a trial with secrets masked; cached, because views are frequent."""
         if trial.id not in self._hparams:
             self._hparams[trial.id] = mask_fixed(trial.hparams, self._run.settings.space)
         return self._hparams[trial.id]
 
     def _view(self, state: str) -> View:
+        """Return the current state of the experiment."""
         run, settings = self._run, self._run.settings
         if self._at_first is None:
             self._recall()
@@ -101,7 +104,7 @@ class Viewing:
         )
 
     def _recall(self) -> None:
-        """Take the results from before a pause out of the store, to be shown; nothing is decided by them."""
+        """Read results from before a pause out of the store, for display only."""
         run = self._run
         for trial in run.trials.values():
             if trial.runs and not trial.values:
@@ -139,6 +142,7 @@ def _trial_view(trial: LiveTrial, hparams: dict[str, Any]) -> TrialView:
 
 
 def _rungs(trials: Iterable[LiveTrial]) -> list[RungView]:
+    """Return the state of each rung of each bracket."""
     known = list(trials)
     times = sorted({(trial.bracket, rung) for trial in known for rung in trial.rungs})
     views = []

@@ -1,1 +1,1 @@
-"""Experiments with their checkpoints, outputs and code in one file, and out of it on another machine."""
+"""Export experiments with checkpoints, outputs and code to one archive file, and import them elsewhere."""

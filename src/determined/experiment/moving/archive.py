@@ -1,7 +1,7 @@
-"""The file that experiments travel in: a tar archive of regular files, with a hash for each of them at its end.
+"""The archive format of exported experiments: a tar file of regular files, with their hashes at the end.
 
-Nothing in such a file is trusted: it is read member by member, only files and directories whose names are plain are
-accepted, and the caller publishes nothing before all hashes have been compared.
+Nothing in an archive is trusted: it is read member by member, only files and directories with plain names are accepted,
+and the caller publishes nothing before all hashes were compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHUNK = 2**20
 
 
 class ArchiveWriter:
-    """Adds files to an open file; `finish` writes their hashes."""
+    """Adds files to an archive; `finish` writes their hashes."""
 
     def __init__(self, file: IO[bytes], about: dict[str, Any]) -> None:
         self._tar = tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
@@ -42,7 +42,7 @@ class ArchiveWriter:
         self.add_json(HEADER, {"format": NAME, "version": VERSION, "exported": moment, **about})
 
     def add_file(self, name: str, path: Path) -> str:
-        """Add the content of a file, and return its SHA-256; only whether it can be executed is kept of its mode."""
+        """Add a file and return its SHA-256. Of its mode only the executable bit is kept."""
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             return self._add(name, file, status.st_size, executable=bool(status.st_mode & 0o100))
@@ -55,6 +55,7 @@ class ArchiveWriter:
         self._tar.addfile(self._described(name.rstrip("/"), tarfile.DIRTYPE, 0o700))
 
     def finish(self) -> None:
+        """Write the hashes and complete the archive."""
         self.add_json(HASHES, self._hashes)
         self._tar.close()
 
@@ -67,6 +68,7 @@ class ArchiveWriter:
         return self._hashes[name]
 
     def _described(self, name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
+        """Return a tar member with neutral owner and time; raise StoreError if the name is not portable."""
         if not is_file_name(name):
             raise StoreError(f"{shown(name)} cannot be exported: it is no name that other systems accept for a file")
         member = tarfile.TarInfo(name)
@@ -85,7 +87,7 @@ class Member:
 
 
 class ArchiveReader:
-    """The members of an archive in their order. What is wrong with one is a `StoreError` that names the archive."""
+    """Reads the members of an archive in order. Anything invalid raises a `StoreError` that names the archive."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -94,7 +96,7 @@ class ArchiveReader:
         self.header: dict[str, Any] = {}
 
     def members(self) -> Iterator[Member]:
-        """Return all members but the header and the hashes; at the end, every hash has been compared."""
+        """Yield all members but the header and the hashes; when this ends, every hash was compared."""
         seen: set[str] = set()
         with open(self._path, "rb") as file, self._opened(file) as tar:
             header = self._next(tar)
@@ -120,7 +122,7 @@ class ArchiveReader:
         raise self._mistake("it is cut off: the hashes at its end are missing")
 
     def copy(self, member: Member, target: IO[bytes]) -> None:
-        """Write the content of the member that came last."""
+        """Write the content of the most recent member to a file."""
         assert self._content is not None
         digest, left = hashlib.sha256(), member.size
         while left:
@@ -142,6 +144,7 @@ class ArchiveReader:
             raise self._mistake(f"it cannot be read as a tar file: {error}") from error
 
     def _next(self, tar: tarfile.TarFile) -> tarfile.TarInfo | None:
+        """Return the next member after checking type, name and size; None at the end."""
         try:
             member = tar.next()
         except _DAMAGE as error:
@@ -160,6 +163,7 @@ class ArchiveReader:
         return content
 
     def _json(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
+        """Return the JSON object in a member."""
         if member.isdir() or member.size > _LARGEST_JSON:
             raise self._mistake(f"{member.name} is too large, or a directory")
         content = io.BytesIO()
@@ -168,6 +172,7 @@ class ArchiveReader:
         return parsed_json(content.getvalue(), f"{self._path}: {member.name}")
 
     def _check_header(self, header: dict[str, Any]) -> None:
+        """Raise StoreError if the archive has another format or a newer version."""
         version = header.get("version")
         if header.get("format") != NAME or type(version) is not int or version < 1:
             raise StoreError(f"{self._path} is not an export of experiments: det experiment export makes one")
@@ -178,6 +183,7 @@ class ArchiveReader:
             )
 
     def _compare(self, expected: dict[str, Any]) -> None:
+        """Raise StoreError if the hash of any file differs from the recorded one."""
         del self._hashes[HASHES]
         for name in self._hashes.keys() | expected.keys():
             if self._hashes.get(name) != expected.get(name):
@@ -188,7 +194,7 @@ class ArchiveReader:
 
 
 def parsed_json(content: bytes, where: str) -> dict[str, Any]:
-    """Return the map that a JSON file holds."""
+    """Return the JSON object in `content`; raise StoreError if it is not one."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -207,7 +213,8 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-# The tar reader does not check all numbers of a damaged file: they lead to errors of many kinds.
+# Exceptions of the tar reader for damaged files. It does not check all numbers in them, so errors of various types
+# occur.
 _DAMAGE = (
     tarfile.TarError,
     OSError,
@@ -236,7 +243,7 @@ class _Hashed:
 
 
 class _Bounded:
-    """A file that never reads more bytes than it has, so that a wrong size in a header takes no memory."""
+    """A file that never returns more bytes than it has: a wrong size in a header must not allocate memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Write experiments into an archive: rows, and as wanted checkpoints, outputs and code; complete or not at all."""
+"""Export experiments to an archive: rows, and optionally checkpoints, outputs and code; complete or not at all."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def export_experiments(
     code: bool,
     progress: Callable[[int], None] = lambda done: None,
 ) -> ExportedExperiments:
-    """Write an archive; a file that exists is not replaced. `progress` is called with the number of files written.
+    """Write an archive; an existing file is not replaced. `progress` is called with the number of files written.
 
-    `which` checkpoints: `best` are the best one of each experiment and those that are registered as model versions;
-    `all` includes outputs of batch inference.
+    `which` selects checkpoints: `best` are the best one of each experiment and those registered as model versions;
+    `all` includes the outputs of batch inference.
     """
     if os.path.lexists(target):
         raise DeterminedError(f"{target} already exists: name another file with -o, or remove it")
@@ -85,19 +85,19 @@ def export_experiments(
 
 
 def _put_in_place(draft: Path, target: Path) -> None:
-    """Give the finished file its name, unless another process has used that name meanwhile."""
+    """Give the finished file its name, unless another process has used that name in the meantime."""
     try:
         os.link(draft, target)
     except FileExistsError:
         raise DeterminedError(f"{target} already exists: name another file with -o, or remove it") from None
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         os.rename(draft, target)
     trees.sync(target.parent)
 
 
 @dataclass
 class _Export:
-    """The files of one experiment on their way into the archive."""
+    """The export of one experiment's files."""
 
     store: Store
     experiment: Experiment
@@ -118,6 +118,7 @@ class _Export:
         self._note_what_is_missing(rows, which)
 
     def _chosen(self, rows: list[Checkpoint], which: Which) -> list[Checkpoint]:
+        """Return the checkpoints to export."""
         present = [row for row in rows if row.state != "DELETED"]
         if which == "none":
             return []
@@ -139,6 +140,7 @@ class _Export:
         return best + [row for row in present if row.uuid in registered and row not in best]
 
     def _write_checkpoint(self, row: Checkpoint) -> None:
+        """Add the files of a checkpoint after comparing them with the recorded list and the manifest."""
         storage = storage_of(self.experiment, row.storage)
         try:
             with storage.open(row.uuid) as path:
@@ -194,7 +196,7 @@ class _Export:
         for path, is_directory in trees.walk(root):
             if is_directory:
                 self.writer.add_directory(f"{name}/{path}")
-            elif (root / path).is_file():  # a copy of code has no sockets or pipes, but a user may have put one there
+            elif (root / path).is_file():  # the user may have put a socket or pipe there
                 try:
                     self.writer.add_file(f"{name}/{path}", root / path)
                 except FileNotFoundError as error:
@@ -203,6 +205,7 @@ class _Export:
             self.progress(self._files)
 
     def _note_what_is_missing(self, rows: list[Checkpoint], which: Which) -> None:
+        """Add notes for the user about parts that are not exported but needed to continue elsewhere."""
         experiment = self.experiment
         if not experiment.by_hand and experiment.state in ("ACTIVE", "PAUSED") and which != "all":
             self.done.notes.append(

@@ -1,4 +1,4 @@
-"""Take experiments out of an archive: rows, checkpoints, outputs and code, all of them or nothing."""
+"""Import experiments from an archive: rows, checkpoints, outputs and code, all of them or nothing."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def import_experiments(
     take_over: bool = False,
     skip_existing: bool = False,
 ) -> ImportedExperiments:
-    """Import an archive into the store that commands use. Copied checkpoints go to `storage` and belong to this store.
+    """Import an archive into the current store. Checkpoints are copied to `storage` and belong to this store.
 
-    An experiment that is in the store already is an error, or with `skip_existing` left as it is.
+    An experiment that is already in the store is an error, or with `skip_existing` left unchanged.
     """
     target = DirectoryStorage(paths.checkpoints_dir() if storage is None else storage)
     target.probe()
@@ -98,7 +98,7 @@ def import_experiments(
 
 
 def _refuse_known(rows: Path, place: str) -> None:
-    """Raise before anything large is unpacked if an experiment is here already."""
+    """Raise StoreError, before anything large is unpacked, if an experiment is already in the store."""
     with opened_database() as database:
         for table, found in read_json_lines(rows, place):
             if table != "experiments":
@@ -118,14 +118,14 @@ def _already_here(place: str, name: object, here: int) -> StoreError:
 
 @dataclass
 class _Placing:
-    """Follows the rows of an import, and puts the files that belong to them into place before they are committed."""
+    """Adapts the imported rows to this machine, and moves their files into place before the rows are committed."""
 
     place: str
     unpacked: Unpacked
     storage: DirectoryStorage
     mapping: PathMap
-    relocates: bool  # new checkpoints of the experiments go to the storage in any case
-    checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)  # new rows with files in the archive
+    relocates: bool  # whether new checkpoints go to the storage in any case
+    checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)  # new rows with files in the archive, by id
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     masked: list[str] = field(default_factory=list)
     without_code: set[int] = field(default_factory=set)
@@ -133,12 +133,12 @@ class _Placing:
     _undo: ExitStack = field(default_factory=ExitStack)
     _new: list[str] = field(default_factory=list)  # keys of new experiments
     _keys: set[str] = field(default_factory=set)
-    _runs: dict[str, Path] = field(default_factory=dict)  # name in the archive to the directory here
-    _uploads: dict[int, dict[str, int]] = field(default_factory=dict)  # by trial: files that were finished
+    _runs: dict[str, Path] = field(default_factory=dict)  # name in the archive to local directory
+    _uploads: dict[int, dict[str, int]] = field(default_factory=dict)  # by trial: files of finished uploads
     _output_of: dict[int, str] = field(default_factory=dict)
 
     def change(self, table: str, row: dict[str, Any]) -> None:
-        """Let a new row name places of this machine."""
+        """Replace paths of the exporting machine in a new row."""
         self.mapping.change(table, row)
         if table == "experiments":
             self._change_experiment(row)
@@ -158,7 +158,7 @@ class _Placing:
             self._uploads.setdefault(row["trial_id"], {}).update(files)
 
     def publish(self, moved: Sequence[Moved], *, skip_existing: bool) -> None:
-        """Move everything into place; what was moved is moved back if the rows are not committed."""
+        """Move all files into place; `take_back` moves them back if the rows are not committed."""
         for each in moved:
             if not each.new and not skip_existing:
                 raise _already_here(self.place, each.name, each.here)
@@ -179,7 +179,7 @@ class _Placing:
             _move(self.unpacked.root / "runs" / name, target)
 
     def take_back(self) -> None:
-        """Remove what was published, unless the rows were committed after all, as before an interrupt."""
+        """Delete what was published, unless the rows were committed after all, as with a late interrupt."""
         if self._new:
             with opened_database() as database:
                 if database.execute("SELECT 1 FROM experiments WHERE key = ?", [self._new[0]]):
@@ -189,7 +189,7 @@ class _Placing:
         self.finish()
 
     def finish(self) -> None:
-        """Forget that an import is under way."""
+        """Delete the note that an import is in progress."""
         if self._note is not None:
             self._note.remove()
             self._note = None
@@ -201,15 +201,19 @@ class _Placing:
         return [*(self.storage.root / name for name in own), *experiments, *self._runs.values()]
 
     def _place(self, row: dict[str, Any]) -> None:
-        """Let a row name the storage here. What lies there already may belong to another store: it stays borrowed."""
+        """Set the local storage in a row.
+
+        If the files exist already, they may belong to another store: the row is borrowed.
+        """
         is_there = os.path.lexists(self.storage.root / row["uuid"])
         row.update(storage=self.storage.name, borrowed=1 if is_there else 0)
 
     def _change_experiment(self, row: dict[str, Any]) -> None:
+        """Adapt the row of an experiment, and its configurations if the archive has its code."""
         key = row["key"]
         self._new.append(key)
         if row["by_hand"]:
-            row["borrowed"] = 0  # its attempts name no directory here but their own copies
+            row["borrowed"] = 0  # its attempts name only their own copied directories
             return
         row["config"] = json.dumps(self._with_storage(json.loads(row["config"])))
         if key in self.unpacked.experiments:
@@ -224,10 +228,10 @@ class _Placing:
             self.without_code.add(row["id"])
 
     def _with_storage(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Return a configuration whose checkpoints go to the storage here.
+        """Return a configuration whose checkpoints go to the local storage.
 
-        Trials look for their checkpoints in the configured storage, so it must be the one that they are copied to. The
-        exporting machine's own data directory is not on this machine.
+        Trials look for checkpoints in the configured storage, so it must be the one to which they are copied. The data
+        directory of the exporting machine does not exist here.
         """
         block = config.get("checkpoint_storage")
         known = block if isinstance(block, dict) else {}
@@ -253,7 +257,7 @@ class _Placing:
             raise StoreError(f"{self.place}: experiments/{key} lacks its code or config.json; nothing was imported")
 
     def _change_attempt(self, row: dict[str, Any]) -> None:
-        """Let an attempt name the copied directory, and never one of this machine that is not its own."""
+        """Set the run directory of an attempt: the copied one, never another directory of this machine."""
         name = Path(row["run_dir"]).name
         if name in self.unpacked.runs:
             target = named_entry(paths.runs_dir(), name)
@@ -265,6 +269,7 @@ class _Placing:
             row["run_dir"] = str(_unused_run_dir())
 
     def _check_files(self, kind: str, name: str, wanted: dict[str, int], *, with_directories: bool = True) -> None:
+        """Raise StoreError if unpacked files differ from those recorded in the row."""
         root = self.unpacked.root / kind / name
         found = trees.resources(root)
         if not with_directories:
@@ -276,7 +281,10 @@ class _Placing:
             )
 
     def _refuse_strangers(self, *, everything_is_new: bool) -> None:
-        """Refuse files without a row. Those of skipped experiments have rows that were not imported."""
+        """Raise StoreError for files without a row.
+
+        Those of skipped experiments are allowed: their rows are not imported.
+        """
         parts = {
             "checkpoints": self.unpacked.checkpoints - self.checkpoints.keys(),
             "outputs": self.unpacked.outputs - self.outputs.keys(),
@@ -289,6 +297,7 @@ class _Placing:
                 )
 
     def _publish_checkpoint(self, uuid: str) -> None:
+        """Move a checkpoint to the storage; one that exists there already must have the same content."""
         source = self.unpacked.root / "checkpoints" / uuid
         if self.checkpoints[uuid]["borrowed"]:
             if _differs(source, self.storage.root / uuid):
@@ -326,7 +335,7 @@ class _Placing:
 
 
 def _masked_in(value: Any, name: str = "") -> list[str]:
-    """Return the names of settings whose values were replaced because they are secret."""
+    """Return the names of settings whose values were masked because they are secret."""
     if isinstance(value, dict):
         return [found for key, inner in value.items() for found in _masked_in(inner, f"{name}.{key}".lstrip("."))]
     if isinstance(value, list):
@@ -335,7 +344,7 @@ def _masked_in(value: Any, name: str = "") -> list[str]:
 
 
 def _differs(one: Path, other: Path) -> bool:
-    """Return whether two directories have other files or contents."""
+    """Return whether two directories have different files or contents."""
     if trees.resources(one) != trees.resources(other):
         return True
     names = [name for name, is_directory in trees.walk(one) if not is_directory]

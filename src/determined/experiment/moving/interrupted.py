@@ -1,4 +1,4 @@
-"""Notes about imports under way: files that a killed import has put into place, but not recorded, are removed later."""
+"""Notes about running imports, with which files of a killed import are deleted later."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from determined.store.open import checked_place, opened_database
 
 
 class ImportNote:
-    """A file that lists the directories of an import; it is locked as long as the process lives."""
+    """A file that lists the directories of a running import; it is locked as long as the process lives."""
 
     def __init__(self, key: str, directories: Iterable[Path]) -> None:
-        """Write the note, durably, before the first of the directories appears. `key` is of one of the experiments."""
+        """Write the note durably before the first directory is created. `key` belongs to one of the experiments."""
         self._path = paths.made_private(paths.imports_dir()) / f"{secrets.token_hex(8)}.json"
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
@@ -30,34 +30,35 @@ class ImportNote:
         os.fsync(self._descriptor)
 
     def remove(self) -> None:
-        """Remove the note: the rows are committed, or nothing is left of the import."""
+        """Delete the note: the rows are committed, or nothing is left of the import."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
         _remove_if_empty(self._path.parent)
 
 
 def remove_interrupted() -> None:
-    """Remove what killed imports into the store of this process left behind, unless their rows were committed."""
+    """Delete what killed imports into the current store left behind, unless their rows were committed."""
     for path in paths.imports_dir().glob("*.json"):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _settle(path)
         except BlockingIOError:
-            continue  # its process lives
+            continue  # its process is still running
         finally:
             os.close(descriptor)
     _remove_if_empty(paths.imports_dir())
 
 
 def _settle(path: Path) -> None:
+    """Delete the directories of a killed import if its rows were not committed; then delete the note."""
     try:
         content = json.loads(path.read_text())
-    except ValueError:  # killed while the note was written: nothing had appeared yet
+    except ValueError:  # killed while writing the note: no directory existed yet
         path.unlink()
         return
     if content["store"] != places.shown(checked_place()):
-        return  # only its own store knows whether the rows are there
+        return  # only that store knows whether the rows were committed
     with opened_database() as database:
         is_committed = bool(database.execute("SELECT 1 FROM experiments WHERE key = ?", [content["key"]]))
     for directory in [] if is_committed else map(Path, content["directories"]):

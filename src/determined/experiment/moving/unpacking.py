@@ -1,4 +1,4 @@
-"""Unpack an archive into a private directory: nothing of it is used before all of it has been checked."""
+"""Unpack an archive into a private directory; nothing is used before everything was checked."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Unpacked:
     root: Path
     checkpoints: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
-    experiments: set[str] = field(default_factory=set)  # keys
+    experiments: set[str] = field(default_factory=set)  # keys of experiments
     runs: set[str] = field(default_factory=set)  # names of run directories
-    default_storage: object = None  # where the exporting machine puts checkpoints without another configuration
+    default_storage: object = None  # default checkpoint directory of the exporting machine
 
     @property
     def rows(self) -> Path:
@@ -36,10 +36,11 @@ class Unpacked:
 def unpack(
     source: Path, root: Path, *, private: bool, on_rows: Callable[[Path], None], progress: Callable[[int], None]
 ) -> Unpacked:
-    """Unpack all members below `root`, and compare their hashes.
+    """Unpack all members below `root` and compare their hashes.
 
-    `on_rows` is called when the file with the rows is there, which is the first one, and may raise. With `private`
-    checkpoints and outputs are for the owner alone; otherwise the umask decides, as for those that a run stores.
+    `on_rows` is called when the file with the rows, which comes first, is unpacked; it may raise. With `private`
+    checkpoints and outputs are readable by their owner only; otherwise the umask decides, as for those that a run
+    stores.
     """
     reader, unpacked = ArchiveReader(source), Unpacked(root)
     code = dict[str, tuple[int, int]]()
@@ -56,7 +57,7 @@ def unpack(
 
 
 def _checked(member: Member, unpacked: Unpacked, code: dict[str, tuple[int, int]], source: Path) -> str:
-    """Return the kind of a member after its name was checked: an id of that kind, then a file name below it."""
+    """Return the kind of a member after checking its name: an id of that kind, then a file name below it."""
     if member.name == ROWS and not member.is_directory:
         return ROWS
     kind, _, rest = member.name.partition("/")
@@ -89,6 +90,7 @@ def _checked(member: Member, unpacked: Unpacked, code: dict[str, tuple[int, int]
 
 
 def _write(reader: ArchiveReader, member: Member, root: Path, source: Path, *, private: bool) -> None:
+    """Write a member to the private directory."""
     path = root / member.name
     try:
         if member.is_directory:
