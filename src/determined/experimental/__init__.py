@@ -1,4 +1,4 @@
-"""The Python SDK, and tools around training that may still change."""
+"""The Python SDK, and functions around training whose interface may still change."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ __all__ = [
 
 
 def test_one_batch(trial_class: type[Any], config: dict[str, Any]) -> None:
-    """Train one batch, validate one batch and save a checkpoint, to see whether a trial class works."""
+    """Train and validate one batch and save a checkpoint, to check that a trial class works."""
     from determined.pytorch import exec_trial
 
     exec_trial.test_one_batch(trial_class, config)
 
 
-# Its name would make pytest collect it wherever it is imported.
+# Otherwise pytest would collect the function wherever it is imported.
 test_one_batch.__test__ = False  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""A checkpoint as an object: look at it, fetch it, annotate it, delete it."""
+"""`Checkpoint`: read, download, load, annotate and delete a checkpoint."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("determined.experimental")
 
 @dataclass(frozen=True)
 class CheckpointTrainingMetadata:
-    """Which training a checkpoint comes from; `validation_metrics` is {"avgMetrics": {...}}."""
+    """The training that a checkpoint comes from; `validation_metrics` is {"avgMetrics": {...}}."""
 
     experiment_config: dict[str, Any]
     experiment_id: int
@@ -39,7 +39,7 @@ class CheckpointTrainingMetadata:
 
 
 class _OldValidation(dict[str, Any]):
-    """Validation metrics by name. Releases nested them, so that way of reading them works as well."""
+    """Validation metrics by name, also readable in the nested form of older releases."""
 
     def __missing__(self, name: str) -> dict[str, Any]:
         if name == "metrics" and self:
@@ -48,7 +48,7 @@ class _OldValidation(dict[str, Any]):
 
 
 class Checkpoint:
-    """A checkpoint that a trial announced. Attributes are as they were when it was read; `reload()` reads them anew."""
+    """A checkpoint of a trial. Attributes have the values of the last read; `reload()` reads them again."""
 
     def __init__(
         self,
@@ -85,43 +85,43 @@ class Checkpoint:
 
     @property
     def uuid(self) -> str:
-        """Its id, which is also the name of its directory."""
+        """The id of the checkpoint, which is also the name of its directory."""
         return self._row.uuid
 
     @property
     def task_id(self) -> str:
-        """The trial that saved it, as a task."""
+        """The task id of the trial that saved the checkpoint."""
         return f"{self._experiment.id}.{self._trial.request_id}"
 
     @property
     def allocation_id(self) -> str:
-        """The attempt of the trial that saved it."""
+        """The allocation (start of the trial) that saved the checkpoint."""
         return self._trial.allocation
 
     @property
     def report_time(self) -> datetime | None:
-        """When it was announced."""
+        """When the checkpoint was recorded."""
         return moment(self._row.reported)
 
     @property
     def resources(self) -> dict[str, int]:
-        """Relative path to size in bytes; directories end in a slash."""
+        """The size in bytes of each file by relative path; directories end in a slash."""
         return self._row.resources
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was stored with it, and what was added since."""
+        """The metadata stored with the checkpoint, including later changes."""
         return self._row.metadata
 
     @property
     def state(self) -> CheckpointState:
-        # In the store a checkpoint that can be loaded is ACTIVE; for people it is COMPLETED.
-        """Whether its files are there."""
+        # The store calls a checkpoint that can be loaded ACTIVE; the public API calls it COMPLETED.
+        """Whether the files of the checkpoint exist: completely, partially or not at all."""
         return CheckpointState("COMPLETED" if self._row.state == "ACTIVE" else self._row.state)
 
     @property
     def training(self) -> CheckpointTrainingMetadata:
-        """Where it comes from: experiment, trial, hyperparameters, validation."""
+        """The origin of the checkpoint: experiment, trial, hyperparameters and validation metrics."""
         return CheckpointTrainingMetadata(
             self._experiment.config,
             self._experiment.id,
@@ -132,37 +132,40 @@ class Checkpoint:
 
     @property
     def trial_id(self) -> int:
-        """The number of the trial that saved it (the name of 0.12 to 0.17)."""
+        """The id of the trial that saved the checkpoint (deprecated name of releases 0.12 to 0.17)."""
         warn_renamed("Checkpoint.trial_id", "Checkpoint.training.trial_id")
         return self._row.trial_id
 
     @property
     def experiment_config(self) -> dict[str, Any]:
-        """The configuration of its experiment (the name of 0.12 to 0.17)."""
+        """The configuration of the checkpoint's experiment (deprecated name of releases 0.12 to 0.17)."""
         warn_renamed("Checkpoint.experiment_config", "Checkpoint.training.experiment_config")
         return self._experiment.config
 
     @property
     def batch_number(self) -> int:
-        """The number of batches that were trained before it was saved (the name of 0.12 to 0.17)."""
+        """The number of batches trained before the checkpoint was saved (deprecated name of releases 0.12 to 0.17)."""
         warn_renamed("Checkpoint.batch_number", 'Checkpoint.metadata["steps_completed"]')
         return self._steps_completed
 
     @property
     def validation(self) -> dict[str, Any]:
-        """The validation metrics at its step, also as `["metrics"]["validationMetrics"]` (the name of 0.12 to 0.17)."""
+        """The validation metrics at the checkpoint's step (deprecated name of releases 0.12 to 0.17).
+
+        They can also be read as `["metrics"]["validationMetrics"]`.
+        """
         warn_renamed("Checkpoint.validation", "Checkpoint.training.validation_metrics")
         return _OldValidation(self._validation)
 
     def reload(self) -> None:
-        """Read the record from the store again."""
+        """Read the checkpoint's record from the store again."""
         self._row = self._session.ask(lambda store: store.upkeep.checkpoint(self.uuid))
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:
-        """Copy the files to a directory, `checkpoints/<uuid>` without a name, and return its path.
+        """Copy the files to a directory (default: `checkpoints/<uuid>`) and return its path.
 
-        Files come under a temporary name and are moved in one step. A directory that holds this checkpoint already is
-        taken as it is; one that holds anything else is refused.
+        Files are fetched under a temporary name and moved in one step. A directory that already holds this checkpoint
+        is kept; one that holds anything else raises FileExistsError.
         """
         from determined.experiment.downloading import download_checkpoint
 
@@ -173,7 +176,7 @@ class Checkpoint:
         try:
             download_checkpoint(self._storage(), self.uuid, target, self._row.resources)
         except (FileNotFoundError, CheckpointNotFound):
-            self._refuse_deleted()  # a clean-up may have taken it meanwhile
+            self._refuse_deleted()  # a clean-up may have deleted it in the meantime
             raise
         return str(target)
 
@@ -185,7 +188,7 @@ class Checkpoint:
         torch_load_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Download it and make its trial again, with its weights."""
+        """Download the checkpoint and return its trial with the saved weights."""
         return Checkpoint.load_from_path(self.download(path), trial_class, trial_kwargs, torch_load_kwargs, **kwargs)
 
     @staticmethod
@@ -196,42 +199,42 @@ class Checkpoint:
         torch_load_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Make the trial of a downloaded checkpoint again: `determined.pytorch.load_trial_from_checkpoint_path`."""
+        """Return the trial of a downloaded checkpoint: `determined.pytorch.load_trial_from_checkpoint_path`."""
         from determined.pytorch.load import load_trial_from_checkpoint_path
 
         return load_trial_from_checkpoint_path(path, trial_class, trial_kwargs, torch_load_kwargs, **kwargs)
 
     def add_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to the metadata, in the store and in the checkpoint's own file; known keys get the new value."""
+        """Add to the metadata, in the store and in the checkpoint's file; existing keys get the new value."""
         if not isinstance(metadata, dict):
             raise TypeError(f"metadata must be a dict, got {metadata!r}")
         self._change_metadata({**self._fresh_metadata(), **metadata})
 
     def remove_metadata(self, keys: Sequence[str]) -> None:
-        """Remove keys from the metadata, in the store and in the checkpoint's own file; unknown ones are no matter."""
+        """Remove keys from the metadata, in the store and in the checkpoint's file; unknown keys are ignored."""
         doomed = [keys] if isinstance(keys, str) else list(keys)
         self._change_metadata({key: value for key, value in self._fresh_metadata().items() if key not in doomed})
 
     def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
-        """The metadata as JSON."""
+        """Write the metadata to a JSON file."""
         Path(path).write_text(json.dumps(self.metadata, indent=2))
 
     def get_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
-        """What runs reported that said they make use of it, as evaluations do; run by run, each by step."""
+        """Yield the metrics of runs that use this checkpoint, such as evaluations, run by run and by step."""
         users = self._session.ask(lambda store: store.lineage.users_of_checkpoint(self.uuid))
         return metrics.iter_metrics(self._session, users, group)
 
     def delete(self) -> None:
-        """Remove the files; the record stays, as DELETED. What is registered or in use is refused."""
+        """Delete the files; the record is kept with state DELETED. Raises CheckpointInUse if registered or in use."""
         from determined.experiment.deleting import delete_checkpoints
 
         self._session.tell(lambda store: delete_checkpoints(store, [self.uuid]))
         self.reload()
 
     def remove_files(self, globs: Sequence[str]) -> None:
-        """Remove the files that match one of the patterns (`*.bin`, `code/**`); then it is PARTIALLY_DELETED.
+        """Delete the files that match one of the patterns (`*.bin`, `code/**`); the state becomes PARTIALLY_DELETED.
 
-        Without patterns the record learns which files are there. What is registered or in use is refused.
+        Without patterns only the recorded file list is refreshed. Raises CheckpointInUse if registered or in use.
         """
         from pathspec import GitIgnoreSpec
 
@@ -249,6 +252,7 @@ class Checkpoint:
         return self._row.steps_completed
 
     def _refuse_deleted(self) -> None:
+        """Raise CheckpointStateException if the files were deleted."""
         self.reload()
         if self.state not in (CheckpointState.COMPLETED, CheckpointState.PARTIALLY_DELETED):
             raise CheckpointStateException(f"checkpoint {self.uuid} cannot be downloaded: it is {self.state.value}")

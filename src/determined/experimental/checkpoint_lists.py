@@ -1,4 +1,4 @@
-"""Which of many checkpoints, and in which order."""
+"""Filter and sort lists of checkpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def listed(
     metric: str | None,
     smaller_is_better: bool,
 ) -> list[Checkpoint]:
-    """Those that are whole; without an order the best by the searcher's metric first."""
+    """Return the complete checkpoints in the given order; by default the best by the searcher metric come first."""
     if (sort_by is None) != (order_by is None):
         raise AssertionError("sort_by and order_by are given together, or neither of them")
     if sort_by is None or order_by is None:
@@ -42,7 +42,7 @@ def best(
     metric: str | None,
     configured_direction: bool,
 ) -> list[Checkpoint]:
-    """Whole ones with a number for the metric, the best first."""
+    """Return the complete checkpoints that have a number for the metric, best first."""
     name = metric if sort_by is None else sort_by
     if name is None:
         names = sorted({key for checkpoint in checkpoints for key in checkpoint._validation} - {"batches", "epochs"})
@@ -60,11 +60,12 @@ def best(
 
 
 def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Whole ones, as the store lists them."""
+    """Return the complete checkpoints in the order of the store, newest first."""
     return [checkpoint for checkpoint in checkpoints if checkpoint.state is CheckpointState.COMPLETED]
 
 
 def _value(sort_by: SortBy, metric: str | None) -> Callable[[Checkpoint], Any]:
+    """Return the function that gives the value to sort by."""
     if isinstance(sort_by, str):
         return lambda checkpoint: finite_number(checkpoint._validation.get(sort_by))
     if not isinstance(sort_by, CheckpointSortBy):

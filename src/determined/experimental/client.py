@@ -1,4 +1,4 @@
-"""The Python SDK as plain functions: what `Determined` offers, on one store for the whole program.
+"""The Python SDK as module-level functions: those of `Determined`, on one store for the complete program.
 
 from determined.experimental import client
 
@@ -49,9 +49,9 @@ def login(
     cert_name: str | None = None,
     noverify: bool = False,
 ) -> None:
-    """Choose the store that this module uses, before its first use; nothing is asked for a password.
+    """Choose the store of this module. Must be the first call; no password is needed.
 
-    `master` may be the path of a store's file or a `postgresql://` URL. Everything else is accepted and not used.
+    `master` may be the path of a store file or a `postgresql://` URL. All other arguments are accepted and ignored.
     """
     global _default
     with _making:
@@ -61,6 +61,7 @@ def login(
 
 
 def _determined() -> Determined:
+    """Return the `Determined` object of this module; create it on first use."""
     global _default
     with _making:
         if _default is None:
@@ -86,7 +87,7 @@ def create_experiment(
 
 
 def get_experiment(experiment_id: int) -> Experiment:
-    """The experiment with this id."""
+    """Return the experiment with this id."""
     return _determined().get_experiment(experiment_id)
 
 
@@ -109,12 +110,12 @@ def list_experiments(
 
 
 def get_trial(trial_id: int) -> Trial:
-    """The trial with this id."""
+    """Return the trial with this id."""
     return _determined().get_trial(trial_id)
 
 
 def get_checkpoint(uuid: str) -> Checkpoint:
-    """The checkpoint with this id."""
+    """Return the checkpoint with this id."""
     return _determined().get_checkpoint(uuid)
 
 
@@ -129,17 +130,17 @@ def iter_trials_metrics(trial_ids: Sequence[int], group: str | None = None) -> I
 
 
 def stream_trials_metrics(trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
-    """Old name of `iter_trials_metrics`."""
+    """Deprecated name of `iter_trials_metrics`."""
     return _determined().stream_trials_metrics(trial_ids, group)
 
 
 def stream_trials_training_metrics(trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
-    """Old way to write `iter_trials_metrics(trial_ids, "training")`."""
+    """Deprecated form of `iter_trials_metrics(trial_ids, "training")`."""
     return _determined().stream_trials_training_metrics(trial_ids)
 
 
 def stream_trials_validation_metrics(trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
-    """Old way to write `iter_trials_metrics(trial_ids, "validation")`."""
+    """Deprecated form of `iter_trials_metrics(trial_ids, "validation")`."""
     return _determined().stream_trials_validation_metrics(trial_ids)
 
 
@@ -155,12 +156,12 @@ def create_model(
 
 
 def get_model(identifier: str | int) -> Model:
-    """The model with this name or number."""
+    """Return the model with this name or id."""
     return _determined().get_model(identifier)
 
 
 def get_model_by_id(model_id: int) -> Model:
-    """Old way to write `get_model(number)`."""
+    """Deprecated form of `get_model(id)`."""
     return _determined().get_model_by_id(model_id)
 
 
@@ -173,17 +174,17 @@ def list_models(
     workspace_names: Sequence[str] | None = None,
     workspace_ids: Sequence[int] | None = None,
 ) -> list[Model]:
-    """Models, chosen and sorted."""
+    """Return models, filtered and sorted; see `Determined.list_models`."""
     return _determined().list_models(sort_by, order_by, name, description, model_id, workspace_names, workspace_ids)
 
 
 def get_models(sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
-    """Old name of `list_models`."""
+    """Deprecated name of `list_models`."""
     return _determined().get_models(sort_by, order_by)
 
 
 def get_model_labels() -> list[str]:
-    """All labels of models, the most frequent first."""
+    """Return all labels of models, most frequent first."""
     return _determined().get_model_labels()
 
 

@@ -1,4 +1,4 @@
-"""Any Python process as a run: recorded from its first moment, with its log, and found again by its own names.
+"""Record any Python process as a run, from its start and with its log, and find it again by its own names.
 
 from determined.experimental import core_v2
 
@@ -6,7 +6,7 @@ core_v2.init(config=core_v2.Config(name="mine", external_experiment_id="search",
 core_v2.train.report_validation_metrics(steps_completed=1, metrics={"loss": 0.5})
 core_v2.close()  # or the end of the program
 
-`init_context()` gives the same as a `core.Context`. In a trial that a search runs both give that trial.
+`init_context()` returns the same as a `core.Context`. In a trial of a search both refer to that trial.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "url_reverse_webui_exp_view",
 ]
 
-# The parts of the run that `init` opened. Reading one before `init` or after `close` is an error (see __getattr__).
+# The parts of the run that `init` has opened. Reading one before `init` or after `close` raises (see __getattr__).
 distributed: core.DistributedContext
 checkpoint: core.CheckpointContext
 preempt: core.PreemptContext
@@ -70,7 +70,7 @@ def init_context(
     unmanaged: UnmanagedConfig | None = None,
     client: Determined | None = None,
 ) -> core.Context:
-    """Open a run: `with core_v2.init_context(...) as context: ...`. With several ranks every rank calls it.
+    """Open a run: `with core_v2.init_context(...) as context: ...`. With several ranks every rank calls this.
 
     The arguments are those of `init`.
     """
@@ -90,13 +90,12 @@ def init(
     unmanaged: UnmanagedConfig | None = None,
     client: Determined | None = None,
 ) -> None:
-    """Open the run of this process: its parts are `core_v2.train`, `core_v2.checkpoint`, `core_v2.info` and so on.
+    """Open the run of this process; its parts are `core_v2.train`, `core_v2.checkpoint`, `core_v2.info` and so on.
 
-    It ends with `close()` or with the process. It is COMPLETED then, or ERROR after an exception or `sys.exit` with a
-    status.
+    It ends with `close()` or with the process: COMPLETED, or ERROR after an exception or `sys.exit` with a status.
 
     Args:
-        config: what the run is called and how it is found again.
+        config: name and description of the run, and the names by which it is found again.
         defaults, unmanaged: the same in the two parts of release 0.25.
         client: a `Determined` object; the run is recorded in its store. A run that a search started stays in the store
             of that search.
@@ -110,16 +109,16 @@ def init(
     _context, _watch, _pid = context.start(), ExitWatch(), os.getpid()
     _watch.start()
     globals().update({name: getattr(context, name) for name in _PARTS})
-    atexit.register(_close_at_exit)  # after all that the run itself registered, so that this comes first
+    atexit.register(_close_at_exit)  # registered after the run's own exit functions, so that it runs before them
 
 
 def close() -> None:
-    """End the run that `init` opened; without one nothing happens."""
+    """End the run that `init` opened; do nothing if there is none."""
     _end(None)
 
 
 def url_reverse_webui_exp_view() -> str:
-    """What shows the experiment of this run. There are no pages: it is a command for a terminal."""
+    """Return the terminal command that shows the experiment of this run; there is no web page."""
     return f"det experiment describe {_opened().info.trial.experiment_id}"
 
 
@@ -131,6 +130,7 @@ def _open(
     preempt_mode: PreemptMode,
     tensorboard_mode: TensorboardMode,
 ) -> core.Context:
+    """Open a run with the configuration, recorded in the client's store if there is a client."""
     store = checked_place() if client is None else _store_of(client)
     described = cluster_info.from_env(os.environ) is not None
     if checkpoint_storage is None and not described:
@@ -147,6 +147,7 @@ def _open(
 
 
 def _store_of(client: Determined) -> str:
+    """Return the location of a client's store."""
     from determined.experimental.determined import Determined
 
     if not isinstance(client, Determined):
@@ -155,17 +156,20 @@ def _store_of(client: Determined) -> str:
 
 
 def _opened() -> core.Context:
+    """Return the open run; raise RuntimeError if there is none."""
     if _context is None:
         raise RuntimeError("there is no run: core_v2.init() comes first")
     return _context
 
 
 def _close_at_exit() -> None:
+    """End the run with the error that ended the program. A forked child must not end its parent's run."""
     if os.getpid() == _pid and _watch is not None:
         _end(_watch.error)
 
 
 def _end(error: BaseException | None) -> None:
+    """End the run and remove its parts from this module."""
     global _context, _watch
     context, watch = _context, _watch
     if context is None or watch is None:
@@ -176,7 +180,7 @@ def _end(error: BaseException | None) -> None:
     for name in _PARTS:
         globals().pop(name, None)
     context._error_is_shown = error is not None
-    with contextlib.suppress(SystemExit):  # of a program that refused its hyperparameters: it is ending anyway
+    with contextlib.suppress(SystemExit):  # raised for InvalidHP; the program is ending anyway
         context.__exit__(type(error) if error is not None else None, error, None)
 
 

@@ -1,4 +1,4 @@
-"""The description that a program gives of a run that it opens itself."""
+"""The configuration of a run that a program opens itself (`core_v2`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Config:
-    """The experiment of a run, described with the fields of an experiment configuration; every field is optional.
+    """The description of a run, with the fields of an experiment configuration; every field is optional.
 
     Args:
         external_experiment_id, external_trial_id: the program's own names. A trial that is known under both continues
             from its latest checkpoint; an experiment that is known gets one more trial.
-        workspace, project: noted in the configuration; there are no workspaces and projects here.
+        workspace, project: stored in the configuration; there are no workspaces and projects.
     """
 
     name: str | None = None
@@ -41,7 +41,7 @@ class Config:
 
 @dataclass(frozen=True)
 class DefaultConfig:
-    """The first form of `Config` (0.25): what a run has unless an experiment configuration says otherwise."""
+    """The default values of a run, in the form of release 0.25; use `Config`."""
 
     name: str | None = None
     hparams: dict[str, Any] | None = None
@@ -59,7 +59,7 @@ class DefaultConfig:
 
 @dataclass(frozen=True)
 class UnmanagedConfig:
-    """The other half of that form: the names under which a run is found again."""
+    """The names by which a run is found again, in the form of release 0.25; use `Config`."""
 
     workspace: str | None = None
     project: str | None = None
@@ -73,7 +73,7 @@ class UnmanagedConfig:
 def combine(
     config: Config | None, defaults: DefaultConfig | None = None, unmanaged: UnmanagedConfig | None = None
 ) -> Config:
-    """Return one `Config` from either form of arguments; giving both forms is refused."""
+    """Return one `Config` from either form of arguments; raise ValueError if both forms are given."""
     for name, value, kind in (
         ("config", config, Config),
         ("defaults", defaults, DefaultConfig),
@@ -110,6 +110,7 @@ def experiment_config(config: Config) -> dict[str, Any]:
 
 
 def _check_types(config: Config | DefaultConfig | UnmanagedConfig) -> None:
+    """Raise TypeError for fields of the wrong type."""
     owner = type(config).__name__
     for name, kind, wanted in _KINDS:
         value = getattr(config, name, None)

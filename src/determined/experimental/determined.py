@@ -1,4 +1,4 @@
-"""All that a store holds, as objects: the way in."""
+"""`Determined`: the entry point of the SDK, with access to all objects of a store."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ _STORE_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 
 class Determined:
-    """The local store, or another one; nothing is asked over a network but a database.
+    """The objects of a store: experiments, trials, checkpoints and models.
+
+    No network is used except for a database server.
 
     Args:
-        master: the path of a store's file or a `postgresql://` URL; without it the store that DET_STORE names, else the
-            user's own. The address of a master is accepted: there is none, the local store is used.
-        user, password, cert_path, cert_name, noverify: accepted and not used.
+        master: the path of a store file or a `postgresql://` URL; default: the store that DET_STORE names, else the
+            user's own. The address of a master is accepted, but there is none: the local store is used.
+        user, password, cert_path, cert_name, noverify: accepted and ignored.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Determined:
             logger.info("there is nobody to log in to: user and password are not used")
         self._session = Session(None if master is None else places.resolve(master))
 
-    if not TYPE_CHECKING:  # for checkers of types these names do not exist
+    if not TYPE_CHECKING:  # hidden from type checkers, for which unknown names must be errors
 
         def __getattr__(self, name: str) -> NoReturn:
             refuse("Determined", name)
@@ -73,7 +75,7 @@ class Determined:
         self.close()
 
     def close(self) -> None:
-        """Close the store; what is asked later opens it again."""
+        """Close the store; later calls open it again."""
         self._session.close()
 
     # Experiments
@@ -90,20 +92,20 @@ class Determined:
         blocking: bool = False,
         engine: str = "local",
     ) -> Experiment:
-        """Check the configuration, copy the code, and put the experiment into the queue; returns at once.
+        """Validate the configuration, copy the code and add the experiment to the queue; return immediately.
 
-        The queue runs it in a process of its own, which outlives this one, when there are free slots: `det queue` shows
-        it. What that process says stands in `runner.log` in the experiment's directory.
+        The queue runs it in a separate process, which outlives this one, when slots are free; `det queue` shows it. The
+        log of that process is `runner.log` in the experiment's directory.
 
         Args:
             config: the path of a file, or a dict.
-            model_dir: the directory of the code; without it there is none.
-            includes: more files and directories to take.
+            model_dir: the directory of the code; default: no code.
+            includes: additional files and directories to copy.
             project_id: accepted; there are no projects.
             template: accepted; there are no templates.
-            paused: only create it; `activate()` runs it later.
-            blocking: return when it has ended.
-            engine: what runs it; "local", this machine, is the one there is.
+            paused: only create the experiment; `activate()` runs it later.
+            blocking: return when the experiment has ended.
+            engine: the engine that runs it; only "local" (this machine) exists.
         """
         if not isinstance(config, (str, os.PathLike, dict)):
             raise ValueError(f"config must be the path of a file or a dict, got {config!r}")
@@ -120,7 +122,7 @@ class Determined:
         return experiment
 
     def get_experiment(self, experiment_id: int) -> Experiment:
-        """The experiment with this id."""
+        """Return the experiment with this id."""
         return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(experiment_id)))
 
     def list_experiments(
@@ -136,14 +138,14 @@ class Determined:
         *,
         archived: bool = True,
     ) -> list[Experiment]:
-        """Those for which all of that is true; by id if nothing else is said.
+        """Return the experiments that match all criteria, sorted by id unless another order is given.
 
         Args:
-            labels: it has all of them.
-            users: one of them owns it.
-            name: a part of its name, upper and lower case alike.
+            labels: the experiment has all of these labels.
+            users: one of these users owns the experiment.
+            name: a part of its name, ignoring case.
             project_id: accepted; there are no projects.
-            archived: with those that were put away.
+            archived: include archived experiments.
         """
         if project_id is not None:
             logger.warning("project_id has no effect: there are no projects")
@@ -168,11 +170,11 @@ class Determined:
     # Trials and checkpoints
 
     def get_trial(self, trial_id: int) -> Trial:
-        """The trial with this id."""
+        """Return the trial with this id."""
         return Trial(self._session, self._session.ask(lambda store: store.experiments.trial(trial_id)))
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
-        """The checkpoint with this id."""
+        """Return the checkpoint with this id."""
         return read_checkpoint(self._session, uuid)
 
     def get_output(self, uuid: str) -> Output:
@@ -180,21 +182,21 @@ class Determined:
         return output_with_id(self._session, uuid)
 
     def iter_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
-        """What several trials reported for a group, trial by trial, each by step."""
+        """Yield the metrics that several trials reported for a group, trial by trial and by step."""
         return metrics.iter_metrics(self._session, trial_ids, group)
 
     def stream_trials_metrics(self, trial_ids: Sequence[int], group: str | None = None) -> Iterator[TrialMetrics]:
-        """Old name of `iter_trials_metrics`."""
+        """Deprecated name of `iter_trials_metrics`."""
         warn_renamed("stream_trials_metrics", "iter_trials_metrics")
         return self.iter_trials_metrics(trial_ids, group)
 
     def stream_trials_training_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
-        """Old way to write `iter_trials_metrics(trial_ids, "training")`."""
+        """Deprecated form of `iter_trials_metrics(trial_ids, "training")`."""
         warn_renamed("stream_trials_training_metrics", 'iter_trials_metrics(..., "training")')
         return self.iter_trials_metrics(trial_ids, "training")
 
     def stream_trials_validation_metrics(self, trial_ids: Sequence[int]) -> Iterator[TrialMetrics]:
-        """Old way to write `iter_trials_metrics(trial_ids, "validation")`."""
+        """Deprecated form of `iter_trials_metrics(trial_ids, "validation")`."""
         warn_renamed("stream_trials_validation_metrics", 'iter_trials_metrics(..., "validation")')
         return self.iter_trials_metrics(trial_ids, "validation")
 
@@ -208,7 +210,7 @@ class Determined:
         labels: Sequence[str] | None = None,
         workspace_name: str | None = None,
     ) -> Model:
-        """A name that is taken is refused."""
+        """Add a model to the registry; its name must be new."""
         if workspace_name is not None:
             logger.warning("workspace_name has no effect: there are no workspaces")
         row = self._session.tell(
@@ -223,7 +225,7 @@ class Determined:
         return Model(self._session, row)
 
     def get_model(self, identifier: str | int) -> Model:
-        """By name or by id; a text of digits is a name first."""
+        """Return the model with this name or id; a text of digits is tried as a name first."""
 
         def read(store: Store) -> registry.Model:
             if isinstance(identifier, int):
@@ -238,7 +240,7 @@ class Determined:
         return Model(self._session, self._session.ask(read))
 
     def get_model_by_id(self, model_id: int) -> Model:
-        """Old way to write `get_model(number)`."""
+        """Deprecated form of `get_model(id)`."""
         warn_renamed("get_model_by_id", "get_model")
         return self.get_model(model_id)
 
@@ -252,7 +254,7 @@ class Determined:
         workspace_names: Sequence[str] | None = None,
         workspace_ids: Sequence[int] | None = None,
     ) -> list[Model]:
-        """Those whose name and description contain the texts; there are no workspaces."""
+        """Return the models whose name and description contain the given texts. Workspaces are ignored."""
 
         def matches(row: registry.Model) -> bool:
             return (
@@ -268,12 +270,12 @@ class Determined:
         return ShownList(Model(self._session, row) for row in ordered)
 
     def get_models(self, sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
-        """Old name of `list_models`."""
+        """Deprecated name of `list_models`."""
         warn_renamed("get_models", "list_models")
         return self.list_models(sort_by, order_by)
 
     def get_model_labels(self) -> list[str]:
-        """All labels of models that are not archived, the most frequent first."""
+        """Return all labels of models that are not archived, most frequent first."""
         counts: dict[str, int] = {}
         for row in self._session.ask(lambda store: store.registry.models()):
             for label in row.labels if not row.archived else ():
@@ -287,6 +289,7 @@ class Determined:
         includes: Sequence[str | os.PathLike[str]],
         paused: bool,
     ) -> int:
+        """Create an experiment and return its id; log remarks on the configuration and skipped files."""
         from determined.config.experiment import load_experiment
         from determined.experiment.create import create_experiment
 
@@ -309,7 +312,7 @@ class Determined:
 
 
 def _names_a_store(master: str) -> bool:
-    """A path or a URL of a database, rather than the address of a master as `host:8080` or `https://host`."""
+    """Return whether a text is a path or a database URL, not the address of a master (`host:8080`, `https://host`)."""
     if "://" in master:
         return not master.startswith(("http://", "https://"))
     return "/" in master or os.sep in master or Path(master).suffix in _STORE_SUFFIXES or Path(master).is_file()

@@ -1,4 +1,4 @@
-"""The words of the SDK: states, orders, and what lists are sorted by."""
+"""The enumerations of the SDK: states, sort orders and sort keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class OrderBy(enum.Enum):
-    """Which end of a list comes first."""
+    """Ascending or descending order."""
 
     ASC = "ASC"
     DESC = "DESC"
@@ -15,7 +15,7 @@ class OrderBy(enum.Enum):
 
 
 class ExperimentState(enum.Enum):
-    """What an experiment is doing, or how it ended. The last ones are words of a cluster: none is ever in them here."""
+    """The state of an experiment. The values after DELETED exist only on a cluster and never occur here."""
 
     ACTIVE = "ACTIVE"
     PAUSED = "PAUSED"
@@ -37,7 +37,7 @@ class ExperimentState(enum.Enum):
 
 
 class TrialState(enum.Enum):
-    """What a trial is doing, or how it ended. The last ones are words of a cluster: none is ever in them here."""
+    """The state of a trial. The values after ERROR exist only on a cluster and never occur here."""
 
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
@@ -59,7 +59,7 @@ class TrialState(enum.Enum):
 
 
 class CheckpointState(enum.Enum):
-    """How much of a checkpoint there is."""
+    """Whether the files of a checkpoint are complete, partially deleted or deleted."""
 
     ACTIVE = "ACTIVE"
     COMPLETED = "COMPLETED"
@@ -69,7 +69,7 @@ class CheckpointState(enum.Enum):
 
 
 class ExperimentSortBy(enum.Enum):
-    """What a list of experiments is sorted by."""
+    """Sort keys of experiments."""
 
     ID = "ID"
     NAME = "NAME"
@@ -85,7 +85,7 @@ class ExperimentSortBy(enum.Enum):
 
 
 class TrialSortBy(enum.Enum):
-    """What a list of trials is sorted by."""
+    """Sort keys of trials."""
 
     ID = "ID"
     STATE = "STATE"
@@ -99,7 +99,7 @@ class TrialSortBy(enum.Enum):
 
 
 class CheckpointSortBy(enum.Enum):
-    """What a list of checkpoints is sorted by, where it is not the name of a metric."""
+    """Sort keys of checkpoints other than the name of a metric."""
 
     UUID = "UUID"
     TRIAL_ID = "TRIAL_ID"
@@ -110,7 +110,7 @@ class CheckpointSortBy(enum.Enum):
 
 
 class ModelSortBy(enum.Enum):
-    """What a list of models is sorted by."""
+    """Sort keys of models."""
 
     NAME = "NAME"
     DESCRIPTION = "DESCRIPTION"
@@ -120,7 +120,7 @@ class ModelSortBy(enum.Enum):
 
 
 class DownloadMode(enum.Enum):
-    """How files come here. Without a master all of these mean: directly from the storage."""
+    """How files are downloaded. Without a master all values mean: directly from the storage."""
 
     DIRECT = "DIRECT"
     MASTER = "MASTER"
@@ -128,7 +128,7 @@ class DownloadMode(enum.Enum):
 
 
 class LogLevel(enum.Enum):
-    """The level that a line of a log names."""
+    """The level of a log line."""
 
     TRACE = "TRACE"
     DEBUG = "DEBUG"

@@ -1,4 +1,4 @@
-"""An experiment as an object: watch it, steer it, and take what came of it."""
+"""`Experiment`: watch and control an experiment, and read its results."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ logger = logging.getLogger("determined.experimental")
 
 _ENDED = (ExperimentState.COMPLETED, ExperimentState.CANCELED, ExperimentState.ERROR, ExperimentState.DELETED)
 _SECONDS_BETWEEN_NOTES = 60.0
-_SECONDS_TO_CHANGE_HANDS = 5.0  # from one process to another that goes on with it
+_SECONDS_TO_CHANGE_HANDS = 5.0  # time that may pass between two runners of an experiment
 
 
 class Experiment:
-    """An experiment. Attributes are as they were when it was read; `reload()` reads them anew."""
+    """An experiment. Attributes have the values of the last read; `reload()` reads them again."""
 
     def __init__(self, session: Session, row: experiment_records.Experiment) -> None:
         self._session = session
         self._row = row
         self._deleted = False
 
-    if not TYPE_CHECKING:  # for checkers of types these names do not exist
+    if not TYPE_CHECKING:  # hidden from type checkers, for which unknown names must be errors
 
         def __getattr__(self, name: str) -> NoReturn:
             refuse("Experiment", name)
@@ -78,7 +78,7 @@ class Experiment:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The whole configuration, with secrets masked."""
+        """The complete configuration, with secrets masked."""
         return self._row.config
 
     @property
@@ -87,7 +87,7 @@ class Experiment:
 
     @property
     def reason(self) -> str | None:
-        """Why it ended, where there is more to say than its state."""
+        """Why the experiment ended, if there is more to say than its state."""
         return self._row.reason or None
 
     @property
@@ -100,7 +100,7 @@ class Experiment:
 
     @property
     def progress(self) -> float | None:
-        """0 to 1."""
+        """The completed fraction of the search, from 0 to 1."""
         return self._row.progress
 
     @property
@@ -117,22 +117,22 @@ class Experiment:
 
     @property
     def project_id(self) -> int | None:
-        """There are no projects; labels do that."""
+        """Always None: there are no projects; use labels."""
         return None
 
     @property
     def workspace_id(self) -> int | None:
-        """There are no workspaces; stores do that."""
+        """Always None: there are no workspaces; use separate stores."""
         return None
 
     @property
     def external_id(self) -> str | None:
-        """What the program calls it that runs it by itself; see `core_v2.Config`."""
+        """The program's own name of the experiment; see `core_v2.Config`."""
         return self._row.external_id
 
     @property
     def best_validation(self) -> float | None:
-        """Of all trials, by the searcher's metric."""
+        """The best searcher metric of all trials."""
         return self._row.best
 
     @property
@@ -144,20 +144,20 @@ class Experiment:
         return moment(self._row.ended)
 
     def get_config(self) -> dict[str, Any]:
-        """The configuration with all defaults; secrets are masked."""
+        """Return the configuration with all defaults and with secrets masked."""
         return self.config
 
     def reload(self) -> None:
-        """Read everything anew."""
+        """Read the experiment's record from the store again."""
         self._row = self._session.ask(lambda store: store.experiments.get(self.id))
 
-    # Steering it
+    # Control
 
     def wait(self, interval: float = 5.0) -> ExperimentState:
-        """Wait until it has ended, and return how; ask for its state every so many seconds.
+        """Wait until the experiment has ended and return its state; poll every `interval` seconds.
 
-        A paused experiment is a ValueError. One that no process runs any more is an error that says what its last
-        runner said.
+        Raises ValueError if the experiment is paused, and DeterminedError with the last messages of its runner if no
+        process is running it.
         """
         noted, unattended = time.monotonic(), None
         while self._refreshed() not in _ENDED:
@@ -175,7 +175,7 @@ class Experiment:
         return self.state
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
-        """Its first trial, as soon as there is one; RuntimeError if it ends without."""
+        """Wait for the first trial and return it; raise RuntimeError if the experiment ends without one."""
         while True:
             state = self._refreshed()
             trials = self.list_trials()
@@ -186,15 +186,15 @@ class Experiment:
             time.sleep(interval)
 
     def run(self, interval: float = 5.0) -> ExperimentState:
-        """Activate it and wait for its end."""
+        """Activate the experiment and wait for its end."""
         self.activate()
         return self.wait(interval)
 
     def activate(self) -> None:
-        """Go on with an experiment that was paused or interrupted: it is put into the queue, if nobody runs it.
+        """Resume a paused or interrupted experiment: add it to the queue unless a process is running it.
 
-        A process of its own runs it when there are free slots, and outlives this one. What that process says stands in
-        `runner.log` in the experiment's directory.
+        A separate process runs it when slots are free, and outlives this one. The log of that process is `runner.log`
+        in the experiment's directory.
         """
         from determined.queue.adding import activate
 
@@ -202,29 +202,33 @@ class Experiment:
         self.reload()
 
     def pause(self) -> None:
-        """Its trials save a checkpoint and leave their slots; the runner does so within a second and then ends."""
+        """Pause the experiment: its trials save a checkpoint and release their slots.
+
+        The runner reacts within a second.
+        """
         self._request("pause")
 
     def cancel(self) -> None:
-        """Its trials save a last checkpoint and end."""
+        """Cancel the experiment: its trials save a last checkpoint and end."""
         self._request("cancel")
 
     def kill(self) -> None:
-        """Its trials end at once; what they did since their last checkpoint is lost."""
+        """Kill the experiment: its trials end immediately, and work since their last checkpoints is lost."""
         self._request("kill")
 
     def archive(self) -> None:
-        """Out of the list; only what has ended."""
+        """Hide an ended experiment from lists."""
         self._change(lambda store: store.upkeep.set_archived(self.id, True))
 
     def unarchive(self) -> None:
-        """Show it in lists again."""
+        """Show the experiment in lists again."""
         self._change(lambda store: store.upkeep.set_archived(self.id, False))
 
     def delete(self) -> None:
-        """Remove it: checkpoints, code, TensorBoard files, logs, all records. It must have ended.
+        """Delete an ended experiment: checkpoints, code, TensorBoard files, logs and all records.
 
-        If one of its checkpoints is registered, or another experiment begins with one, nothing is removed.
+        If one of its checkpoints is registered, or another experiment starts from one, nothing is deleted and
+        CheckpointInUse is raised.
         """
         from determined.experiment.deleting import delete_experiment
 
@@ -232,23 +236,23 @@ class Experiment:
         self._deleted = True
 
     def delete_tensorboard_files(self) -> None:
-        """Of all its trials."""
+        """Delete the TensorBoard files of all trials."""
         from determined.experiment.deleting import delete_tensorboard_files
 
         self._session.tell(lambda store: delete_tensorboard_files(store, self.id))
 
-    # What people note about it
+    # Description and labels
 
     def set_name(self, name: str) -> None:
-        """Change its name."""
+        """Change the name."""
         self._change(lambda store: store.upkeep.describe(self.id, name=name))
 
     def set_description(self, description: str) -> None:
-        """Change its description."""
+        """Change the description."""
         self._change(lambda store: store.upkeep.describe(self.id, description=description))
 
     def set_notes(self, notes: str) -> None:
-        """Change its notes."""
+        """Change the notes."""
         self._change(lambda store: store.upkeep.describe(self.id, notes=notes))
 
     def add_label(self, label: str) -> None:
@@ -256,7 +260,7 @@ class Experiment:
         self._change(lambda store: store.upkeep.change_labels(self.id, add=[label]))
 
     def remove_label(self, label: str) -> None:
-        """Take a label away."""
+        """Remove a label."""
         self._change(lambda store: store.upkeep.change_labels(self.id, remove=[label]))
 
     def set_labels(self, labels: set[str] | Sequence[str]) -> None:
@@ -273,7 +277,7 @@ class Experiment:
         order_by: OrderBy = OrderBy.ASC,
         limit: int | None = None,
     ) -> Iterator[Trial]:
-        """At most `limit` of them in that order."""
+        """Yield at most `limit` trials in the given order."""
         rows = self._session.ask(lambda store: trial_lists.read(store, self.id, sort_by))
         for row in first(trial_lists.ordered(rows, sort_by, order_by), "limit", limit):
             yield Trial(self._session, row)
@@ -284,22 +288,22 @@ class Experiment:
         order_by: OrderBy = OrderBy.ASC,
         limit: int | None = None,
     ) -> list[Trial]:
-        """Its trials, as `iter_trials` gives them."""
+        """Return at most `limit` trials in the given order."""
         return ShownList(self.iter_trials(sort_by, order_by, limit))
 
     def get_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
-        """Old name of `list_trials`."""
+        """Deprecated name of `list_trials`."""
         warn_renamed("Experiment.get_trials", "Experiment.list_trials")
         return self.list_trials(sort_by, order_by)
 
     def best_trial(self) -> Trial | None:
-        """By the searcher's metric; None as long as none has reported it."""
+        """Return the best trial by the searcher metric, or None if no trial has reported it."""
         order = OrderBy.ASC if self._row.smaller_is_better else OrderBy.DESC
         best = self.list_trials(TrialSortBy.BEST_VALIDATION_METRIC, order, limit=1)
         return best[0] if best and best[0].best_validation is not None else None
 
     def metrics_frame(self, group: str | None = "validation") -> Any:
-        """What all trials reported as a pandas table, hyperparameters beside it; needs the extra `pandas`."""
+        """Return the metrics and hyperparameters of all trials as a pandas DataFrame; needs the extra `pandas`."""
         trials = self.list_trials()
         rows = metrics.iter_metrics(self._session, [trial.id for trial in trials], group)
         return frames.metrics_frame(rows, {trial.id: trial.effective_hparams for trial in trials})
@@ -312,7 +316,7 @@ class Experiment:
         order_by: OrderBy | None = None,
         max_results: int | None = None,
     ) -> list[Checkpoint]:
-        """Those that are whole; without an order the best by the searcher's metric first.
+        """Return the complete checkpoints; by default the best by the searcher metric come first.
 
         `sort_by` is the name of a validation metric or a CheckpointSortBy.
         """
@@ -330,7 +334,7 @@ class Experiment:
         return outputs_of_experiment(self._session, self.id)
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        """The best one by the searcher's metric, or by another one and its direction."""
+        """Return the best checkpoint by the searcher metric, or by another metric and its direction (deprecated)."""
         warn_renamed("Experiment.top_checkpoint", "Experiment.list_checkpoints(max_results=1)")
         found = self._best(sort_by, smaller_is_better)
         if not found:
@@ -340,7 +344,7 @@ class Experiment:
     def top_n_checkpoints(
         self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
     ) -> list[Checkpoint]:
-        """The best one of each of the so many best trials."""
+        """Return the best checkpoint of each of the `limit` best trials (deprecated)."""
         warn_renamed("Experiment.top_n_checkpoints", "list_checkpoints(max_results=1) of the best trials")
         best_of_trials: dict[int, Checkpoint] = {}
         for checkpoint in self._best(sort_by, smaller_is_better):
@@ -348,7 +352,7 @@ class Experiment:
         return ShownList(first(list(best_of_trials.values()), "limit", limit))
 
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
-        """The code that it runs as `exp-<id>_model_def.tar.gz`; returns the path of that file."""
+        """Write the experiment's code to `exp-<id>_model_def.tar.gz` and return the path of that file."""
         from determined.experiment.code_archive import write_code_archive
 
         directory = os.fspath(output_dir) if output_dir is not None else "."
@@ -361,6 +365,7 @@ class Experiment:
         self.reload()
 
     def _tell_of(self, daemon: str) -> None:
+        """Warn if the queue's daemon is shutting down."""
         from determined.queue.daemon import IS_LEAVING
 
         if daemon == "leaving":
@@ -378,7 +383,7 @@ class Experiment:
     def _checkpoints(self) -> list[Checkpoint]:
         def read(store: Store) -> list[Checkpoint]:
             rows = store.experiments.checkpoints(self.id)
-            # After the checkpoints: a search may create trials in between, but takes none away.
+            # Read after the checkpoints: a search may create trials in between, but never deletes any.
             trials = {row.id: row for row in store.experiments.trials(self.id)}
             return [Checkpoint(self._session, row, trials[row.trial_id], self._row) for row in rows]
 
@@ -406,11 +411,13 @@ class Experiment:
         return self.progress or 0.0
 
     def _is_attended(self) -> bool:
+        """Return whether a process runs the experiment, or will."""
         from determined.queue.attention import is_attended
 
         return self._session.ask(lambda store: is_attended(store, self._session.place, self._row))
 
     def _why_unattended(self) -> str:
+        """Return a message that no process runs the experiment, with the last lines of its runner."""
         from determined.queue.attention import last_words
 
         said = last_words(self._row)

@@ -1,4 +1,4 @@
-"""Metrics as a pandas table, for those who have pandas."""
+"""Metrics as a pandas DataFrame."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _FIRST_COLUMNS = ("trial_id", "steps_completed", "group", "end_time", "rank")
 
 
 def metrics_frame(rows: Iterable[TrialMetrics], hparams: dict[int, dict[str, Any]]) -> Any:
-    """Return a row for each report: trial_id, steps_completed, group, end_time, rank, hyperparameters, metrics.
+    """Return a DataFrame with one row per report: trial, step, group, time, rank, hyperparameters and metrics.
 
-    A metric that is called like one of these is `metrics.<name>`.
+    A metric with the name of another column becomes `metrics.<name>`.
     """
     pandas = require("pandas", extra="pandas", purpose="a table of metrics")
     cells = [
@@ -37,7 +37,7 @@ def _column(metric: str) -> str:
 
 
 def flat(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested names joined by dots."""
+    """Return a nested dict as a flat one, with names joined by dots."""
     found: dict[str, Any] = {}
     for name, value in nested.items():
         if isinstance(value, dict) and value:

@@ -1,4 +1,4 @@
-"""Objects of the SDK as HTML tables, for notebooks. All texts are escaped: programs and users write them."""
+"""Show objects of the SDK as HTML tables in notebooks. All texts are escaped, because they are untrusted."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MOST_CHARACTERS = 200
 
 
 class Shown(Protocol):
-    """What a table can show."""
+    """An object that can be shown in a table."""
 
     def _cells(self) -> Cells:
-        """Return what is worth a column."""
+        """Return the columns that are always shown."""
         ...
 
     def _settings(self) -> Cells:
-        """Return what is worth a column only where objects differ in it."""
+        """Return the columns that are shown only if objects differ in them."""
         ...
 
 
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Shown)
 
 
 class ShownList(list[T]):
-    """A list that a notebook shows as a table; slices of it are such lists."""
+    """A list that a notebook shows as a table; slices are such lists, too."""
 
     @overload
     def __getitem__(self, index: SupportsIndex, /) -> T: ...
@@ -44,14 +44,14 @@ class ShownList(list[T]):
 
 
 def table_of_one(item: Shown) -> str:
-    """Return a table of one object, with a row for each thing that is known of it."""
+    """Return a table of one object, with one row per value."""
     cells = joined(item._cells(), item._settings())
     rows = [_row([name, value], head=1) for name, value in cells.items() if _text(value)]
     return f"<p>{_escaped(type(item).__name__)}</p>{_table(rows)}"
 
 
 def table_of(items: Sequence[Shown]) -> str:
-    """Return a table with a row for each object, without columns that are empty."""
+    """Return a table with one row per object, without empty columns."""
     if not items:
         return "<p>empty list</p>"
     shown = items[:_MOST_ROWS]
@@ -68,7 +68,10 @@ def table_of(items: Sequence[Shown]) -> str:
 
 
 def joined(cells: Cells, named_by_users: Cells) -> Cells:
-    """Return both; a user's name that is also the name of a column of ours gets a mark, and replaces nothing."""
+    """Return both dicts.
+
+    A name chosen by the user that equals a column name is marked instead of replacing the column.
+    """
     return {
         **cells,
         **{(f"{name} (value)" if name in cells else name): named_by_users[name] for name in named_by_users},
@@ -84,13 +87,13 @@ def _table(rows: Sequence[str]) -> str:
 
 
 def _row(values: Sequence[Any], *, head: int = 0) -> str:
-    """Return a row whose first `head` cells are names."""
+    """Return a table row whose first `head` cells are header cells."""
     tags = ["th"] * head + ["td"] * (len(values) - head)
     return f"<tr>{''.join(f'<{tag}>{_escaped(value)}</{tag}>' for tag, value in zip(tags, values, strict=True))}</tr>"
 
 
 def _escaped(value: Any) -> str:
-    from html import escape  # a notebook needs it, programs do not
+    from html import escape  # imported on use: only notebooks need it
 
     return escape(_text(value))
 

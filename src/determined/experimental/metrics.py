@@ -1,4 +1,4 @@
-"""What trials reported: row by row, and summed up."""
+"""Read the metrics of trials, row by row or summarized."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrialMetrics:
-    """What one rank of a trial reported for a group and step.
+    """The metrics that one rank of a trial reported for a group and step.
 
-    Names that a lower rank reported as well are left out, because its values count.
+    Names that a lower rank reported as well are left out, because the lower rank's values count.
     """
 
     trial_id: int
@@ -35,13 +35,13 @@ class TrialMetrics:
 
     @property
     def total_batches(self) -> int:
-        """Old name of `steps_completed`."""
+        """Deprecated name of `steps_completed`."""
         warn_renamed("TrialMetrics.total_batches", "TrialMetrics.steps_completed")
         return self.steps_completed
 
 
 def iter_metrics(session: Session, trial_ids: Iterable[int], group: str | None) -> Iterator[TrialMetrics]:
-    """Yield what counts now, by trial, step and rank: of steps that were trained again, the newest report."""
+    """Yield the valid reports by trial, step and rank; of a step that was trained again, the newest report."""
     for trial_id in trial_ids:
         for row in _reports(session, trial_id, group):
             reported = moment(row.reported)
@@ -53,13 +53,13 @@ def iter_metrics(session: Session, trial_ids: Iterable[int], group: str | None) 
 
 
 def summarize(session: Session, trial_id: int) -> Summary:
-    """Return what is known of each metric, by group and name; see `store/summaries.py`."""
+    """Return statistics of each metric by group and name; see `store/summaries.py`."""
     return summaries.summarize(_reports(session, trial_id, None))
 
 
 def _reports(session: Session, trial_id: int, group: str | None) -> list[Metric]:
     def read(store: Any) -> list[Metric]:
-        store.experiments.trial(trial_id)  # raises when there is none
+        store.experiments.trial(trial_id)  # raises if there is no such trial
         found: list[Metric] = store.metrics(trial_id, group)
         return found
 
@@ -67,5 +67,5 @@ def _reports(session: Session, trial_id: int, group: str | None) -> list[Metric]
 
 
 def plain_cell(value: Any) -> Any:
-    """What fits into a cell of a table."""
+    """Return a value as it is stored in a table cell; dicts and lists become JSON."""
     return json.dumps(value) if isinstance(value, (dict, list)) else value

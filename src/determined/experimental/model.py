@@ -1,4 +1,4 @@
-"""Models of the registry, and their versions, as objects."""
+"""`Model` and `ModelVersion`: models of the registry and their versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read_checkpoint(session: Session, uuid: str) -> Checkpoint:
-    """With the trial and the experiment that it comes from."""
+    """Return the checkpoint with this id, with its trial and experiment."""
 
     def read(store: Store) -> Checkpoint:
         row = store.upkeep.checkpoint(uuid)
@@ -35,7 +35,7 @@ def read_checkpoint(session: Session, uuid: str) -> Checkpoint:
 
 
 class _Registered:
-    """What models and their versions have in common."""
+    """Common base of models and their versions."""
 
     _session: Session
     _row: registry.Model | registry.ModelVersion
@@ -80,7 +80,7 @@ class _Registered:
         return moment(self._row.updated)
 
     def set_notes(self, notes: str) -> None:
-        """Change its notes."""
+        """Change the notes."""
         self._edit(Edit(notes=notes))
 
     def set_labels(self, labels: Sequence[str]) -> None:
@@ -88,11 +88,11 @@ class _Registered:
         self._edit(Edit(labels=labels))
 
     def add_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to its metadata, or change some."""
+        """Add metadata; existing keys get the new value."""
         self._edit(Edit(set_metadata=metadata))
 
     def remove_metadata(self, keys: Sequence[str]) -> None:
-        """Take names out of its metadata."""
+        """Remove keys from the metadata."""
         self._edit(Edit(remove_metadata=keys))
 
     def _edit(self, edit: Edit) -> None:
@@ -100,7 +100,7 @@ class _Registered:
 
 
 class ModelVersion(_Registered):
-    """A checkpoint that is a version of a model. As long as it is, nothing deletes the checkpoint."""
+    """A checkpoint that is registered as a version of a model. A registered checkpoint cannot be deleted."""
 
     _row: registry.ModelVersion
 
@@ -128,11 +128,11 @@ class ModelVersion(_Registered):
         return read_checkpoint(self._session, self._row.checkpoint)
 
     def set_name(self, name: str) -> None:
-        """Give the version a name."""
+        """Change the name of the version."""
         self._edit(Edit(name=name))
 
     def reload(self) -> None:
-        """Read the record from the store again."""
+        """Read the version's record from the store again."""
         versions = self._session.ask(lambda store: store.registry.versions(self.model_id))
         found = [row for row in versions if row.number == self.model_version]
         if not found:
@@ -140,7 +140,7 @@ class ModelVersion(_Registered):
         self._row = found[0]
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:
-        """Copy the files of its checkpoint to a directory: `Checkpoint.download`."""
+        """Copy the files of the version's checkpoint to a directory: `Checkpoint.download`."""
         return self.checkpoint.download(path, mode)
 
     def load(
@@ -151,11 +151,11 @@ class ModelVersion(_Registered):
         torch_load_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Download its checkpoint and make the trial again, with its weights: `Checkpoint.load`."""
+        """Download the version's checkpoint and return its trial with the saved weights: `Checkpoint.load`."""
         return self.checkpoint.load(path, trial_class, trial_kwargs, torch_load_kwargs, **kwargs)
 
     def get_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
-        """Old name of `iter_metrics`."""
+        """Deprecated name of `iter_metrics`."""
         warn_renamed("ModelVersion.get_metrics", "ModelVersion.iter_metrics")
         return self.iter_metrics(group)
 
@@ -165,7 +165,7 @@ class ModelVersion(_Registered):
         return metrics.iter_metrics(self._session, users, group)
 
     def delete(self) -> None:
-        """The checkpoint stays."""
+        """Delete the version; the checkpoint is kept."""
         self._session.tell(lambda store: store.registry.delete_version(self.model_id, self.model_version))
 
     def _edit(self, edit: Edit) -> None:
@@ -175,7 +175,7 @@ class ModelVersion(_Registered):
 
 
 class Model(_Registered):
-    """A name for checkpoints that belong together, each under a number."""
+    """A named model of the registry with numbered versions."""
 
     _row: registry.Model
 
@@ -183,7 +183,7 @@ class Model(_Registered):
         self._session = session
         self._row = row
 
-    if not TYPE_CHECKING:  # for checkers of types these names do not exist
+    if not TYPE_CHECKING:  # hidden from type checkers, for which unknown names must be errors
 
         def __getattr__(self, name: str) -> NoReturn:
             refuse("Model", name)
@@ -209,7 +209,7 @@ class Model(_Registered):
 
     @property
     def workspace_id(self) -> int | None:
-        """There are no workspaces; stores do that."""
+        """Always None: there are no workspaces; use separate stores."""
         return None
 
     @property
@@ -217,46 +217,46 @@ class Model(_Registered):
         return self._row.archived
 
     def reload(self) -> None:
-        """Read everything anew."""
+        """Read the model's record from the store again."""
         self._row = self._session.ask(lambda store: store.registry.model(self.model_id))
 
     def register_version(self, checkpoint_uuid: str) -> ModelVersion:
-        """Make a checkpoint the next version: from now on nothing deletes it."""
+        """Register a checkpoint as the next version; from then on it cannot be deleted."""
         row = self._session.tell(lambda store: store.registry.register(self.model_id, checkpoint_uuid))
         self.reload()
         return ModelVersion(self._session, row)
 
     def get_version(self, version: int = -1) -> ModelVersion | None:
-        """That one, or the latest; None if there is none."""
+        """Return the version with this number, or the latest one for -1; None if there is none."""
         versions = self.list_versions()
         wanted = [found for found in versions if version in (-1, found.model_version)]
         return wanted[0] if wanted else None
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
-        """Its versions, the newest first unless `order_by` says otherwise."""
+        """Return the versions, newest first by default."""
         rows = self._session.ask(lambda store: store.registry.versions(self.model_id))
         ordered = rows if order_by is OrderBy.DESC else rows[::-1]
         return ShownList(ModelVersion(self._session, row) for row in ordered)
 
     def get_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
-        """Old name of `list_versions`."""
+        """Deprecated name of `list_versions`."""
         warn_renamed("Model.get_versions", "Model.list_versions")
         return self.list_versions(order_by)
 
     def set_description(self, description: str) -> None:
-        """Change its description."""
+        """Change the description."""
         self._edit(Edit(description=description))
 
     def archive(self) -> None:
-        """It takes no more versions."""
+        """Archive the model: no versions can be registered any more."""
         self._edit(Edit(archived=True))
 
     def unarchive(self) -> None:
-        """It takes versions again."""
+        """Undo `archive`: versions can be registered again."""
         self._edit(Edit(archived=False))
 
     def delete(self) -> None:
-        """With its versions; the checkpoints stay."""
+        """Delete the model and its versions; the checkpoints are kept."""
         self._session.tell(lambda store: store.registry.delete_model(self.model_id))
 
     def _edit(self, edit: Edit) -> None:

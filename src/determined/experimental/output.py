@@ -1,4 +1,4 @@
-"""The output of a trial as an object: which files its ranks uploaded, and a way to fetch them."""
+"""`Output`: the files that the ranks of a trial uploaded in batch inference."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Upload:
-    """One upload of a rank; `batches` is how many batches of the rank had begun then, over all attempts."""
+    """One upload of a rank; `batches` is the number of the rank's batches that had begun, over all attempts."""
 
     rank: int
     batches: int
-    files: dict[str, int]  # name below the rank's directory to size in bytes
+    files: dict[str, int]  # size in bytes by name below the rank's directory
     report_time: datetime | None
 
 
 class Output:
-    """Files that batch inference uploaded. Attributes are as they were when it was read; `reload()` reads them anew."""
+    """The files that batch inference uploaded.
+
+    Attributes have the values of the last read; `reload()` reads them again.
+    """
 
     def __init__(self, session: Session, row: outputs.Output, experiment: experiment_records.Experiment) -> None:
         self._session = session
@@ -54,37 +57,37 @@ class Output:
 
     @property
     def uuid(self) -> str:
-        """Its id, which is also the name of its directory in the checkpoint storage."""
+        """The id of the output, which is also the name of its directory in the checkpoint storage."""
         return self._row.uuid
 
     @property
     def trial_id(self) -> int:
-        """The trial that it belongs to; a trial has at most one."""
+        """The id of the output's trial; a trial has at most one output."""
         return self._row.trial_id
 
     @property
     def experiment_id(self) -> int:
-        """The experiment of that trial."""
+        """The id of the output's experiment."""
         return self._experiment.id
 
     @property
     def resources(self) -> dict[str, int]:
-        """Path, as `rank_0/<file>`, to size in bytes."""
+        """The size in bytes of each file by path (`rank_0/<file>`)."""
         return self._row.resources
 
     @property
     def uploads(self) -> list[Upload]:
-        """The uploads, the oldest first; a file of a later one replaces that of an earlier one of the same rank."""
+        """The uploads, oldest first; a later file replaces an earlier one of the same rank and name."""
         return [Upload(each.rank, each.batches, each.files, moment(each.reported)) for each in self._row.uploads]
 
     def reload(self) -> None:
-        """Read everything anew."""
+        """Read the output's record from the store again."""
         self._row = self._session.ask(lambda store: store.outputs.get(self.uuid))
 
     def download(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the files to a directory, `outputs/<uuid>` without a name, and return its path.
+        """Copy the files to a directory (default: `outputs/<uuid>`) and return its path.
 
-        A directory with an earlier copy is brought up to date; one that holds anything else is refused.
+        A directory with an earlier copy is updated; one that holds anything else raises FileExistsError.
         """
         from determined.experiment.output_download import download_output
 
@@ -95,7 +98,7 @@ class Output:
 
 
 def outputs_of_trial(session: Session, trial_id: int) -> list[Output]:
-    """Return the output of a trial in a list, which is empty if it has uploaded nothing."""
+    """Return a list with the output of a trial; empty if it has uploaded nothing."""
 
     def read(store: Store) -> list[Output]:
         experiment = store.experiments.get(store.experiments.trial(trial_id).experiment_id)
@@ -117,7 +120,7 @@ def outputs_of_experiment(session: Session, experiment_id: int) -> list[Output]:
 
 
 def output_with_id(session: Session, uuid: str) -> Output:
-    """Return the output with that id."""
+    """Return the output with this id."""
 
     def read(store: Store) -> Output:
         found = store.outputs.get(uuid)

@@ -1,4 +1,4 @@
-"""Old names that still work, with a warning that names the new ones."""
+"""Deprecated names that still work, with a warning that names the replacement."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _CLASSES = {
 
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
+    """Warn that a name is deprecated."""
     warnings.warn(f"{old} is deprecated: use {new}", FutureWarning, stacklevel=stacklevel)
 
 
 def old_name(module: str, name: str) -> Any:
-    """Return the class that an old name stands for, with a warning; for the `__getattr__` of a module."""
+    """Return the class that a deprecated name refers to, with a warning; for the `__getattr__` of a module."""
     if name not in _CLASSES:
         refuse(module, name)
     place, new = _CLASSES[name]

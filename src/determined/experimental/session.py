@@ -1,4 +1,4 @@
-"""One store that many objects ask, from any thread."""
+"""The connection to a store that the objects of the SDK share, usable from any thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECONDS_BETWEEN_TRIES = 0.5
 
 
 class Session:
-    """Opens the store when it is first asked for something."""
+    """A store that is opened on first use."""
 
     def __init__(self, place: str | None) -> None:
         self._place = place
@@ -30,7 +30,7 @@ class Session:
 
     @property
     def place(self) -> str:
-        """The file or URL, password included: for processes that are started, not for people."""
+        """The file or URL of the store, including the password: for processes that are started, never for display."""
         from determined.store.open import checked_place
 
         if self._place is None:
@@ -39,10 +39,11 @@ class Session:
 
     @property
     def opened(self) -> bool:
+        """Whether the store is open."""
         return self._store is not None
 
     def ask(self, question: Callable[[Store], T]) -> T:
-        """A store that is away for a while, as a server that restarts, is waited for."""
+        """Run a query; retry it for a limited time while the store is unavailable, as during a server restart."""
         from determined.store.open import patience
 
         deadline = time.monotonic() + patience()
@@ -55,7 +56,7 @@ class Session:
                 time.sleep(_SECONDS_BETWEEN_TRIES)
 
     def tell(self, change: Callable[[Store], T]) -> T:
-        """For what may not be done twice: it is tried once."""
+        """Run a non-idempotent operation once, without retrying."""
         with self._lock:
             return change(self._open())
 
@@ -68,11 +69,11 @@ class Session:
     def _open(self) -> Store:
         from determined.store.open import open_store
 
-        if self._store is None or self._pid != os.getpid():  # a forked child needs a connection of its own
+        if self._store is None or self._pid != os.getpid():  # a forked child must not use its parent's connection
             self._store, self._pid = open_store(self.place), os.getpid()
         return self._store
 
 
 def moment(seconds: float | None) -> datetime | None:
-    """A time of the store, in UTC."""
+    """Return a time of the store as a datetime in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

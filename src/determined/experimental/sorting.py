@@ -1,4 +1,4 @@
-"""Sort and shorten the lists of the SDK."""
+"""Sort and truncate the lists of the SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def in_order(
 
 
 def first(items: list[T], argument: str, count: int | None) -> list[T]:
-    """Return the first `count` items, or all for None; a negative count would cut from the end and is refused."""
+    """Return the first `count` items, or all for None. A negative count would cut the end, and raises ValueError."""
     if count is not None and count < 0:
         raise ValueError(f"{argument} must be 0 or more, got {count}")
     return items[:count]

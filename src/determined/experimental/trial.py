@@ -1,4 +1,4 @@
-"""A trial as an object: its state, metrics, logs and checkpoints."""
+"""`Trial`: the state, metrics, logs and checkpoints of a trial."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("determined.experimental")
 
 
 class Trial:
-    """A trial of an experiment. Attributes are as they were when it was read; `reload()` reads them anew."""
+    """A trial of an experiment. Attributes have the values of the last read; `reload()` reads them again."""
 
     def __init__(self, session: Session, row: experiment_records.Trial) -> None:
         self._session = session
@@ -64,12 +64,12 @@ class Trial:
 
     @property
     def hparams(self) -> dict[str, Any]:
-        """The values that the search assigned."""
+        """The hyperparameters that the search assigned."""
         return self._row.hparams
 
     @property
     def effective_hparams(self) -> dict[str, Any]:
-        """The values that it trains with: those of `hparams`, unless its program passed others to `pytorch.init()`."""
+        """The hyperparameters used in training: `hparams`, unless the program passed others to `pytorch.init()`."""
         return self._row.effective_hparams
 
     @property
@@ -78,27 +78,27 @@ class Trial:
 
     @property
     def reason(self) -> str | None:
-        """Why it ended, where there is more to say than its state."""
+        """Why the trial ended, if there is more to say than its state."""
         return self._row.reason or None
 
     @property
     def restarts(self) -> int:
-        """How often it was started again after a failure."""
+        """The number of restarts after failures."""
         return self._row.restarts
 
     @property
     def steps_completed(self) -> int:
-        """The largest step that was reported."""
+        """The largest reported step."""
         return self._row.steps_completed
 
     @property
     def external_id(self) -> str | None:
-        """What the program calls it that runs it by itself; see `core_v2.Config`."""
+        """The program's own name of the trial; see `core_v2.Config`."""
         return self._row.external_id
 
     @property
     def best_validation(self) -> float | None:
-        """By the searcher's metric."""
+        """The best value of the searcher metric."""
         return self._row.best
 
     @property
@@ -111,40 +111,40 @@ class Trial:
 
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """By group and name: count, sum, min, max, mean, last and type of what was reported so far."""
+        """By group and name: count, sum, min, max, mean, last and type of the reported values."""
         return metrics.summarize(self._session, self.id)
 
     def reload(self) -> None:
-        """Read everything anew."""
+        """Read the trial's record from the store again."""
         self._row = self._session.ask(lambda store: store.experiments.trial(self.id))
 
     def get_experiment(self) -> Experiment:
-        """The experiment that it belongs to."""
+        """Return the experiment of the trial."""
         from determined.experimental.experiment import Experiment
 
         return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(self.experiment_id)))
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
-        """What was reported for a group, as "training" or "validation", by step; without a group all of it."""
+        """Yield the metrics of a group, such as "training" or "validation", by step; of all groups by default."""
         return metrics.iter_metrics(self._session, [self.id], group)
 
     def stream_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
-        """Old name of `iter_metrics`."""
+        """Deprecated name of `iter_metrics`."""
         warn_renamed("Trial.stream_metrics", "Trial.iter_metrics")
         return self.iter_metrics(group)
 
     def stream_training_metrics(self) -> Iterator[TrialMetrics]:
-        """Old way to write `iter_metrics("training")`."""
+        """Deprecated form of `iter_metrics("training")`."""
         warn_renamed("Trial.stream_training_metrics", 'Trial.iter_metrics("training")')
         return self.iter_metrics("training")
 
     def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
-        """Old way to write `iter_metrics("validation")`."""
+        """Deprecated form of `iter_metrics("validation")`."""
         warn_renamed("Trial.stream_validation_metrics", 'Trial.iter_metrics("validation")')
         return self.iter_metrics("validation")
 
     def metrics_frame(self, group: str | None = "validation") -> Any:
-        """What it reported as a pandas table, hyperparameters beside it; needs the extra `pandas`."""
+        """Return metrics and hyperparameters as a pandas DataFrame; needs the extra `pandas`."""
         return frames.metrics_frame(self.iter_metrics(group), {self.id: self.effective_hparams})
 
     def iter_logs(
@@ -162,19 +162,19 @@ class Trial:
         sources: Sequence[str] | None = None,
         search_text: str | None = None,
     ) -> Iterator[str]:
-        """The lines that it wrote, each with its time in UTC and its rank.
+        """Yield the log lines of the trial, each with its time in UTC and its rank.
 
         Args:
-            follow: go on as new lines are written, until the trial ends.
-            head: only the first so many.
-            tail: only the last so many.
-            rank_ids: only of these ranks.
-            stdtypes: only of these streams: "stdout", "stderr".
-            min_level: only lines that name this level or a higher one.
+            follow: wait for new lines until the trial ends.
+            head: only the first N lines.
+            tail: only the last N lines.
+            rank_ids: only lines of these ranks.
+            stdtypes: only lines of these streams: "stdout", "stderr".
+            min_level: only lines with this log level or a higher one.
             timestamp_before: only lines written before; a text in RFC 3339, seconds since 1970, or a datetime.
             timestamp_after: only lines written after.
-            search_text: only lines that contain it.
-            container_ids: accepted; there are no containers here.
+            search_text: only lines that contain this text.
+            container_ids: accepted; there are no containers.
             sources: accepted; all lines come from the trial itself.
         """
         for name, given in (("container_ids", container_ids), ("sources", sources)):
@@ -191,7 +191,7 @@ class Trial:
         return trial_logs.iter_lines(self._session, self.id, only, follow=follow, head=head, tail=tail)
 
     def logs(self, follow: bool = False, **chosen: Any) -> Iterator[str]:
-        """Old name of `iter_logs`."""
+        """Deprecated name of `iter_logs`."""
         warn_renamed("Trial.logs", "Trial.iter_logs")
         return self.iter_logs(follow, **chosen)
 
@@ -201,7 +201,7 @@ class Trial:
         order_by: OrderBy | None = None,
         max_results: int | None = None,
     ) -> list[Checkpoint]:
-        """Those that are whole; without an order the best by the searcher's metric first.
+        """Return the complete checkpoints; by default the best by the searcher metric come first.
 
         `sort_by` is the name of a validation metric or a CheckpointSortBy.
         """
@@ -216,18 +216,18 @@ class Trial:
         )
 
     def list_outputs(self) -> list[Output]:
-        """Return the output that batch inference uploaded, in a list; it is empty if nothing was uploaded."""
+        """Return a list with the output that batch inference uploaded; empty if nothing was uploaded."""
         return outputs_of_trial(self._session, self.id)
 
     def get_checkpoints(
         self, sort_by: checkpoint_lists.SortBy | None = None, order_by: OrderBy | None = None
     ) -> list[Checkpoint]:
-        """Old name of `list_checkpoints`."""
+        """Deprecated name of `list_checkpoints`."""
         warn_renamed("Trial.get_checkpoints", "Trial.list_checkpoints")
         return self.list_checkpoints(sort_by, order_by)
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        """The best one by the searcher's metric, or by another one and its direction."""
+        """Return the best checkpoint by the searcher metric, or by another metric and its direction (deprecated)."""
         warn_renamed("Trial.top_checkpoint", "Trial.list_checkpoints(max_results=1)")
         return self._select(best=True, sort_by=sort_by, smaller_is_better=smaller_is_better)
 
@@ -239,7 +239,10 @@ class Trial:
         sort_by: str | None = None,
         smaller_is_better: bool | None = None,
     ) -> Checkpoint:
-        """The latest one, the best one, or that with an id: exactly one of these; an order goes with `best` alone."""
+        """Return the latest checkpoint, the best one, or the one with an id: exactly one of these (deprecated).
+
+        `sort_by` and `smaller_is_better` are only allowed with `best`.
+        """
         warn_renamed("Trial.select_checkpoint", "Trial.list_checkpoints")
         return self._select(latest, best, uuid, sort_by, smaller_is_better)
 
@@ -274,9 +277,9 @@ class Trial:
         return found[0]
 
     def kill(self) -> None:
-        """End its processes at once; what it did since its last checkpoint is lost. The search goes on without it.
+        """Kill the trial's processes; work since its last checkpoint is lost. The search continues without the trial.
 
-        A runner obeys within a second. When nobody runs the experiment, the next runner obeys first.
+        A runner reacts within a second. If the experiment is not running, the next runner does it first.
         """
 
         def ask(store: Store) -> None:
@@ -291,7 +294,7 @@ class Trial:
         self._session.tell(ask)
 
     def _checkpoints(self) -> tuple[list[Checkpoint], experiment_records.Experiment]:
-        """All of them, the newest first, and the experiment."""
+        """Return all checkpoints, newest first, and the experiment."""
 
         def read(store: Store) -> tuple[list[Checkpoint], experiment_records.Experiment]:
             trial = store.experiments.trial(self.id)

@@ -1,4 +1,4 @@
-"""The trials of an experiment in an order."""
+"""Read and sort the trials of an experiment."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from determined.store.base import Store
     from determined.store.experiment_records import Trial
 
-Found = list[tuple["Trial", "float | None"]]  # with the newest validation, where that is asked for
+Found = list[tuple["Trial", "float | None"]]  # with the newest validation if the list is sorted by it
 
 
 def read(store: Store, experiment_id: int, sort_by: TrialSortBy) -> Found:
+    """Return the trials of an experiment, with the newest validation if they are sorted by it."""
     rows = store.experiments.trials(experiment_id)
     if sort_by is not TrialSortBy.LATEST_VALIDATION_METRIC:
         return [(row, None) for row in rows]
@@ -27,6 +28,7 @@ def read(store: Store, experiment_id: int, sort_by: TrialSortBy) -> Found:
 
 
 def ordered(found: Found, sort_by: TrialSortBy, order_by: OrderBy) -> list[Trial]:
+    """Return the trials in the given order."""
     now = time.time()
     values: dict[TrialSortBy, Callable[[Trial], Any]] = {
         TrialSortBy.ID: lambda row: row.id,

@@ -1,4 +1,4 @@
-"""The lines that a trial wrote, chosen and followed."""
+"""Read, filter and follow the log lines of a trial."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLLING_SECONDS = 0.5
 def iter_lines(
     session: Session, trial_id: int, only: LogFilter, *, follow: bool, head: int | None, tail: int | None
 ) -> Iterator[str]:
-    """Each with when and by which rank it was written; following ends with the trial."""
+    """Yield the selected lines, each with its time and rank; with `follow`, until the trial ends."""
     for name, count in (("head", head), ("tail", tail)):
         if count is not None and count < 0:
             raise ValueError(f"{name} must not be negative, got {count}")
@@ -51,13 +51,13 @@ def _lines(
 
 
 def _present(session: Session, trial_id: int, only: LogFilter, position: list[int]) -> Iterator[Log]:
-    """Yield the lines after the position, which moves on to the end of the log."""
+    """Yield the lines after the position, and move the position to the end of the log."""
 
     def read(store: Any) -> list[Log]:
         lines: list[Log] = store.logs(trial_id, position[0], _PAGE, only=only)
         return lines
 
-    # Asked first: lines that are not wanted are not searched again at the next look.
+    # Read first, so that filtered-out lines are not searched again the next time.
     newest = session.ask(lambda store: store.newest_log(trial_id))
     while page := session.ask(read):
         position[0] = page[-1].id
@@ -66,9 +66,10 @@ def _present(session: Session, trial_id: int, only: LogFilter, position: list[in
 
 
 def _followed(session: Session, trial_id: int, only: LogFilter) -> Iterator[Log]:
+    """Yield lines as they are written, until the trial has ended."""
     position = [0]
     while True:
-        # Asked before reading: what was written until then is read now.
+        # Read before the lines, so that no line written before the end is missed.
         over = session.ask(lambda store: store.experiments.trial(trial_id)).state in TRIAL_ENDED
         yield from _present(session, trial_id, only, position)
         if over:
@@ -77,7 +78,7 @@ def _followed(session: Session, trial_id: int, only: LogFilter) -> Iterator[Log]
 
 
 def seconds_of(name: str, value: Time | None) -> float | None:
-    """A moment as seconds since 1970; a text is RFC 3339, and what names no zone is UTC."""
+    """Return a time as seconds since 1970; a text is RFC 3339, and a time without a zone is UTC."""
     if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
         return value
     if isinstance(value, str):

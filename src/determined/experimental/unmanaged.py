@@ -1,4 +1,4 @@
-"""The first form of `core_v2` (0.23 and 0.24): a run that a program opens by itself, described by a configuration text.
+"""The first form of `core_v2` (releases 0.23 and 0.24): a run that a program opens itself, configured by a text.
 
 from determined.experimental import Determined, unmanaged
 
@@ -7,7 +7,7 @@ info = unmanaged.create_unmanaged_cluster_info(client, config_text="name: mine")
 with unmanaged.init(unmanaged_info=info, client=client) as context:
     context.train.report_validation_metrics(steps_completed=1, metrics={"loss": 0.5})
 
-The run gets its numbers when `init` opens it: read them from `context.info`.
+The run gets its ids when `init` opens it: read them from `context.info`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> core.Context:
-    """Open the run: `with unmanaged.init(...) as context: ...`, as `core_v2.init_context` does."""
+    """Open a run: `with unmanaged.init(...) as context: ...`; see `core_v2.init_context`."""
     if unmanaged_info is not None and config is not None:
         raise ValueError("give either unmanaged_info or config, not both")
     return core_v2.init_context(
@@ -82,11 +82,12 @@ def init(
 
 
 def url_reverse_webui_exp_view(client: Determined, exp_id: int) -> str:
-    """Return the command that shows an experiment; there are no web pages."""
+    """Return the terminal command that shows an experiment; there is no web page."""
     return f"det experiment describe {exp_id}"
 
 
 def _config_of(info: ClusterInfo) -> Config:
+    """Return the configuration of a run; warn about fields without effect."""
     known = {field.name for field in fields(Config)}
     config = info.trial._config
     unused = [name for name in config if name not in {*known, "hyperparameters"}]

@@ -1,4 +1,4 @@
-"""Names of the old SDK that only a master could serve: asking for one says why it is not there."""
+"""Names of Determined's SDK that need a master: accessing one raises an AttributeError with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REASONS = {
 
 
 def refuse(owner: str, name: str) -> NoReturn:
-    """For the `__getattr__` of a module or a class; it is an AttributeError, so that `hasattr` says no."""
+    """Raise AttributeError with the reason why a name does not exist; for the `__getattr__` of a module or class."""
     kind = "module" if "." in owner else "object"
     reason = _REASONS.get(owner, {}).get(name)
     raise AttributeError(f"{kind} {owner!r} has no attribute {name!r}" + ("" if reason is None else f": {reason}"))
