@@ -1,4 +1,4 @@
-"""`python -m determined.cli` is `det`."""
+"""Run `det` as `python -m determined.cli`."""
 
 from determined.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Commands of Determined's `det` that are not here: typing one says why, and what to type."""
+"""Explain commands of Determined's `det` that do not exist here: why, and what to use instead."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ _REASONS: dict[tuple[str, ...], str] = {
 
 
 def why_absent(path: tuple[str, ...]) -> str | None:
-    """The reason for an old command, by the words that were typed after `det`."""
+    """Return why an old command does not exist, given the words typed after `det`; None if it is unknown."""
     return _REASONS.get(path)

@@ -1,4 +1,4 @@
-"""Commands that take several ids: each object is dealt with, and each failure is reported."""
+"""`BulkCommand`: commands that accept several ids; each object is processed, and each failure is reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Archived = Literal["never", "only", "on request"]
 
 
 class _Each(click.Command):
-    """Invokes the command once for each id."""
+    """A command that is invoked once for each id."""
 
     kind: Literal["experiment", "trial"]
     has_filters: bool
@@ -110,6 +110,7 @@ class _Each(click.Command):
         return f"{doing[0].upper()}{doing[1:]}: {shown}?"
 
     def _for_each(self, ctx: click.Context, name: str, ids: list[int]) -> None:
+        """Invoke the command for each id, print failures, and exit with 1 if there were any."""
         failed = False
         with collected_json() as printed:
             for number in ids:

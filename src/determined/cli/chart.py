@@ -1,4 +1,4 @@
-"""Curves as text: numbers in, lines out, as wide as somebody has room for."""
+"""Draw curves as text of a given width."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from determined.cli.render import number
 
-Curve = Sequence[tuple[float, float]]  # x and y, by x; what is no finite number is a gap
-Paint = Callable[[str, int], str]  # a character, and the curve whose colour it gets
+Curve = Sequence[tuple[float, float]]  # points (x, y), sorted by x; a value that is not finite is a gap
+Paint = Callable[[str, int], str]  # returns a character in the colour of the curve with that index
 Dot = tuple[int, int]  # column and row, from the upper left
-Cells = dict[tuple[int, int], tuple[int, tuple[int, ...]]]  # by column and row: the dots, and whose they are
+Cells = dict[tuple[int, int], tuple[int, tuple[int, ...]]]  # by column and row: the dots, and the curves they belong to
 
-_DECADES_FOR_LOG = 3
+_DECADES_FOR_LOG = 3  # values that span more get a logarithmic axis
 _NARROWEST, _LOWEST = 8, 2
 _ACROSS, _DOWN = 2, 4  # dots of a braille character
 _BRAILLE = 0x2800
@@ -23,14 +23,17 @@ _BITS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column and ro
 
 @dataclass(frozen=True)
 class Chart:
-    """Its lines, and whether the vertical axis is logarithmic."""
+    """The lines of a chart, and whether its vertical axis is logarithmic."""
 
     lines: list[str]
     logarithmic: bool
 
 
 def draw(curves: Sequence[Curve], *, width: int, height: int = 14, paint: Paint | None = None) -> Chart:
-    """All curves in one picture. Where nothing can be painted a cell is the letter of its curve: A, B, C ..."""
+    """Draw all curves in one chart.
+
+    Without `paint`, each cell shows the letter of its curve: A, B, C and so on.
+    """
     finite = [point for curve in curves for point in curve if _is_finite(point)]
     if not finite:
         return Chart(["(no numbers to draw)"], False)
@@ -63,7 +66,7 @@ def draw(curves: Sequence[Curve], *, width: int, height: int = 14, paint: Paint 
 
 @dataclass(frozen=True)
 class _Axis:
-    """Numbers laid out on dots; a single value is in the middle."""
+    """The mapping of numbers to dots along one axis; a single value is in the middle."""
 
     low: float
     high: float
@@ -76,7 +79,7 @@ class _Axis:
     def dot(self, value: float) -> int:
         if self.high == self.low:
             return self.dots // 2
-        # Halved first: the distance between the largest numbers there are is no number any more.
+        # Halved first: the difference of the largest possible floats would overflow.
         share = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
         return min(self.dots - 1, round(share * (self.dots - 1)))
 
@@ -86,7 +89,7 @@ def _is_finite(point: tuple[float, float]) -> bool:
 
 
 def _line(cells: Cells, start: Dot, end: Dot, curve: int) -> None:
-    """All dots from one to the other, both included."""
+    """Set all dots from one to another, both included."""
     (x, y), (to_x, to_y) = start, end
     steps = max(abs(to_x - x), abs(to_y - y), 1)
     for step in range(steps + 1):
@@ -97,7 +100,7 @@ def _line(cells: Cells, start: Dot, end: Dot, curve: int) -> None:
 
 
 def _character(cell: tuple[int, tuple[int, ...]] | None, column: int, paint: Paint | None) -> str:
-    """Where curves lie on each other they take turns."""
+    """Return the character of a cell; where curves overlap, they alternate."""
     if cell is None:
         return " "
     dots, curves = cell
@@ -106,7 +109,7 @@ def _character(cell: tuple[int, tuple[int, ...]] | None, column: int, paint: Pai
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return a curve of one line, from the smallest of the values to the largest; a gap where one is no number."""
+    """Return a curve of one line, scaled from the smallest to the largest value; non-finite values are gaps."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return ""
@@ -115,5 +118,5 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def letter(curve: int) -> str:
-    """What a curve is called in a picture and under it."""
+    """Return the letter of a curve in the chart and in the legend."""
     return chr(ord("A") + curve % 26)

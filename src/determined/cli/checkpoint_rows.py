@@ -1,4 +1,4 @@
-"""One checkpoint as a table."""
+"""Show a checkpoint as a row of a table or as JSON."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ COLUMNS = [
 
 
 def checkpoint_row(experiment: Experiment, row: Checkpoint) -> Row:
+    """Return the row of a checkpoint for a table with COLUMNS."""
     return [
         experiment.id,
         row.trial_id,
@@ -35,7 +36,7 @@ def checkpoint_row(experiment: Experiment, row: Checkpoint) -> Row:
 
 
 def described_plain(experiment: Experiment, row: Checkpoint) -> dict[str, Any]:
-    """A checkpoint for JSON."""
+    """Return a checkpoint as JSON data."""
     return {
         **checkpoint_plain(row, experiment.metric),
         "experiment_id": experiment.id,
@@ -45,6 +46,6 @@ def described_plain(experiment: Experiment, row: Checkpoint) -> dict[str, Any]:
 
 
 def parts_noted(row: Checkpoint, key: str) -> list[str]:
-    """The parts of its state that the metadata name under `key`: those that are missing, or are pickles."""
+    """Return the parts of the state that the metadata list under `key`, such as missing or pickled ones."""
     parts = row.metadata.get(key)
     return [str(part) for part in parts] if isinstance(parts, list) else []

@@ -1,6 +1,6 @@
-"""Words for a shell to complete: ids with names and states, checkpoints and models.
+"""Shell completion of ids, checkpoints and names from the store.
 
-A shell asks while somebody types, so only a store that exists is read, briefly, and nothing is ever printed.
+It runs while the user types, so it only reads a store that exists, does not wait, and never prints errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionIte
 
 
 def _from_store(find: Callable[[Database, str], list[CompletionItem]]) -> _Completion:
-    """Make a completion of a query; without a store, or with one that cannot be read now, nothing is offered."""
+    """Make a completion function from a query; it offers nothing if the store does not exist or cannot be read."""
 
     @wraps(find)
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -101,7 +101,7 @@ def experiment_labels(database: Database, incomplete: str) -> list[CompletionIte
 
 @_from_store
 def experiment_names(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer the names of experiments, each once."""
+    """Offer the distinct names of experiments."""
     found = database.execute(
         "SELECT name, COUNT(*) FROM experiments WHERE archived = 0 AND substr(name, 1, ?) = ? "
         "GROUP BY name ORDER BY name LIMIT ?",
@@ -135,7 +135,7 @@ def _trials(database: Database, incomplete: str, suits: Callable[[Trial], bool])
 
 @_from_store
 def checkpoint_uuids(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer checkpoints that can be loaded, the newest first."""
+    """Offer checkpoints that can be loaded, newest first."""
     before, last = _last_of_list(incomplete)
     found = database.execute(
         "SELECT uuid, trial_id, steps_completed FROM checkpoints WHERE state = 'ACTIVE' AND substr(uuid, 1, ?) = ? "
@@ -147,7 +147,7 @@ def checkpoint_uuids(database: Database, incomplete: str) -> list[CompletionItem
 
 @_from_store
 def model_names(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer models by name."""
+    """Offer the names of models."""
     found = database.execute(
         "SELECT name, description FROM models WHERE archived = 0 AND substr(name, 1, ?) = ? ORDER BY name LIMIT ?",
         [len(incomplete), incomplete, _MOST],
@@ -156,7 +156,7 @@ def model_names(database: Database, incomplete: str) -> list[CompletionItem]:
 
 
 def _database() -> Database | None:
-    """Return the store as it is: completing words neither creates nor migrates one, and does not wait for a server."""
+    """Return the existing store, or None: completion neither creates nor migrates one, nor waits long for a server."""
     import os
     from pathlib import Path
 
@@ -172,6 +172,7 @@ def _database() -> Database | None:
 
 
 def _last_of_list(incomplete: str) -> tuple[str, str]:
+    """Split a comma-separated list into everything before the last entry, and the last entry."""
     before, comma, last = incomplete.rpartition(",")
     return before + comma, last
 

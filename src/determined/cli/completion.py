@@ -1,4 +1,4 @@
-"""`det completion`."""
+"""The command `det completion`."""
 
 from __future__ import annotations
 

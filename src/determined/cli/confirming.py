@@ -1,4 +1,4 @@
-"""Ask before something is removed."""
+"""Ask for confirmation before something is deleted or changed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_yes(command: F) -> F:
-    """Give a command the option `--yes`, as the argument `yes`."""
+    """Add the option `--yes` to a command, as the argument `yes`."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only if somebody says so; without an answer nothing is done, and the exit code is 1."""
+    """Ask the user to confirm, unless `yes`; without confirmation the command is aborted with exit code 1."""
     if not yes:
         click.confirm(visible(question), abort=True, err=True)

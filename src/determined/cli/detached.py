@@ -1,4 +1,4 @@
-"""Leave an experiment to the queue, and say what to type next."""
+"""Put an experiment into the queue, and print how to follow it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def leave_to_queue(
     store: Store, experiment_id: int, form: Form, *, slots: int | None = None, max_trials: int | None = None
 ) -> None:
-    """It runs when its turn comes, whether this terminal is there or not."""
+    """Queue an experiment; it runs in the background, independent of this terminal, when slots are free."""
     from determined.queue.adding import add
     from determined.queue.daemon import IS_LEAVING
     from determined.store.open import checked_place

@@ -1,4 +1,4 @@
-"""One object in full: a line for each of its properties, where a row of a table would be too wide."""
+"""Show one object as a line per property, for objects that are too wide for a row of a table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from determined.cli import text
 from determined.cli.render import Column, Row, cell, table
 from determined.cli.watching import flat
 
-_NARROWEST = 20  # for values, beside long names
+_NARROWEST = 20  # minimum width of the values, even beside long names
 
 
 def one_row(columns: Sequence[Column], row: Row) -> str:
-    """Return one row: on a terminal as lines, elsewhere as the table that scripts know."""
+    """Return one row: on a terminal as lines, elsewhere as the table that scripts expect."""
     if not sys.stdout.isatty():
         return table(columns, [row])
     return details((column.name, value) for column, value in zip(columns, row, strict=True))
 
 
 def details(properties: Iterable[tuple[str, Any]]) -> str:
-    """Return a line for each property that is not empty; values that are maps have a line for each of their values."""
+    """Return a line for each property that is not empty; a dict gets a line for each of its values."""
     lines: list[tuple[str, str]] = []
     for name, value in properties:
         if isinstance(value, dict):
@@ -38,6 +38,7 @@ def details(properties: Iterable[tuple[str, Any]]) -> str:
 
 
 def _wrapped(name: str, value: str, widest: int, available: int) -> list[str]:
+    """Return the lines of a property, with the value wrapped to the available width."""
     head = f" {name}{' ' * (widest - text.width(name))}  "
     pieces = [value] if text.width(value) <= available else textwrap.wrap(value, available) or [""]
     return [f"{head if not number else ' ' * (widest + 3)}{piece}".rstrip() for number, piece in enumerate(pieces)]

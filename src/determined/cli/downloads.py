@@ -1,4 +1,4 @@
-"""Fetch checkpoints into directories, and say where they are."""
+"""Download checkpoints into directories, and print where they are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ USUAL_DIRECTORY = Path("checkpoints")
 
 
 def with_order(command: F) -> F:
-    """Give a command `--sort-by` and `--smaller-is-better`: another order than the searcher's."""
+    """Add `--sort-by` and `--smaller-is-better` to a command, to choose another order than the searcher's."""
     smaller = click.option(
         "--smaller-is-better", type=bool, metavar="BOOL", help="Whether smaller values of that metric are better."
     )
@@ -44,7 +44,7 @@ def with_quiet(command: F) -> F:
 def in_order(
     experiment: Experiment, rows: list[Checkpoint], sort_by: str | None, smaller_is_better: bool | None
 ) -> list[Checkpoint]:
-    """Whole ones with a number for the metric, the best first; without an order by the searcher's metric."""
+    """Return the complete checkpoints that have a number for the metric, best first; by default the searcher metric."""
     if sort_by is None and smaller_is_better is not None:
         raise click.UsageError("--smaller-is-better goes with --sort-by")
     metric = experiment.metric if sort_by is None else sort_by
@@ -62,19 +62,20 @@ def in_order(
 
 
 def reported_metrics(rows: list[Checkpoint]) -> list[str]:
-    """Return the names of the numbers that validations of these checkpoints gave, sorted."""
+    """Return the sorted names of numeric validation metrics of these checkpoints."""
     found = {name for row in rows for name, value in (row.validation or {}).items() if finite_number(value) is not None}
     return sorted(found - {"batches", "epochs", "records"})
 
 
 def usual_place(row: Checkpoint, parent: Path = USUAL_DIRECTORY) -> Path:
-    """A directory named after the checkpoint; an id that could lead elsewhere is refused."""
+    """Return the directory named after the checkpoint; raise for an id that could lead outside of `parent`."""
     from determined.checkpoint_storage.base import checkpoint_id
 
     return parent / checkpoint_id(row.uuid)
 
 
 def fetch(experiment: Experiment, row: Checkpoint, target: Path) -> None:
+    """Download a checkpoint to a directory; raise if it was deleted or its files are not available."""
     from determined.experiment.downloading import download_checkpoint
     from determined.experiment.storages import storage_of
 
@@ -96,6 +97,7 @@ def plain_of(experiment: Experiment, row: Checkpoint, path: Path) -> dict[str, A
 
 
 def tell(experiment: Experiment, fetched: Sequence[tuple[Checkpoint, Path]], *, quiet: bool) -> None:
+    """Print the downloaded checkpoints and their paths; with `quiet` only the paths."""
     if not quiet:
         rows = [checkpoint_row(experiment, row) for row, _ in fetched]
         click.echo((one_row(COLUMNS, rows[0]) if len(rows) == 1 else table(COLUMNS, rows)) + "\n")
@@ -104,7 +106,7 @@ def tell(experiment: Experiment, fetched: Sequence[tuple[Checkpoint, Path]], *, 
 
 
 def fetch_one(experiment: Experiment, row: Checkpoint, directory: Path | None, *, quiet: bool, form: Form) -> None:
-    """Into the named directory itself, else into the usual place."""
+    """Download a checkpoint to `directory`, or to the default place, and print the result."""
     path = usual_place(row) if directory is None else directory
     fetch(experiment, row, path)
     if form == "json":

@@ -1,4 +1,4 @@
-"""The text of an error: `Cannot <action> <object>: <reason>`."""
+"""The text of a command's error: `Cannot <action> <object>: <reason>`."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ class _Action(Formatter):
 
 
 def _reason(error: Exception) -> str:
+    """Return the reason of an error; for an OSError its file and message, without the error number."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Lists whose columns can be chosen, and that have other columns on a terminal than in a pipe."""
+"""Lists whose columns can be chosen, and whose default columns differ between a terminal and a pipe."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Field(Generic[T]):
-    """One column that a list can have.
+    """A column that a list can have.
 
-    `value` gives the cell in a pipe or a CSV file, `on_terminal` what a terminal shows in its place. `shown` says where
-    the column is unless somebody chooses: scripts rely on the columns in pipes, so new ones are for terminals.
+    `value` returns the cell for pipes and CSV files, `on_terminal` the one for terminals if it differs. `shown` is
+    where the column appears by default: scripts rely on the columns in pipes, so new columns are for terminals only.
     """
 
     name: str
@@ -34,13 +34,13 @@ class Field(Generic[T]):
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """What `--wide` and `--columns` say."""
+    """The values of `--wide` and `--columns`."""
 
     wide: bool = False
     names: str | None = None
 
     def fields(self, known: Sequence[Field[T]], *, terminal: bool) -> list[Field[T]]:
-        """Return the fields that are shown; a name that no column has is refused."""
+        """Return the fields to show; raise a usage error for an unknown name."""
         if self.names is not None:
             return [_named(known, name) for name in self.names.split(",")]
         if self.wide:
@@ -50,7 +50,7 @@ class ColumnChoice:
 
 
 def with_columns(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a list the options `--wide` and `--columns`, as the argument `columns`."""
+    """Add the options `--wide` and `--columns` to a list command, as the argument `columns`."""
 
     @click.option("--wide", is_flag=True, help="Show all columns, even if rows become wider than the terminal.")
     @click.option("--columns", "names", metavar="NAMES", help="Show these columns, for example id,name,best.")
@@ -72,7 +72,7 @@ def show_list(
     plain: Callable[[], Any],
     columns: ColumnChoice,
 ) -> None:
-    """Print a list of items in a form; `plain` gives it for JSON."""
+    """Print a list of items as a table, CSV or JSON; `plain` returns the JSON data."""
     if form == "json":
         print_json(plain())
     elif form == "csv":
@@ -89,7 +89,7 @@ def list_text(
     *,
     remark: str = "--wide shows all columns",
 ) -> str:
-    """Return the list as a table, with a line about columns that the terminal has no space for."""
+    """Return the list as a table, with a line about columns that do not fit the terminal."""
     terminal = sys.stdout.isatty()
     fields = columns.fields(known, terminal=terminal)
     cells: list[Row] = [
@@ -116,12 +116,12 @@ def _columns(fields: Sequence[Field[Any]]) -> list[Column]:
 
 
 def _named(known: Sequence[Field[T]], name: str) -> Field[T]:
-    """Return the field with a name, or the first words of one; case, dashes and underscores do not matter."""
+    """Return the field with that name or an unambiguous beginning of it, ignoring case, dashes and underscores."""
     by_name = {_plain(field.name): field for field in known}
     begins = [field for plain, field in by_name.items() if plain.startswith(f"{_plain(name)} ")]
     found = by_name.get(_plain(name)) or (begins[0] if len(begins) == 1 else None)
     if found is None:
-        from difflib import get_close_matches  # takes longer to import than most lists to print
+        from difflib import get_close_matches  # importing it takes longer than printing most lists
 
         near = get_close_matches(_plain(name), list(by_name), n=1)
         hint = f" Did you mean {by_name[near[0]].name!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""`--state`, `--label`, `--name`, `--owner` and `--since`: which experiments are meant."""
+"""The options `--state`, `--label`, `--name`, `--owner` and `--since`, which select experiments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import ExperimentFilter, ExperimentState
 
 _STOPPING = ("STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
-# What may be typed, and the states that it means.
+# The accepted words, and the states each of them selects.
 STATES: dict[str, tuple[str, ...]] = {
     "ACTIVE": ("ACTIVE",),
     "RUNNING": ("ACTIVE",),
@@ -32,7 +32,7 @@ _SHOWN = [name for name in STATES if name not in _STOPPING]
 def _parsed_states(
     context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
 ) -> tuple[ExperimentState, ...]:
-    """Return the states that were named, one or several with commas between them, in any case."""
+    """Return the states named by an option, separated by commas and in any case; raise for an unknown one."""
     names = [part.strip().upper() for several in value for part in several.split(",")]
     for name in names:
         if name not in STATES:
@@ -51,7 +51,7 @@ def _complete_name(context: click.Context, parameter: click.Parameter, incomplet
 
 
 def with_state_and_label(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `--state` and `--label`, as the arguments `states` and `labels`."""
+    """Add `--state` and `--label` to a command, as the arguments `states` and `labels`."""
     labels = click.option(
         "--label",
         "labels",
@@ -72,7 +72,7 @@ def with_state_and_label(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a list all filters, as the argument `only`."""
+    """Add all filters to a list command, as the argument `only`."""
 
     @with_state_and_label
     @click.option(
@@ -100,7 +100,7 @@ def with_filters(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def filter_of(states: tuple[ExperimentState, ...], labels: tuple[str, ...]) -> ExperimentFilter:
-    """Return the filter that `--state` and `--label` mean."""
+    """Return the filter for the values of `--state` and `--label`."""
     from determined.store.experiment_records import ExperimentFilter
 
     return ExperimentFilter(states=states, labels=labels)

@@ -1,4 +1,4 @@
-"""Commands that only watch: Ctrl-C ends the watching, not the experiment."""
+"""Commands that only watch an experiment: Ctrl-C ends the command, not the experiment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 
 @contextmanager
 def only_watching(what: str) -> Iterator[None]:
-    """Let Ctrl-C print one line and end the command with 130: not with 0, or `wait && ...` would continue."""
+    """On Ctrl-C, print one line and end the command with code 130: with 0, `wait && ...` would continue."""
     try:
         yield
     except KeyboardInterrupt:
-        after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has printed ^C
+        after_echo = "\n" if sys.stderr.isatty() else ""  # the terminal has already printed ^C on this line
         click.echo(f"{after_echo}Stopped watching; {what} is not affected", err=True)
         raise

@@ -1,4 +1,4 @@
-"""Run an experiment in this process: show how it goes, and tell what came of it."""
+"""Run an experiment in this process: show its progress, and print a summary at the end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_here(
     in_queue: bool = False,
     sharing: Sharing = "wait",
 ) -> int:
-    """Returns the exit code: 0 when it completed, that of a signal when one ended it, else 1."""
+    """Run an experiment and return the exit code: 0 if it completed, 128 + N if signal N ended it, else 1."""
     from determined.engines.local import LocalEngine
     from determined.experiment.run import run_experiment
     from determined.experiment.run_again import check_can_run
@@ -65,7 +65,7 @@ def run_here(
         if isinstance(engine, LocalEngine):
             with opened_store() as store:
                 experiment = store.experiments.get(experiment_id)
-            check_can_run(experiment, max_trials)  # before waiting for slots; a standalone run does not say how many
+            check_can_run(experiment, max_trials)  # before waiting for slots, which may take long
             reserve_slots(engine, experiment.config, experiment_id, sharing, say)
         ended = run_experiment(
             checked_place(),
@@ -79,7 +79,7 @@ def run_here(
         )
     with opened_store() as store:
         summary = summarize(store, experiment_id)
-    with outliving_the_reader(BrokenPipeError):  # a result that a full disk has no room for is a failure
+    with outliving_the_reader(BrokenPipeError):  # a full disk that loses the result is a failure, a closed pipe is not
         if form == "json":
             print_json(summary_plain(summary))
         else:
@@ -91,7 +91,7 @@ def run_here(
 
 @contextmanager
 def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[[str], None]]]:
-    """What shows a view, and what prints a line: a live picture on a terminal, else plain lines."""
+    """Yield a function that shows a view and one that prints a line: a live view on a terminal, else plain lines."""
     stream = sys.stderr if on_stderr else sys.stdout
     if stream.isatty() and os.environ.get("TERM") != "dumb":
         from rich.console import Console
@@ -112,7 +112,7 @@ def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[
 
 @contextmanager
 def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
-    """What the runner warns of stands among the other lines."""
+    """Print warnings that the runner logs among the other lines, inside the block."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

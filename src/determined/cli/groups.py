@@ -1,4 +1,4 @@
-"""Commands and groups of them: found by name, imported when they are used, failing in one line."""
+"""Commands and command groups: imported when they are used, with errors reported in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from determined.cli import streams
 from determined.errors import DeterminedError
 
-INTERRUPTED = 130  # what a shell reports for a program that Ctrl-C ended
+INTERRUPTED = 130  # the exit code that shells report for a program ended by Ctrl-C
 
 
 class Command(click.Command):
@@ -41,17 +41,17 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # the reader has seen enough, as `head` does; click ends quietly
+            raise  # the reader has closed the pipe, as `head` does; click exits quietly
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         except (DeterminedError, OSError) as error:
             if isinstance(error, OSError) and streams.is_of_output(error):
-                raise  # the root says so: what the command had to do may well be done
+                raise  # reported by the root command: the work of the command itself may be complete
             _fail(self.action, ctx.params, error)
 
 
 class _Main(click.Group):
-    """A group that, as the root of a command line, ends with one line when its output cannot be written."""
+    """A group that, as the root of a command line, exits with a one-line message if its output cannot be written."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         streams.prepare()
@@ -67,11 +67,11 @@ class _Main(click.Group):
 
 
 class LazyGroup(_Main):
-    """A group that knows its commands by name, file and one line of help, and imports one only when it is used.
+    """A group that knows its commands by name, module and help line, and imports a command only when it is used.
 
-    `commands_in` names for each command the module that has it (as an attribute of the same name, with underscores, and
-    one more at the end of a word that Python keeps for itself) and its line of help; `aliases` are short names;
-    `default` is the command that is meant when none is named.
+    `commands_in` maps a command to its module and help line. The module has the command as an attribute of the same
+    name, with underscores, and one more at the end of a Python keyword. `aliases` are short names; `default` is the
+    command used if none is named.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class LazyGroup(_Main):
         return super().resolve_command(ctx, args)
 
     def _meant(self, ctx: click.Context, word: str) -> str:
-        """Return which command may have been meant: by its first letters, a similar name, or in another group."""
+        """Return a suggestion for an unknown command: one with the same beginning, a similar name, or another group."""
         from difflib import get_close_matches
 
         path = " ".join(("det", *_names(ctx)))
@@ -143,13 +143,13 @@ class LazyGroup(_Main):
 
 
 def explain_unused(option: str, value: object, reason: str) -> None:
-    """One line about an option that is accepted for old command lines and has nothing to do here."""
+    """Print a line about an option that is accepted for old command lines and has no effect."""
     if value:
         click.echo(f"{option} is accepted and not used: {reason}", err=True)
 
 
 def _names(ctx: click.Context) -> tuple[str, ...]:
-    """The names of the groups that led here, without the root."""
+    """Return the names of the groups that lead to this context, without the root."""
     return () if ctx.parent is None else (*_names(ctx.parent), ctx.command.name or "")
 
 

@@ -1,4 +1,4 @@
-"""Is somebody running this experiment? As far as it can be known from here."""
+"""Find out whether a process runs an experiment, as far as that is known on this machine."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ if TYPE_CHECKING:
     from determined.store.base import Store
     from determined.store.experiment_records import Experiment
 
+# States in which a process should be running the experiment.
 RUNNING = ("ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
 
 
 def is_abandoned(row: Experiment) -> bool:
-    """It is at work by its state, and the process that ran it is gone. Of other machines nothing is known."""
+    """Return whether an experiment should be running, but its process has exited.
+
+    Processes on other machines cannot be checked, so they are assumed to run.
+    """
     from determined.store.process import is_running, on_this_machine
 
     if row.by_hand or row.state not in RUNNING:
@@ -25,7 +29,7 @@ def is_abandoned(row: Experiment) -> bool:
 
 
 def advice(store: Store, rows: Iterable[Experiment]) -> list[str]:
-    """What to type about those that nobody runs and nobody will: a line each."""
+    """Return one line of advice for each experiment that no process runs and that no queue will start."""
     abandoned = [row for row in rows if is_abandoned(row)]
     if not abandoned:
         return []
@@ -38,9 +42,10 @@ def advice(store: Store, rows: Iterable[Experiment]) -> list[str]:
 
 
 def is_at_work(store: Store, row: Experiment) -> bool:
-    """Its trials may do and write something, now or when it is their turn."""
+    """Return whether the trials of an experiment run, or will run without further commands."""
     return row.state in RUNNING and not advice(store, [row])
 
 
 def how_to_go_on(experiment_id: int) -> str:
+    """Return the message for an experiment that no process runs."""
     return f"no process is running experiment {experiment_id}; resume with: det experiment activate {experiment_id}"

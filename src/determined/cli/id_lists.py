@@ -1,4 +1,4 @@
-"""`3 4`, `3,4`, `3-9` or `UUID,UUID`: several experiments, trials or checkpoints on a command line."""
+"""Parse several ids on a command line: `3 4`, `3,4`, `3-9` or `UUID,UUID`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 class Ids(NamedTuple):
-    """One id, or all from the first to the last that exist."""
+    """One id, or all existing ids from `first` to `last`."""
 
     first: int
     last: int | None = None
 
 
 def uuids(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[str]:
-    """Return each checkpoint once, from one argument with commas or from several arguments."""
+    """Return the distinct checkpoint ids of one or several arguments, separated by commas."""
     given = (value,) if isinstance(value, str) else value
     found = list(dict.fromkeys(part.strip() for argument in given for part in argument.split(",")))
     if not all(found):
@@ -34,19 +34,19 @@ def uuids(context: click.Context, parameter: click.Parameter, value: str | tuple
 
 
 def numbers(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[Ids]:
-    """Parse ids and ranges from one argument or from several; `expand` turns ranges into ids."""
+    """Parse ids and ranges of one or several arguments; `expand` turns ranges into ids."""
     return parse_ids((value,) if isinstance(value, str) else value)
 
 
 def check_ids(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse arguments that are not ids, before a command begins."""
+    """Raise a usage error for arguments that are not ids, before the command starts."""
     if not context.resilient_parsing:
         parse_ids(value)
     return value
 
 
 def parse_ids(given: Sequence[str]) -> list[Ids]:
-    """Return the ids and ranges that were typed; anything else is refused."""
+    """Return the ids and ranges in the arguments; raise a usage error for anything else."""
     found = []
     for part in (part.strip() for argument in given for part in argument.split(",")):
         if between := _RANGE.fullmatch(part):
@@ -62,12 +62,12 @@ def parse_ids(given: Sequence[str]) -> list[Ids]:
 
 
 def is_one(given: Sequence[str]) -> bool:
-    """Return whether a single id was typed, rather than a list or a range, which may also mean one object."""
+    """Return whether a single id was given, and not a list or a range, which may also stand for one object."""
     return len(given) == 1 and given[0].strip().lstrip("-").isdecimal()
 
 
 def expand(kind: Literal["experiment", "trial"], parsed: Sequence[Ids]) -> list[int]:
-    """Return all ids, each once. Of a range those that exist; a range without any is an error."""
+    """Return the distinct ids; of a range those that exist. Raise NotFoundException for a range without any."""
     found: dict[int, None] = {}
     for first, last in parsed:
         if last is None:
@@ -99,7 +99,7 @@ def complete_experiments_that(suit: str) -> Completion:
 
 
 def complete_trials(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Offer trials to a shell."""
+    """Complete ids of trials."""
     from determined.cli.completing import trial_ids
 
     return trial_ids(context, parameter, incomplete)
@@ -120,14 +120,14 @@ def complete_labels(context: click.Context, parameter: click.Parameter, incomple
 
 
 def complete_checkpoints(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Offer checkpoints to a shell."""
+    """Complete ids of checkpoints."""
     from determined.cli.completing import checkpoint_uuids
 
     return checkpoint_uuids(context, parameter, incomplete)
 
 
 def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Offer models to a shell."""
+    """Complete names of models."""
     from determined.cli.completing import model_names
 
     return model_names(context, parameter, incomplete)

@@ -1,4 +1,4 @@
-"""How a running experiment is shown on a terminal: a picture that is drawn again a few times a second."""
+"""`LiveView`: show a running experiment on a terminal as a frame that is redrawn a few times a second."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _LINES_AROUND = 8  # above and below the trials, beside one for each bracket
 
 
 class LiveView:
-    """Draws each view in place of the one before; lines that are printed meanwhile scroll by above it.
+    """Draws each view in place of the previous one; lines printed meanwhile scroll by above it.
 
-    Lines come from several threads. One lock for views and lines, because a frame is erased by its height: a line that
-    was printed between the two steps would leave a piece of a frame behind, or erase other lines.
+    Lines come from several threads. Views and lines share one lock, because a frame is erased by its height: a line
+    printed between erasing and drawing would leave a part of a frame behind, or be erased.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -46,7 +46,7 @@ class LiveView:
 
     def __enter__(self) -> LiveView:
         self._live.start(refresh=True)
-        self._console.show_cursor(True)  # a process that is killed could not show it again
+        self._console.show_cursor(True)  # rich hides it, and a process that is killed could not show it again
         return self
 
     def __exit__(
@@ -64,13 +64,14 @@ class LiveView:
     def line(self, text: str) -> None:
         with self._lock:
             self._erase_wrapped_lines()
-            # Not `soft_wrap`, which would let the lines of the frame below be longer than the terminal is wide.
+            # Not `soft_wrap`, which would let the lines of the frame below exceed the width of the terminal.
             self._console.print(Text(text, no_wrap=True, overflow="ignore"), crop=False)
 
     def _erase_wrapped_lines(self) -> None:
-        """Erase the rows that the frame takes beyond its lines after the terminal was made narrower.
+        """Erase the additional rows that the frame occupies after the terminal was made narrower.
 
-        Terminals wrap the lines that are on the screen anew. Those that cut them instead lose as many lines of text.
+        Most terminals wrap the lines on the screen again. On those that truncate them, this erases as many lines of
+        text.
         """
         before, self._columns = self._columns, self._console.width
         if self._columns >= before:
@@ -174,7 +175,7 @@ def _trials(view: View, rows: int) -> Table:
 
 
 def _most_interesting(view: View, rows: int) -> list[TrialView]:
-    """Those at work, then the best of the others."""
+    """Return the trials to show: running ones first, then the best of the others."""
     best_first = ranked(
         view.trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=view.smaller_is_better
     )

@@ -1,4 +1,4 @@
-"""Which lines of a log are wanted: the options of every command that shows one."""
+"""The options that select lines of a log, shared by all commands that show one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_CLUSTER = "trials run as processes of this machine, and all lines are their 
 
 @dataclass(frozen=True)
 class LogChoice:
-    """Which lines, how many of them, and whether to wait for more."""
+    """The lines to show, the maximum number of them, and whether to wait for more."""
 
     follow: bool
     head: int | None
@@ -29,7 +29,7 @@ class LogChoice:
 
 
 def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options, as the argument `choice`."""
+    """Add these options to a command, as the argument `choice`."""
 
     @click.option("-f", "--follow", is_flag=True, help="Follow new lines until the end.")
     @click.option("--head", type=Count(min=1), metavar="N", help="Only the first N lines.")

@@ -1,4 +1,4 @@
-"""One line of a trial's log, as it is printed."""
+"""Format a line of a trial's log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from determined.cli.text import log_line
 
 
 def format_line(text: str, rank: int, written: float, trial_id: int | None = None) -> str:
-    """With when and by whom it was written; the trial only where lines of several are shown."""
+    """Return a log line with its time and rank; `trial_id` is given if lines of several trials are shown."""
     trial = "" if trial_id is None else f" [trial {trial_id}]"
     return f"[{time_text(written)}]{trial} [rank={rank}] {log_line(text)}"

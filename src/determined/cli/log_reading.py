@@ -1,4 +1,4 @@
-"""Lines of trials out of the store: those that are there, and those that come."""
+"""Read and follow the log lines of trials in the store."""
 
 from __future__ import annotations
 
@@ -36,37 +36,42 @@ def print_log(
     name_trials: bool,
     form: Form,
 ) -> None:
-    """What is wanted of the log of these trials, of which there may be more at every look."""
+    """Print the selected lines of the logs of these trials.
+
+    With `choice.follow`, poll until `may_grow` returns False; `trials` is called at every poll, as new ones may start.
+    """
     log = _Reader(store, trials, choice.only)
     _print(log.last_lines(choice.tail) if choice.tail else log.new_lines(choice.head), name_trials, form)
     follow = choice.follow
     while follow:
-        follow = patiently(may_grow)  # asked before reading: what was written until then is read now
+        follow = patiently(may_grow)  # checked before reading, so that lines written until then are still printed
         _print(log.new_lines(), name_trials, form)
         if follow:
             time.sleep(_POLLING_SECONDS)
 
 
 class _Reader:
-    """Reads the log of some trials, each time from where it stopped before."""
+    """Reads the logs of trials, each time from where it stopped before."""
 
     def __init__(self, store: Store, trials: Callable[[], list[int]], only: LogFilter) -> None:
         self._store = store
         self._trials = trials
         self._only = only
-        self._after: dict[int, int] = {}  # by trial: lines up to this id are read, or not wanted
+        self._after: dict[int, int] = {}  # by trial: lines up to this id have been read or did not match
 
     def new_lines(self, most: int | None = None) -> Iterator[Found]:
-        """Return the first `most` of them, in the order in which they reached the store."""
+        """Return the first `most` unread lines, in the order in which they reached the store."""
         found = merge(*(self._pages(trial, most) for trial in patiently(self._trials)), key=lambda line: line[1].id)
         return islice(found, most)
 
     def last_lines(self, count: int) -> Iterator[Found]:
+        """Return the last `count` lines of all trials together."""
         found = merge(*(self._last(trial, count) for trial in patiently(self._trials)), key=lambda line: line[1].id)
         return iter(deque(found, maxlen=count))
 
     def _pages(self, trial_id: int, most: int | None) -> Iterator[Found]:
-        # Read first: lines that are not wanted are not searched again at the next look.
+        """Yield the unread lines of a trial, read in pages."""
+        # The newest id is read first: lines up to it that do not match need not be searched again at the next poll.
         newest = patiently(lambda: self._store.newest_log(trial_id))
         limit = _PAGE if most is None else min(most, _PAGE)
         while page := self._read(trial_id, limit=limit):
@@ -88,7 +93,7 @@ class _Reader:
 
 
 def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> None:
-    """Print many lines with one call, which costs as much as one with a single line."""
+    """Print lines in blocks, because a call of `click.echo` costs the same for one line as for many."""
     lines = iter(lines)
     while some := list(islice(lines, _PAGE)):
         if form == "json":
@@ -98,4 +103,4 @@ def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> None:
                 format_line(line.text, line.rank, line.written, trial_id if name_trials else None)
                 for trial_id, line in some
             ]
-            click.echo("\n".join(shown), color=True)  # a file gets the lines as they were written
+            click.echo("\n".join(shown), color=True)  # keep colours for files and pipes, where click would remove them

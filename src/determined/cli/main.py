@@ -1,4 +1,4 @@
-"""The root of `det`."""
+"""The root command `det`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def main(master: str | None, user: str | None) -> None:
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names may hold what this terminal's encoding has not
+            stream.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack characters in names
     explain_unused("-m/--master", master, "there is no master; DET_STORE names the store to use")
     explain_unused("-u/--user", user, "there are no accounts; the owner is the user of this machine")

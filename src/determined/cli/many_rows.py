@@ -1,4 +1,4 @@
-"""Commands that build very many rows at once."""
+"""Speed up commands that build very many rows at once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def without_garbage_collection(command: F) -> F:
-    """Pause the cyclic garbage collector while a command runs that reads, prints and ends.
+    """Pause the cyclic garbage collector while a command runs.
 
-    Rows hold no cycles, and a collection at every 700th of them takes a fifth of the time of a command.
+    For commands that read, print and exit: rows contain no cycles, and a collection at every 700th of them takes a
+    fifth of the time of the command.
     """
 
     @wraps(command)

@@ -1,4 +1,4 @@
-"""The metrics of a trial, each in a few numbers, as a table."""
+"""Show a summary of each metric of a trial as a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def summary_rows(summary: Summary) -> list[Row]:
 
 
 def summary_table(reports: Sequence[Metric]) -> str:
-    """Return the table for people; sums and types are left to `det trial describe --metrics-summary`."""
+    """Return the table without sums and types, which `det trial describe --metrics-summary` shows."""
     shown = [position for position, column in enumerate(COLUMNS) if column.name not in ("sum", "type")]
     rows = summary_rows(summarize(reports))
     if not rows:

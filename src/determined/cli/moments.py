@@ -1,4 +1,4 @@
-"""Moments on a command line and on a screen: `3h ago`, `--since 2d`."""
+"""Parse and show times: `3h ago`, `--since 2d`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import click
 from determined.cli.render import time_text
 from determined.cli.zone import shown_zone
 
-# What Python 3.10 does not read: an offset as tables show it, and a fraction of a second as RFC 3339 allows it.
+# Not supported by Python 3.10's parser: an offset without a colon, as tables show it, and fractions of any length.
 _OFFSET_WITHOUT_COLON = re.compile(r"(:\d\d(?:\.\d+)?[+-]\d\d)(\d\d)$")
 _FRACTION = re.compile(r"\.(\d+)")
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DAYS_COUNTED = 14  # before that a date says more
+_DAYS_COUNTED = 14  # older times are shown as a date
 
 
 def ago(seconds: float | None) -> str:
-    """Return how long ago a moment was, as `5m ago`; a date for older ones, and the time where `--utc` asks for it."""
+    """Return how long ago a time was, such as `5m ago`; a date for older ones; with `--utc`, the time itself."""
     if seconds is None:
         return ""
     if shown_zone() is not None:
@@ -35,7 +35,7 @@ def ago(seconds: float | None) -> str:
 
 
 def moment(option: str, value: str) -> float:
-    """Return a time given as in RFC 3339 or as a table shows it; without a zone it is in the zone of shown times."""
+    """Return a time in RFC 3339 or as shown in tables, in seconds; without a zone it is in the displayed zone."""
     found = _moment(value)
     if found is None:
         raise click.UsageError(f"{option} takes a time like 2026-01-31T12:00:00Z, got {value!r}")
@@ -43,7 +43,7 @@ def moment(option: str, value: str) -> float:
 
 
 def since(option: str, value: str) -> float:
-    """Return the moment that `2d`, `3h`, a date or a time means."""
+    """Return the time that `2d`, `3h`, a date or a time stands for, in seconds."""
     if counted := _AGO.fullmatch(value.strip().lower()):
         return time.time() - float(counted[1]) * _SECONDS[counted[2]]
     found = _moment(value)

@@ -1,4 +1,4 @@
-"""What a command writes never takes the place of a file that is there."""
+"""Protect existing files from being overwritten by a command."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ from determined.errors import DeterminedError
 
 
 def refuse_existing(path: Path) -> None:
+    """Raise DeterminedError if something exists at `path`, also a broken link."""
     if os.path.lexists(path):
         raise DeterminedError(f"{path} is there already: name another place with -o, or remove it")

@@ -1,4 +1,4 @@
-"""The store that commands read, open for as long as it is needed."""
+"""Open the store for a command, and retry while it is unavailable."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _SECONDS_BETWEEN_TRIES = 0.5
 
 @contextmanager
 def opened_store() -> Iterator[Store]:
+    """Open the store and close it at the end of the block."""
     from determined.store.open import open_store
 
     store = open_store()
@@ -29,7 +30,10 @@ def opened_store() -> Iterator[Store]:
 
 
 def patiently(read: Callable[[], T]) -> T:
-    """For commands that watch for hours: a store that is away for a while, as a server that restarts, is waited for."""
+    """Call `read`, and retry while the store is unavailable, for example because its server restarts.
+
+    For commands that watch for hours. The error is raised after the time that DET_STORE_PATIENCE sets.
+    """
     from determined.store.open import patience
 
     deadline = time.monotonic() + patience()

@@ -1,4 +1,4 @@
-"""One result in the form somebody asked for: a table, CSV or JSON."""
+"""Print a result as a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_json(command: F) -> F:
-    """Give a command the option `--json`, as the argument `form`."""
+    """Add the option `--json` to a command, as the argument `form`."""
     return click.option("--json", "form", flag_value="json", default="table", help="Print JSON.")(command)
 
 
 def with_csv(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options `--csv` and `--json`, of which one can be given, as the argument `form`."""
+    """Add the mutually exclusive options `--csv` and `--json` to a command, as the argument `form`."""
 
     @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -40,7 +40,7 @@ def with_csv(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def show(form: Form, columns: Sequence[Column], rows: Sequence[Row], plain: Callable[[], Any]) -> None:
-    """Print a list; `plain` gives it for JSON, where it may hold more than the table has columns."""
+    """Print a list in the chosen form; `plain` returns the JSON data, which may contain more than the columns."""
     if form == "json":
         print_json(plain())
     elif form == "csv":
@@ -49,12 +49,12 @@ def show(form: Form, columns: Sequence[Column], rows: Sequence[Row], plain: Call
         click.echo(table(columns, rows))
 
 
-_collected: list[list[Any]] = []  # of commands that are carried out for several objects
+_collected: list[list[Any]] = []  # a stack: the outputs of commands that run for several objects
 
 
 @contextmanager
 def collected_json() -> Iterator[list[Any]]:
-    """Collect what is printed as JSON meanwhile, so that a command for several objects prints one list."""
+    """Collect what is printed as JSON inside the block, so that a command for several objects prints one list."""
     _collected.append([])
     try:
         yield _collected[-1]
@@ -63,11 +63,11 @@ def collected_json() -> Iterator[list[Any]]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON, or add it to the list of a command for several objects."""
+    """Print a value as JSON, or add it to the list that `collected_json` collects."""
     if _collected:
         _collected[-1] += value if isinstance(value, list) else [value]
         return
-    # In ASCII, so that no text of a program reaches a terminal as it is.
+    # In ASCII, so that control characters in texts of a program cannot reach the terminal.
     click.echo(json.dumps(jsonable(value), indent=2))
 
 
@@ -82,13 +82,14 @@ def json_line(value: Any) -> str:
 
 
 def write_csv(file: TextIO, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    """Write a header and rows as CSV; nested values are written as JSON."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([column.name for column in columns])
     writer.writerows([[_csv_value(value) for value in row] for row in rows])
 
 
 def jsonable(value: Any) -> Any:
-    """What JSON has no word for, as text: NaN and the infinities."""
+    """Return a value with NaN and infinities, which JSON does not have, replaced by text."""
     if isinstance(value, dict):
         return {str(key): jsonable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -99,7 +100,7 @@ def jsonable(value: Any) -> Any:
 
 
 def iso_time(seconds: float | None) -> str | None:
-    """A moment in UTC, as ISO 8601."""
+    """Return a time in UTC as ISO 8601, or None."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 

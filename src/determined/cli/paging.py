@@ -1,4 +1,4 @@
-"""`--limit`, `--offset` and `--pages` of a list."""
+"""The options `--limit`, `--offset` and `--pages` of a list."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from determined.cli.whole_numbers import Count
 
 @dataclass(frozen=True)
 class Page:
-    """Which part of a list is wanted; no limit means all from the offset on."""
+    """The part of a list to show; without a limit everything after the offset."""
 
     limit: int | None
     offset: int
 
     def of(self, rows: list[Any]) -> list[Any]:
+        """Return this part of the rows."""
         return rows[self.offset :] if self.limit is None else rows[self.offset : self.offset + self.limit]
 
 
 def paging(rows: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the three options, as the argument `page`; so many rows are a page."""
+    """Return a decorator that adds these options to a command, as the argument `page`, with `rows` rows per page."""
 
     def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
         @click.option("--limit", type=Count(min=1), default=rows, show_default=True, help="Rows per page.")

@@ -1,4 +1,4 @@
-"""What `--json` prints for each kind of row: these keys stay as they are."""
+"""JSON data of each kind of row, as `--json` prints it. The keys are stable, because scripts rely on them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def experiment_plain(row: Experiment) -> dict[str, Any]:
+    """Return an experiment as JSON data."""
     holder = row.holder
     return {
         "id": row.id,
@@ -42,6 +43,7 @@ def experiment_plain(row: Experiment) -> dict[str, Any]:
 
 
 def trial_plain(row: Trial) -> dict[str, Any]:
+    """Return a trial as JSON data."""
     return {
         "id": row.id,
         "experiment_id": row.experiment_id,
@@ -71,6 +73,7 @@ def trial_plain(row: Trial) -> dict[str, Any]:
 
 
 def checkpoint_plain(row: Checkpoint, metric: str | None) -> dict[str, Any]:
+    """Return a checkpoint as JSON data; `metric` is the searcher metric."""
     return {
         "uuid": row.uuid,
         "trial_id": row.trial_id,
@@ -88,7 +91,7 @@ def checkpoint_plain(row: Checkpoint, metric: str | None) -> dict[str, Any]:
 
 
 def output_plain(row: Output) -> dict[str, Any]:
-    """The keys of a checkpoint, and the uploads."""
+    """Return an output of batch inference as JSON data: the keys of a checkpoint, and its uploads."""
     return {
         "uuid": row.uuid,
         "trial_id": row.trial_id,
@@ -116,6 +119,7 @@ def output_plain(row: Output) -> dict[str, Any]:
 
 
 def metric_plain(row: Metric) -> dict[str, Any]:
+    """Return a report of metrics as JSON data."""
     return {
         "group": row.group,
         "batches": row.steps_completed,
@@ -126,6 +130,7 @@ def metric_plain(row: Metric) -> dict[str, Any]:
 
 
 def log_plain(row: Log, trial_id: int) -> dict[str, Any]:
+    """Return a log line as JSON data."""
     return {
         "id": row.id,
         "trial_id": trial_id,
@@ -139,22 +144,23 @@ def log_plain(row: Log, trial_id: int) -> dict[str, Any]:
 
 
 def resource_pool(row: Experiment) -> str:
+    """Return the resource pool in the configuration of an experiment, or an empty string."""
     resources = row.config.get("resources")
     return str(resources.get("resource_pool") or "") if isinstance(resources, dict) else ""
 
 
 def checkpoint_state(row: Checkpoint) -> str:
-    """In the store a checkpoint that can be loaded is ACTIVE; for people it is COMPLETED."""
+    """Return the state of a checkpoint as users see it: COMPLETED for one that can be loaded (ACTIVE in the store)."""
     return "COMPLETED" if row.state == "ACTIVE" else row.state
 
 
 def checkpoint_type(row: Checkpoint) -> str:
-    """Return what a checkpoint holds: the state of a training, or the progress of batch inference."""
+    """Return what a checkpoint contains: the state of a training, or the progress of batch inference."""
     from determined.store.outputs import PROGRESS_METADATA
 
     return "progress" if PROGRESS_METADATA in row.metadata else "training"
 
 
 def validation_metric(row: Checkpoint, metric: str | None) -> Any:
-    """The searcher's metric of the validation at the checkpoint's step."""
+    """Return the searcher metric of the validation at the checkpoint's step, or None."""
     return None if row.validation is None or metric is None else row.validation.get(metric)

@@ -1,4 +1,4 @@
-"""`det preview-search`."""
+"""The command `det preview-search`."""
 
 from __future__ import annotations
 

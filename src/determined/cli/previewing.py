@@ -1,4 +1,4 @@
-"""A search before it is run, as text and as JSON."""
+"""Preview a search before it is run, as text and JSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _BRACKETS = [Column("Bracket"), Column("Trials"), Column("At Once"), Column("Run
 
 
 def preview_of(config: ExperimentConfig, slots: int | None) -> Preview:
+    """Return the preview of a configuration's search on this machine."""
     import os
 
     from determined.engines.slots import find_slots
@@ -24,7 +25,7 @@ def preview_of(config: ExperimentConfig, slots: int | None) -> Preview:
 
 
 def preview_text(config: ExperimentConfig, preview: Preview) -> str:
-    """The plan, the brackets, what it costs, and what is worth a second thought."""
+    """Return the plan, the brackets, the total training time, warnings and suggestions as text."""
     parts = [table(_PLAN, _plan(config, preview))]
     if preview.brackets:
         rows = [
@@ -45,6 +46,7 @@ def preview_text(config: ExperimentConfig, preview: Preview) -> str:
 
 
 def preview_plain(config: ExperimentConfig, preview: Preview) -> dict[str, Any]:
+    """Return a preview as JSON data."""
     return {
         "searcher": config.plain()["searcher"],
         "trials": preview.trials,

@@ -1,4 +1,4 @@
-"""Run an experiment of one trial so that people see their program, and not us."""
+"""Run a program as an experiment of one trial, passing its output through."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sharing) -> int:
-    """What the program writes goes where it was written to, our own words to stderr; returns the exit code."""
+    """Run the program and return the exit code.
+
+    Its output goes to the stream it was written to (with JSON, all of it to standard error); messages of `det` go to
+    standard error.
+    """
     from determined.experiment.run import run_experiment
     from determined.store.open import checked_place
 
@@ -31,7 +35,7 @@ def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sh
         stream = sys.stdout if line.stream == "stdout" and form != "json" else sys.stderr
         rank = f"[rank={line.rank}] " if line.rank else ""
         with outliving_the_reader():
-            # Into a pipe or a file colours go as they were written: click would leave them out.
+            # Colours are kept for pipes and files, from which click would remove them.
             click.echo(rank + log_line(line.text, stream), file=stream, color=True)
 
     with opened_store() as store:
@@ -50,7 +54,7 @@ def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sh
 
 
 def _exit_code(ended: Ended) -> int:
-    """The program's own where it came to its end; that of the signal that made us pause it; else 1."""
+    """Return 0 if the program completed, 128 + N if signal N paused it, the program's code if it failed, else 1."""
     if ended.state == "COMPLETED":
         return 0
     if ended.signal is not None:
@@ -59,12 +63,13 @@ def _exit_code(ended: Ended) -> int:
 
 
 def _last_words(summary: Summary) -> list[str]:
+    """Return the closing lines: the result, the checkpoint, and how to resume."""
     row = summary.experiment
     why = [trial.reason for trial in summary.trials if trial.reason and row.state != "COMPLETED"]
     reason = f" ({why[0]})" if why else ""
     best = "" if row.best is None else f", best {row.metric} {number(row.best)}"
     lines = [f"Experiment {row.id}: {row.state}{reason}{best}; see: det experiment describe {row.id}"]
-    if row.state == "COMPLETED":  # a program that failed has given its reason
+    if row.state == "COMPLETED":  # a failed program has printed its reason
         lines += missing_results(summary)
     if summary.checkpoint is not None:
         lines.append(f"Checkpoint: {place_of(summary.checkpoint)}")

@@ -1,4 +1,4 @@
-"""Which trials and checkpoints of an experiment are the best ones."""
+"""Find the best trials and checkpoints of an experiment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def best_checkpoints(checkpoints: list[Checkpoint], metric: str | None, smaller_is_better: bool) -> list[Checkpoint]:
-    """Return the checkpoints that can be loaded and have a number for the metric, the best first."""
+    """Return the checkpoints that can be loaded and have a number for the metric, best first."""
     return best_first(
         [row for row in checkpoints if row.state == "ACTIVE"],
         lambda row: validation_metric(row, metric),
@@ -23,5 +23,5 @@ def best_checkpoints(checkpoints: list[Checkpoint], metric: str | None, smaller_
 
 
 def best_trials(trials: list[Trial], smaller_is_better: bool) -> list[Trial]:
-    """Return the trials that have reported the searcher metric, the best first."""
+    """Return the trials that reported the searcher metric, best first."""
     return best_first(trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=smaller_is_better)

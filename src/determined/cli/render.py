@@ -1,4 +1,4 @@
-"""Tables as people read them: a head, a line, rows; columns as wide as what is in them."""
+"""Format tables, numbers, times and sizes as text."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from determined.cli.fitting import fit
 from determined.cli.zone import shown_zone
 
 _TWO_DIGITS = [f"{number:02d}" for number in range(60)]
-_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as in JSON output
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of a table.
 
-    Where a terminal is too narrow for the complete table, long columns are cut, and then columns with the highest rank
-    are hidden; those with rank 0 never are.
+    If a terminal is too narrow for the table, long columns are cut first; then columns are hidden, those with the
+    highest rank first. Columns of rank 0 are always shown.
     """
 
     name: str
@@ -37,13 +37,13 @@ Row = Sequence[Any]
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """Return the table in the width of the terminal; in a file or a pipe nothing is cut or hidden."""
+    """Return the table, fitted to the width of the terminal; in a file or a pipe nothing is cut or hidden."""
     shown, hidden = fitted_table(columns, rows, wide=False)
     return f"{shown}\n{hidden_note(hidden, 'the terminal is too narrow')}" if hidden and rows else shown
 
 
 def hidden_note(names: Sequence[str], remark: str) -> str:
-    """Return a line about hidden columns that fits the terminal as well."""
+    """Return a line about hidden columns, which itself fits the terminal."""
     note = text.visible(f"Hidden: {', '.join(names)} ({remark})")
     if text.width(note) <= shutil.get_terminal_size().columns:
         return note
@@ -51,10 +51,10 @@ def hidden_note(names: Sequence[str], remark: str) -> str:
 
 
 def fitted_table(columns: Sequence[Column], rows: Sequence[Row], *, wide: bool) -> tuple[str, list[str]]:
-    """Return the table, and the names of the columns that the terminal has no space for.
+    """Return the table, and the names of the columns that do not fit the terminal.
 
-    On a terminal empty columns are left out. With `wide` all others are shown, and nothing is cut.
-    It is made column by column, because a whole column of ordinary text needs no look at each of its cells.
+    On a terminal empty columns are left out. With `wide` all others are shown and nothing is cut. The table is built
+    column by column, because a column of plain ASCII needs no check of its cells.
     """
     values = list(zip(*rows, strict=True)) or [()] * len(columns)
     cells = [
@@ -89,7 +89,7 @@ def fitted_table(columns: Sequence[Column], rows: Sequence[Row], *, wide: bool) 
 
 
 def cell(value: Any) -> str:
-    """Return one value as a table shows it."""
+    """Return one value as the text of a table cell."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -102,29 +102,30 @@ def cell(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """Return six digits of a number, which are enough to look at; what is no number keeps its name."""
+    """Return a number with six significant digits; NaN and infinities by name."""
     shown = f"{value:.6g}"
     return _NO_NUMBERS.get(shown, shown)
 
 
 def percent(fraction: float | None) -> str:
+    """Return a fraction as a percentage, or an empty string."""
     return "" if fraction is None else f"{100 * fraction:.1f}%"
 
 
 def time_text(seconds: float | None) -> str:
-    """Return a moment in the viewer's zone, or in UTC with `--utc`."""
+    """Return a time in the viewer's zone, or in UTC with `--utc`."""
     return time_texts()(seconds)
 
 
 def time_texts() -> Callable[[float | None], str]:
-    """Return a function that does the same for many moments, most of which share their minute with others."""
+    """Return a function like `time_text` that is fast for many times, most of which share their minute with others."""
     broken_down = time.localtime if shown_zone() is None else time.gmtime
 
     @lru_cache(maxsize=1024)
     def of_minute(minute: int) -> tuple[str, str] | None:
-        """Return the text before and after the seconds; None where local minutes begin within ours."""
+        """Return the text before and after the seconds; None if local minutes do not begin with UTC minutes."""
         moment = broken_down(60 * minute)
-        if moment.tm_sec:  # zones had offsets with seconds in them, until 1972
+        if moment.tm_sec:  # until 1972, zones had offsets that include seconds
             return None
         return time.strftime("%Y-%m-%d %H:%M:", moment), time.strftime("%z", moment)
 
@@ -141,7 +142,7 @@ def time_texts() -> Callable[[float | None], str]:
 
 
 def duration(seconds: float) -> str:
-    """`48s`, `3m 20s`, `2h 05m`, `3d 04h`."""
+    """Return a duration as `48s`, `3m 20s`, `2h 05m` or `3d 04h`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -153,7 +154,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes, in the unit that keeps the number small."""
+    """Return a number of bytes in a readable unit."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -162,13 +163,13 @@ def size(count: float) -> str:
 
 
 def some(names: Sequence[str], most: int = 10) -> str:
-    """The first few of many names, and how many more there are."""
+    """Return the first few of many names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def _cells(values: Sequence[Any]) -> list[str]:
-    """Return the cells of a column; where all values have one common type, no cell is asked for its own."""
+    """Return the cells of a column; if all values have the same type, without checking each of them."""
     kinds = set(map(type, values))
     if kinds == {str}:
         return list(values)

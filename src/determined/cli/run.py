@@ -1,4 +1,4 @@
-"""`det run`: any program as an experiment of one trial."""
+"""`det run`: run any program as an experiment of one trial."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def run(
     from determined.experiment.program import refuse_unknown_program
     from determined.experiment.startup_hook import has_hook, is_wanted
 
-    # A hook may install the program.
+    # A startup hook may install the program, so it need not exist yet.
     if not (has_hook(Path.cwd()) and is_wanted({"startup_hook": startup_hook})):
         refuse_unknown_program(command, Path.cwd())
     loaded = _loaded(
@@ -98,7 +98,7 @@ def run(
             "resources": {"slots_per_trial": slots_per_trial},
             "max_restarts": max_restarts,
             "startup_hook": startup_hook,
-            "hang_timeout": 0,  # a program may well wait for something: nobody has said that it trains
+            "hang_timeout": 0,  # the program may not train at all, so a long silence is no sign of a hang
         },
         [*(f"hyperparameters.{given}" for given in hparams), *overrides],
     )
@@ -109,6 +109,7 @@ def run(
 
 
 def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
+    """Return the checked configuration, with secrets masked in its original text."""
     from dataclasses import replace
 
     from determined.config.dump import dump_yaml
@@ -119,11 +120,12 @@ def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
     loaded = load_experiment(config, overrides=overrides)
     for remark in loaded.warnings:
         click.echo(visible_lines(remark), err=True)
-    # A secret among arguments is known by the word before it, which only the data show.
+    # A secret among arguments is recognised by the argument before it, so the parsed data is masked, not the text.
     return replace(loaded, original=dump_yaml(mask_secrets(parse_yaml("", loaded.original))))
 
 
 def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bool) -> None:
+    """Create the experiment, and queue it or leave it paused."""
     from determined.cli.detached import leave_to_queue
     from determined.experiment.create import create_experiment
 
@@ -143,23 +145,25 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
 
 
 def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) -> int:
+    """Create the experiment and run it in the foreground; return the exit code."""
     from determined.cli.program_output import run_program
     from determined.engines.local import LocalEngine
     from determined.experiment.create import create_experiment
 
     with opened_store() as store, LocalEngine() as engine:
-        if sharing == "fail":  # before anything is created
+        if sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
             reserve_slots(engine, loaded.config.plain(), None, sharing, say_on_stderr)
         created = create_experiment(loaded, Path.cwd(), store, engine=engine, in_place=not copy, say=say_on_stderr)
         click.echo(visible(f"Experiment {created.experiment_id}: {loaded.config.name}"), err=True)
         try:
             return run_program(created.experiment_id, engine, form, sharing)
-        except KeyboardInterrupt:  # before the runner listened to it
+        except KeyboardInterrupt:  # Ctrl-C before the runner handled signals
             click.echo(how_to_go_on(created.experiment_id), err=True)
             raise
 
 
 def _shown(command: tuple[str, ...]) -> str:
+    """Return a command line with secrets masked, shortened to the length of a name."""
     import shlex
 
     from determined.config.masking import mask_arguments

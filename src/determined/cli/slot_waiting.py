@@ -1,4 +1,4 @@
-"""What a command does when other experiments of the user hold the slots it needs: wait, fail, or share them."""
+"""Reserve slots that other experiments of the user may hold: wait for them, fail, or share them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Sharing = Literal["wait", "fail", "share"]
 
 
 def with_sharing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options --no-wait and --share, as the argument `sharing`."""
+    """Add the options --no-wait and --share to a command, as the argument `sharing`."""
 
     @click.option("--no-wait", is_flag=True, help="Fail if other experiments hold the slots, instead of waiting.")
     @click.option("--share", is_flag=True, help="Use slots that other experiments hold.")
@@ -35,9 +35,10 @@ def reserve_slots(
     sharing: Sharing,
     say: Callable[[str], None],
 ) -> None:
-    """Hold as many slots as the experiment can use; the engine starts no trial before it has them.
+    """Reserve as many slots as the experiment can use; the engine starts no trial before it has them.
 
-    With "fail" they are there when this returns. `experiment_id` is None for one that is about to be created.
+    With "fail", EngineError is raised if they are not available now. `experiment_id` is None for an experiment that is
+    not created yet.
     """
     from determined.engines.reservations import Holder
     from determined.errors import EngineError

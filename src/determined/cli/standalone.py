@@ -1,4 +1,4 @@
-"""How a trial was started and how it ended, in lines below the tables of `describe`."""
+"""Describe how a trial was started and why it ended, in lines below the tables of `describe`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def trial_facts(row: Trial) -> list[str]:
-    """Return what is known of the processes of a trial: the command of a standalone run, and why the trial ended."""
+    """Return lines about the processes of a trial: the command of a standalone run, and why the trial ended."""
     lines = []
     if row.command is not None:
         commit = f", git commit {row.git_commit[:12]}" if row.git_commit else ""
@@ -27,5 +27,5 @@ def trial_facts(row: Trial) -> list[str]:
 
 
 def lines_visible(text: str) -> str:
-    """Return a text of several lines, such as a traceback, without characters that command a terminal."""
+    """Return a text of several lines, such as a traceback, with control characters escaped."""
     return "\n".join(visible(line) for line in text.split("\n"))

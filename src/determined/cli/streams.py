@@ -1,6 +1,6 @@
-"""Standard output that is full or closed: a command ends with exit code 1 and one line that says so.
+"""Handle standard output that is full or closed: a command then ends with exit code 1 and a one-line message.
 
-Otherwise Python would show a traceback, lose the output silently (a closed stream is None), or end with exit code 120.
+Otherwise Python would print a traceback, lose the output silently (a closed stream is None), or exit with code 120.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT = "standard output"
 
-# The first error of standard output after which the command went on.
+# The first error of standard output after which the command continued.
 _lost: OSError | None = None
 
 
 class _Output(io.FileIO):
-    """Standard output whose errors name it, so that they are told from those of files."""
+    """Standard output whose errors contain its name, to distinguish them from errors of files."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -36,7 +36,7 @@ class _Output(io.FileIO):
 
 
 def prepare() -> None:
-    """Give this process all three standard streams, and let errors of standard output name it."""
+    """Make sure that all three standard streams exist, and that errors of standard output contain its name."""
     global _lost
     _lost = None
     _open_missing_descriptors()
@@ -51,8 +51,8 @@ def prepare() -> None:
 def _buffered(output: io.FileIO, original: TextIO | None, *, flush_lines: bool) -> TextIO:
     """Return a text stream with a buffer, in the encoding of the original stream.
 
-    With PYTHONUNBUFFERED the streams of Python have none, and lose the rest of a text when a signal interrupts the
-    writing: a Ctrl-C would then cost the live view some lines, and the next one would erase too many.
+    With PYTHONUNBUFFERED, Python's streams have no buffer and lose the rest of a text if a signal interrupts the write:
+    a Ctrl-C would then cost the live view some lines, and the next frame would erase too many.
     """
     encoding = None if original is None else original.encoding
     buffer = io.BufferedWriter(output)
@@ -60,11 +60,11 @@ def _buffered(output: io.FileIO, original: TextIO | None, *, flush_lines: bool) 
 
 
 class _MaskedText(io.TextIOWrapper):
-    """A text stream that hides secrets in what is written to it."""
+    """A text stream that masks secrets in what is written to it."""
 
     def __init__(self, stream: TextIO, mask: LineMask) -> None:
         super().__init__(stream.buffer, "utf-8", errors="backslashreplace", line_buffering=True)
-        self._beneath = stream  # whose end would close the buffer that both use
+        self._beneath = stream  # kept alive: its finalizer would close the shared buffer
         self._mask = mask
 
     def write(self, text: str, /) -> int:
@@ -73,15 +73,20 @@ class _MaskedText(io.TextIOWrapper):
 
 
 def mask_output(mask: LineMask) -> None:
-    """Hide secrets in all that this process prints from now on, tracebacks included: its output is kept in a file."""
+    """Mask secrets in everything that this process prints from now on, because its output goes to a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     sys.stdout, sys.stderr = _MaskedText(sys.stdout, mask), _MaskedText(sys.stderr, mask)
 
 
 def _open_missing_descriptors() -> None:
-    """Without this the next file that is opened, such as the store, would become standard output of child processes."""
-    for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):  # what is written to 1 is an error
+    """Open missing standard descriptors on /dev/null.
+
+    Otherwise the next file to be opened, such as the store, would get the number of a standard stream, and child
+    processes would write into it. Number 1 is opened for reading, so that writing to a closed standard output still is
+    an error.
+    """
+    for number, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
@@ -93,20 +98,22 @@ def _open_missing_descriptors() -> None:
 
 
 def is_of_output(error: OSError) -> bool:
+    """Return whether an error is one of standard output."""
     return bool(error.filename == STANDARD_OUTPUT)
 
 
 def tell(error: OSError) -> None:
-    """The one line about output that could not be written; standard error may be unusable as well."""
+    """Print a line about output that could not be written, unless standard error is unusable as well."""
     with contextlib.suppress(OSError):
         click.echo(f"{STANDARD_OUTPUT} cannot be written: {error.strerror}", err=True)
 
 
 @contextlib.contextmanager
 def outliving_the_reader(trouble: type[OSError] = OSError) -> Iterator[None]:
-    """Go on when nobody takes what is printed: the store has it all.
+    """Continue if the output inside the block cannot be printed: the store contains everything.
 
-    When the reader is gone, as `head` is, that is all; when the output is full or closed, the exit code will be 1.
+    If the reader has closed the pipe, as `head` does, nothing else happens. If the output is full or closed, the exit
+    code will be 1.
     """
     global _lost
     try:
@@ -118,7 +125,7 @@ def outliving_the_reader(trouble: type[OSError] = OSError) -> Iterator[None]:
 
 
 def silence_broken_streams() -> None:
-    """Let what is still written to a stream that takes nothing go nowhere."""
+    """Redirect streams that cannot be written to /dev/null, so that later writes and the flush at exit do not fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -130,8 +137,8 @@ def silence_broken_streams() -> None:
 
 
 def final_code(code: Any) -> Any:
-    """The exit code of a command that is about to end with `code`, after all its output is written."""
-    lost, told = _lost, code not in (0, None)  # a command that failed has said why
+    """Flush the output and return the exit code of a command that is about to exit with `code`."""
+    lost, told = _lost, code not in (0, None)  # a command that failed has already printed why
     try:
         sys.stdout.flush()
     except BrokenPipeError:

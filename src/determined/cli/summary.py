@@ -1,4 +1,4 @@
-"""What came of an experiment: the best trial, its checkpoint, and what to type to look closer."""
+"""Summarise an experiment: the best trial, its checkpoint, and commands to look closer."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ _MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Summary:
-    """All that the closing lines are made of."""
+    """The data of the closing lines."""
 
     experiment: Experiment
     trials: list[Trial]
     best: Trial | None
-    checkpoint: Checkpoint | None  # the best one of the best trial, else its newest
-    has_results: bool  # some trial reported a metric or saved a checkpoint
+    checkpoint: Checkpoint | None  # the best checkpoint of the best trial, or else its newest
+    has_results: bool  # whether any trial reported a metric or saved a checkpoint
 
 
 def summarize(store: Store, experiment_id: int) -> Summary:
+    """Read the data for the summary of an experiment."""
     experiment = store.experiments.get(experiment_id)
     trials = store.experiments.trials(experiment_id)
     best = next(iter(best_trials(trials, experiment.smaller_is_better)), None)
@@ -41,6 +42,7 @@ def summarize(store: Store, experiment_id: int) -> Summary:
 
 
 def summary_plain(summary: Summary) -> dict[str, Any]:
+    """Return a summary as JSON data."""
     checkpoint, metric = summary.checkpoint, summary.experiment.metric
     return {
         **experiment_plain(summary.experiment),
@@ -52,6 +54,7 @@ def summary_plain(summary: Summary) -> dict[str, Any]:
 
 
 def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
+    """Return a summary as lines of text; `seconds` is how long the experiment ran."""
     row, best = summary.experiment, summary.best
     lines = [_headline(summary, seconds)]
     if row.reason:
@@ -75,7 +78,7 @@ def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
 
 
 def missing_results(summary: Summary) -> list[str]:
-    """Return one line when trials ran and none of them reported a metric or saved a checkpoint.
+    """Return one line if trials ran, but none reported a metric or saved a checkpoint.
 
     A program that starts no workers, or ends before it trains, exits with 0 and would look like a success.
     """
@@ -88,11 +91,12 @@ def missing_results(summary: Summary) -> list[str]:
 
 
 def place_of(checkpoint: Checkpoint) -> str:
-    """The directory or the address of its files."""
+    """Return the directory or address of a checkpoint's files."""
     return f"{checkpoint.storage.rstrip('/')}/{checkpoint.uuid}"
 
 
 def _checkpoint(store: Store, experiment: Experiment, trial: Trial) -> Checkpoint | None:
+    """Return the best checkpoint of a trial, or else its newest one."""
     existing = [row for row in store.checkpoints(trial.id) if row.state == "ACTIVE"]
     ranked = best_checkpoints(existing, experiment.metric, experiment.smaller_is_better)
     return next(iter(ranked or existing), None)
@@ -117,6 +121,7 @@ def _failures(trials: list[Trial]) -> list[str]:
 
 
 def _commands(summary: Summary) -> list[str]:
+    """Return the commands to look closer at the experiment."""
     number = summary.experiment.id
     commands = [f"det experiment describe {number} --metrics"]
     failed = [trial for trial in summary.trials if trial.state == "ERROR"]

@@ -1,4 +1,4 @@
-"""Text that a program wrote, made harmless for a terminal: what would move the cursor is shown, not obeyed."""
+"""Make text of programs safe for a terminal: control characters are shown, not executed."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import sys
 import unicodedata
 from typing import NamedTuple, TextIO
 
-# C0 and C1 controls, line separators, lone surrogates, and marks that turn the direction of writing.
+# C0 and C1 controls, line separators, lone surrogates, and marks that change the direction of text.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
 
 def visible(text: str) -> str:
-    """One line: every control character as an escape that can be read."""
+    """Return a text as one line, with every control character as a readable escape."""
     return _UNSAFE.sub(lambda found: _escape(found.group()), text)
 
 
 class ColumnText(NamedTuple):
-    """The texts of a column, as `visible` shows them, and the width of the widest."""
+    """The texts of a column, as `visible` returns them, and the width of the widest."""
 
     texts: list[str]
     width: int
-    is_ascii: bool  # each text is as wide as it has characters
+    is_ascii: bool  # each text is as wide as it is long
 
 
 def column_text(texts: list[str]) -> ColumnText:
-    """Return a column that can be shown; as a rule all of it is harmless ASCII, which one look at it tells."""
+    """Return a column that can be shown; usually all of it is printable ASCII, which one check finds out."""
     together = "".join(texts)
     if not together.isprintable():  # no unsafe character is printable
         texts = list(map(visible, texts))
@@ -37,33 +37,33 @@ def column_text(texts: list[str]) -> ColumnText:
 
 
 def padded(texts: list[str], columns: int, *, right: bool) -> list[str]:
-    """Return all texts with exactly this width: cut, or filled with spaces, which are put before them with `right`."""
+    """Return all texts with exactly this width: cut, or padded with spaces, on the left with `right`."""
     shown = [cut(text, columns) for text in texts]
     gaps = [" " * (columns - width(text)) for text in shown]
     return [gap + text if right else text + gap for text, gap in zip(shown, gaps, strict=True)]
 
 
 def visible_lines(text: str) -> str:
-    """The same for a text of several lines: they stay lines."""
+    """Return a text of several lines with control characters escaped, except for line breaks."""
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def log_line(text: str, stream: TextIO | None = None) -> str:
-    """A line of a log: as it was written for a file or a pipe; on a terminal without colours and control characters."""
+    """Return a log line: unchanged for a file or a pipe, without colours and control characters for a terminal."""
     if not (stream or sys.stdout).isatty():
         return text
     return visible(_COLOUR.sub("", text).expandtabs(8))
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return the number of terminal columns that the text takes."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
 
 
 def cut(text: str, columns: int) -> str:
-    """The text in at most so many columns; where something is missing stands a mark."""
+    """Return the text cut to at most `columns` columns; an ellipsis marks a cut."""
     if width(text) <= columns:
         return text
     room = columns - 1

@@ -1,4 +1,4 @@
-"""`det version`."""
+"""The command `det version`."""
 
 from __future__ import annotations
 

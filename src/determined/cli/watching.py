@@ -1,4 +1,4 @@
-"""How a running experiment is told where there is no terminal: one line for each thing that happened."""
+"""`Lines`: show a running experiment without a terminal, as one line for each event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AT_WORK = ("RUNNING", "STOPPING")
 
 
 class Lines:
-    """Called with the newest view; says what is new in it. In a new experiment that is everything."""
+    """Prints the events since the previous view; in a new experiment the first view is all new."""
 
     def __init__(self, write: Callable[[str], None], *, new: bool) -> None:
         self._write = write
@@ -28,7 +28,7 @@ class Lines:
     def __call__(self, view: View) -> None:
         said = []
         if self._trials is None:
-            # What happened before somebody began to watch is no news.
+            # Events before the start of watching are not reported.
             self._trials = {
                 trial.id: trial if _is_over(trial) else replace(trial, state="QUEUED") for trial in view.trials
             }
@@ -49,14 +49,14 @@ class Lines:
 
 
 def hparams_text(hparams: dict[str, Any], only: Container[str] = ()) -> str:
-    """Return `layers=3 optimizer.lr=0.1`, of those in `only` if there are any."""
+    """Return text such as `layers=3 optimizer.lr=0.1`, restricted to the names in `only` if it has any of them."""
     known = flat(hparams)
     chosen = [(name, value) for name, value in known if name in only] or known
     return " ".join(f"{name}={cell(value)}" for name, value in chosen)
 
 
 def flat(hparams: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    """Nested hyperparameters with dots in their names."""
+    """Return nested hyperparameters as a flat list, with dots in the names."""
     found = []
     for name, value in hparams.items():
         if isinstance(value, dict) and value:
@@ -67,7 +67,7 @@ def flat(hparams: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 
 def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
-    """Between two views a short trial may have begun, passed a rung and ended."""
+    """Return the events of a trial between two views, in which a short trial may have started and ended."""
     said = []
     was = before.state if before else "QUEUED"
     if trial.has_started and trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):

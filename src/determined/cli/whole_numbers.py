@@ -1,4 +1,4 @@
-"""Whole numbers on a command line: none that a store has no room for."""
+"""Integer arguments of commands, limited to the range that the store supports."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import click
 from click.types import IntParamType
 
-LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1  # of a 64-bit column
 _SEVERAL = re.compile(r"\d+(?:[,-]\d+)+")
 
 
 class _Id(IntParamType):
-    """Any whole number of 64 bits: whether something has it, the store knows."""
+    """An id: any 64-bit integer. The store knows whether the object exists."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, str) and _SEVERAL.fullmatch(value.strip()):
@@ -25,7 +25,7 @@ class _Id(IntParamType):
 
 
 class Count(click.IntRange):
-    """So many, from a smallest number on; the largest one is for machines, and left out of the help."""
+    """A count with a minimum; the maximum is a technical limit that the help does not show."""
 
     def __init__(self, min: int) -> None:
         super().__init__(min=min)

@@ -1,4 +1,4 @@
-"""`--utc`: which zone times are shown and read in."""
+"""The option `--utc`: the time zone in which times are shown and read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _UTC = "determined.cli.utc"
 
 
 def with_utc(command: F) -> F:
-    """Give a command the option `--utc`; without it times are in the viewer's zone, which the system or TZ names."""
+    """Add the option `--utc` to a command; without it times are in the viewer's zone, set by the system or TZ."""
     return click.option(
         "--utc", is_flag=True, expose_value=False, callback=_remember, help="Show times in UTC, not in your zone."
     )(command)
 
 
 def shown_zone() -> timezone | None:
-    """None stands for the viewer's own zone, with the offset that it has, or had, at that moment."""
+    """Return UTC, or None for the viewer's zone, whose offset depends on the time."""
     context = click.get_current_context(silent=True)
     return UTC if context is not None and context.meta.get(_UTC) else None
 

@@ -1,4 +1,4 @@
-"""`det checkpoint`."""
+"""The command `det checkpoint`."""
 
 from __future__ import annotations
 

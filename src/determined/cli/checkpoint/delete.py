@@ -1,4 +1,4 @@
-"""`det checkpoint delete`."""
+"""The command `det checkpoint delete`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det checkpoint describe`."""
+"""The command `det checkpoint describe`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det checkpoint download`."""
+"""The command `det checkpoint download`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det checkpoint export`."""
+"""The command `det checkpoint export`."""
 
 from __future__ import annotations
 

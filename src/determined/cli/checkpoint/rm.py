@@ -1,4 +1,4 @@
-"""`det checkpoint rm`."""
+"""The command `det checkpoint rm`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`det doctor`: what works here, what is missing, and how to get it. One file for each thing that is looked at."""
+"""`det doctor`: check the installation. One module for each area that is checked."""

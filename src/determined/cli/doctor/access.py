@@ -1,4 +1,4 @@
-"""Whether other users of this machine could change a file: directly, or by exchanging a directory above it."""
+"""Find out whether other users of this machine can change a file, directly or by replacing a directory above it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def changeable_by_others(file: Path) -> Path | None:
-    """The file or the directory above it that lets other users change the file; None if nothing does.
+    """Return the file or directory that lets other users change `file`, or None.
 
-    A directory that others cannot enter protects everything in it, whatever the modes there are.
+    A directory that others cannot enter protects everything in it, whatever the modes inside.
     """
     weak: Path | None = None
     for path in (file, *file.parents):
@@ -30,17 +30,18 @@ def changeable_by_others(file: Path) -> Path | None:
 
 
 def _others(status: os.stat_result, of_group: int, of_everybody: int) -> int:
-    """The bits that concern other users: those of a group only if the group has other members than the owner."""
+    """Return the mode bits that apply to other users; those of the group only if it has members besides the owner."""
     return of_everybody | (of_group if _has_other_members(status) else 0)
 
 
 def _has_other_members(status: os.stat_result) -> bool:
+    """Return whether the group of a file has other members than its owner, or may have."""
     import grp
     import pwd
 
     try:
         owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
-    except KeyError:  # no such account here: who that is cannot be known
+    except KeyError:  # an account that this machine does not know, so assume the worst
         return True
     is_own_group = group.gr_gid == owner.pw_gid and group.gr_name == owner.pw_name
     return not is_own_group or any(member != owner.pw_name for member in group.gr_mem)

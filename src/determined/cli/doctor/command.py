@@ -1,4 +1,4 @@
-"""`det doctor`."""
+"""The command `det doctor`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def doctor(form: Form) -> None:
 
 
 def _extras_in_one_line(results: list[Result]) -> list[Result]:
-    """Return the results with all missing extras as one, which stands where the first of them stood."""
+    """Return the results with all missing extras combined into one, in the place of the first of them."""
     extras = [result for result in results if result.state == "missing" and result.name.startswith("extra ")]
     if len(extras) < 2:
         return results
@@ -45,6 +45,7 @@ def _extras_in_one_line(results: list[Result]) -> list[Result]:
     return [together if result is extras[0] else result for result in results if result not in extras[1:]]
 
 
+# torch is checked in a child process, which runs while the other checks are made.
 def _results() -> list[Result]:
     from determined.cli.doctor.data import check_data
     from determined.cli.doctor.machine import check_machine

@@ -1,4 +1,4 @@
-"""Where things are kept: the data directory, the store, checkpoints."""
+"""Check where data are stored: the data directory, the store, and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from determined.cli.render import size
 from determined.errors import DeterminedError, MissingExtraError, StoreReadOnly, StoreUnavailable
 from determined.plural import counted
 
-_LITTLE_ROOM = 1_000_000_000
+_LITTLE_ROOM = 1_000_000_000  # bytes
 _SLOW = 0.5  # seconds
-# File systems on which several machines see the same file, and on which SQLite's locks cannot be relied upon.
+# Network file systems, which several machines can mount and on which SQLite's locks are not reliable.
 _NETWORKS = (
     "nfs",
     "cifs",
@@ -64,7 +64,7 @@ def _data_directory() -> Result:
 
 
 def _store() -> Result:
-    """It is opened and locked for writing, as a run would; nothing is written."""
+    """Check the store: open it and lock it for writing, as a run would; nothing is written."""
     from determined.store.open import checked_place, opened_database
     from determined.store.place import is_postgres
 
@@ -118,7 +118,7 @@ def _checkpoint_storage() -> Result:
 
 
 def _seconds_to_flush(directory: Path) -> float:
-    """What a commit waits for."""
+    """Return how long writing and syncing a block takes, which is what a commit waits for."""
     import tempfile
 
     with tempfile.TemporaryFile(dir=directory) as file:
@@ -130,7 +130,7 @@ def _seconds_to_flush(directory: Path) -> float:
 
 
 def file_system(path: Path) -> str:
-    """The kind of the file system that a directory is on; nothing where the system does not say."""
+    """Return the type of the file system that a directory is on, or an empty string if it is unknown."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:

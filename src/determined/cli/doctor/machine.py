@@ -1,4 +1,4 @@
-"""What the machine gives: slots, shared memory, open files, the loopback device, a clock."""
+"""Check the machine: slots, shared memory, open files, the loopback device, the host name and the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from determined.errors import EngineError
 _SHARED_MEMORY = Path("/dev/shm")
 _LITTLE_SHARED_MEMORY = 256_000_000
 _FEW_FILES = 1024
-_YEAR_OF_THIS_VERSION = 2026
+_YEAR_OF_THIS_VERSION = 2026  # a clock that shows an earlier year is wrong
 
 
 def check_machine() -> Iterator[Result]:
@@ -65,7 +65,7 @@ def _open_files() -> Result:
 
 
 def _loopback() -> Result:
-    """Ranks of one machine, and TensorBoard, meet there."""
+    """Check the loopback device, through which ranks of one machine and TensorBoard communicate."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]

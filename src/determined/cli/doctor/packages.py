@@ -1,4 +1,4 @@
-"""The packages that this one names: those it cannot do without, and its extras, by its own metadata."""
+"""Check the packages that this one depends on, required and optional, according to its metadata."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from determined.cli.doctor.result import Result, missing, ok, problem
 _PACKAGE = "determined-pytorch"
 _REQUIREMENT = re.compile(r"\s*(?P<name>[\w.-]+)(\[[^]]*\])?\s*(>=\s*(?P<oldest>[\w.]+))?[^;]*(;(?P<marker>.*))?$")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([\w.-]+)["']""")
-# What only people who work on this library install.
+# Extras for the development of this library, which users do not need.
 _OF_DEVELOPERS = ("dev", "bench")
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """A package, how old it may be, and the extra that asks for it."""
+    """A package, its minimum version, and the extra that requires it, or None."""
 
     name: str
     oldest: str
@@ -55,6 +55,7 @@ def _extra(name: str, requirements: list[Requirement]) -> Result:
 
 
 def _lack(requirement: Requirement) -> str | None:
+    """Return how a requirement is not met, or None if it is."""
     try:
         found = version(requirement.name)
     except PackageNotFoundError:
@@ -65,6 +66,7 @@ def _lack(requirement: Requirement) -> str | None:
 
 
 def _read(line: str) -> Requirement | None:
+    """Parse a requirement of the package's metadata; None if it has another form."""
     found = _REQUIREMENT.match(line)
     if found is None:
         return None

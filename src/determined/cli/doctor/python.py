@@ -1,4 +1,4 @@
-"""The interpreter, and whether a shell finds this `det`."""
+"""Check the interpreter, and whether the shell finds this `det`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found of one thing."""
+"""`Result`: the outcome of one check."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ State = Literal["ok", "missing", "problem"]
 
 @dataclass(frozen=True)
 class Result:
-    """One line: missing is what is only needed for more, a problem is what does not work as it should."""
+    """The outcome of a check: `missing` is something optional, a `problem` does not work as it should."""
 
     name: str
     state: State
     found: str
     advice: str = ""
-    needed: bool = False  # nothing works well without it
+    needed: bool = False  # whether the library does not work without it
 
     @property
     def is_broken(self) -> bool:
+        """Whether something required does not work."""
         return self.needed and self.state != "ok"
 
 

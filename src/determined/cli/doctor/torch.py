@@ -1,4 +1,4 @@
-"""Torch, imported in a process of its own: a broken one is a finding, not the end of this command."""
+"""Check torch by importing it in a separate process, so that a broken installation does not end this command."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from determined.cli.doctor.result import Result, missing, ok, problem
 
-_SECONDS = 120
-_OLDEST = (2, 10)  # also the first release whose restricted loader was not bypassed
+_SECONDS = 120  # time-out of the import
+_OLDEST = (2, 10)  # older restricted loaders could be bypassed by a malicious checkpoint
 _PROGRAM = """
 import json, torch
 from determined.torch_interfaces import failures
@@ -32,7 +32,7 @@ print(json.dumps({
 
 
 def start_torch() -> subprocess.Popen[str]:
-    """It takes seconds: the other checks are done meanwhile."""
+    """Start the process that imports torch; it takes seconds, during which the other checks are made."""
     return subprocess.Popen(
         [sys.executable, "-c", _PROGRAM],
         stdin=subprocess.DEVNULL,
@@ -44,6 +44,7 @@ def start_torch() -> subprocess.Popen[str]:
 
 
 def check_torch(process: subprocess.Popen[str]) -> Iterator[Result]:
+    """Wait for the process that `start_torch` started, and yield what it found."""
     try:
         output, errors = process.communicate(timeout=_SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""`det experiment`: one file per command, or per few commands that are alike."""
+"""`det experiment`: one module per command, or per few similar commands."""
 
 from __future__ import annotations
 

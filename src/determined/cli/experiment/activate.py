@@ -1,4 +1,4 @@
-"""`det experiment activate`."""
+"""The command `det experiment activate`."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def activate(
 
 
 def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None, line: int) -> int:
+    """Run an experiment as a child of the queue's daemon, which assigns slots through the socket `line`."""
     import os
     import socket
 
@@ -74,9 +75,10 @@ def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None
     from determined.experiment.files import ExperimentFiles, experiment_dir
 
     assert slots is not None
-    os.set_inheritable(line, False)
+    os.set_inheritable(line, False)  # trials must not keep the connection open after this process ends
     with opened_store() as store:
         directory = experiment_dir(store.experiments.get(experiment_id).key)
+    # The daemon writes this process's output to a file, so secrets in it are masked.
     mask_output(line_mask(os.environ, *([] if directory is None else ExperimentFiles(directory).configs())))
     with GrantedEngine(slots, socket.socket(fileno=line)) as engine:
         return run_here(

@@ -1,4 +1,4 @@
-"""`det experiment archive` and `unarchive`."""
+"""The commands `det experiment archive` and `unarchive`."""
 
 from __future__ import annotations
 

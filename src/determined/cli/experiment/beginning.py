@@ -1,4 +1,4 @@
-"""How a new experiment begins, whichever command makes it: planned only, created only, or run here at once."""
+"""Start a new experiment in the way its options say: plan it, create it only, queue it, or run it here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What somebody wants to happen with the new experiment."""
+    """The options that say what happens with a new experiment."""
 
     slots: int | None
     follow: bool
@@ -48,16 +48,16 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Code:
-    """Where the code of the new experiment comes from: a model directory, or the experiment that it is a fork of."""
+    """The source of a new experiment's code: a model directory, or the experiment that it is forked from."""
 
     directory: Path
     include: Sequence[Path] = ()
     fork_of: Experiment | None = None
-    in_place: bool = False  # its trials work in the directory itself
+    in_place: bool = False  # its trials work in the directory itself, without a copy
 
 
 def no_startup_hook(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option --no-startup-hook, as the argument `startup_hook`, which is False if it is given."""
+    """Add the option --no-startup-hook to a command, as the argument `startup_hook`, which is False if it is given."""
     option = click.option(
         "--no-startup-hook",
         "startup_hook",
@@ -70,18 +70,18 @@ def no_startup_hook(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def say_on_stderr(line: str) -> None:
-    """Print a line for the user, beside the result of the command."""
+    """Print a line on standard error, so that it does not mix with the result of the command."""
     click.echo(visible(line), err=True)
 
 
 def say_what_happens(line: str) -> None:
-    """Print a line on a terminal, for a person who waits; scripts do not get it."""
+    """Print a line on standard error if it is a terminal, for a waiting user; scripts do not get it."""
     if sys.stderr.isatty():
         say_on_stderr(line)
 
 
 def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of all that make experiments, as the argument `beginning`."""
+    """Add the options shared by all commands that create experiments, as the argument `beginning`."""
 
     @click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
     @click.option(
@@ -125,7 +125,7 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def begin(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
-    """Exits with the code of the experiment when it was run."""
+    """Start a new experiment. If it is run here, exit with its exit code."""
     from determined.config.experiment import load_experiment
 
     for remark in (*loaded.notes, *loaded.warnings):
@@ -143,6 +143,7 @@ def begin(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
 
 
 def _show_plan(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
+    """Print what the experiment would do, for `--dry-run`."""
     from determined.cli.experiment.planning import plan_plain, plan_text
     from determined.experiment.plan import plan_experiment
 
@@ -154,6 +155,7 @@ def _show_plan(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
 
 
 def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
+    """Create the experiment, and queue it or leave it paused."""
     _say_check(loaded)
     from determined.experiment.create import create_experiment
 
@@ -183,19 +185,20 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: Beginning) -> None:
 
 
 def _say_check(loaded: LoadedExperiment) -> None:
-    """Name the entrypoint, whose modules are imported now: torch alone takes seconds."""
+    """Print the entrypoint, whose modules are imported next: importing torch alone takes seconds."""
     entrypoint = mask_secrets(loaded.config.entrypoint, "entrypoint")
     shown = entrypoint if isinstance(entrypoint, str) else " ".join(map(str, entrypoint or ()))
     say_what_happens(f"Checking entrypoint {shown} …")
 
 
 def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int:
+    """Create the experiment and run it in the foreground; return its exit code."""
     _say_check(loaded)
     from determined.engines.local import LocalEngine
     from determined.experiment.create import create_experiment
 
     with LocalEngine(how.slots) as engine:
-        if how.sharing == "fail":  # before anything is created
+        if how.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
             reserve_slots(engine, loaded.config.plain(), None, how.sharing, say_on_stderr)
         with opened_store() as store:
             created = create_experiment(
@@ -220,7 +223,7 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
                 form=how.form,
                 sharing=how.sharing,
             )
-        except KeyboardInterrupt:  # before the runner listened to it
+        except KeyboardInterrupt:  # Ctrl-C before the runner handled signals
             click.echo(how_to_go_on(created.experiment_id), err=True)
             raise
         finally:
@@ -231,5 +234,6 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: Beginning) -> int
 
 
 def _tell_what_is_missing(code: CodeCopy) -> None:
+    """Print the files of the model directory that were not copied, if any."""
     if code.left_out:
         click.echo(visible(f"Not copied from the model directory: {some(code.left_out)}"), err=True)

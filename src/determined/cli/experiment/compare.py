@@ -1,4 +1,4 @@
-"""`det experiment compare`."""
+"""The command `det experiment compare`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_csv, write_csv
 from determined.cli.zone import with_utc
 
-_MOST = 26  # as many letters as there are for curves
+_MOST = 26  # curves are named by letters
 
 
 @click.command(cls=Command, action="compare the experiments")

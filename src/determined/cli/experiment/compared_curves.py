@@ -1,4 +1,4 @@
-"""The curves of a comparison: in colours on a terminal, with letters elsewhere."""
+"""Draw the curves of a comparison: in colours on a terminal, with letters elsewhere."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from determined.cli.text import visible
 
 _COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
 _WIDTH_OF_A_FILE = 80
-_WIDEST = 140  # more does not show more
+_WIDEST = 140  # wider charts show no more detail
 
 
 def charts(found: Sequence[Contender]) -> list[str]:
-    """One for each metric and direction."""
+    """Return one chart for each metric and direction."""
     kinds = dict.fromkeys(one.measured.described for one in found if one.measured is not None)
     return [_chart(kind, [one for one in found if one.measured and one.measured.described == kind]) for kind in kinds]
 
 
 def _chart(title: str, found: Sequence[Contender]) -> str:
+    """Return a chart of one metric with its legend."""
     from determined.config.measures import finite_number
 
     paint = _painted if len(found) <= len(_COLOURS) and _has_colours() else None
@@ -49,7 +50,7 @@ def _painted(text: str, curve: int) -> str:
 
 
 def _has_colours() -> bool:
-    """A terminal that wants them and has the characters; https://no-color.org has the variable."""
+    """Return whether standard output is a terminal with colours and UTF-8; NO_COLOR is respected (no-color.org)."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

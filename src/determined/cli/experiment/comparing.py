@@ -1,4 +1,4 @@
-"""A comparison as tables and as JSON."""
+"""Show a comparison of experiments and trials as tables, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from determined.cli.text import visible
 
 _ABSENT = object()
 
-Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the value of each contender
+Line = tuple[str, bool, list[Any]]  # a name, whether the values differ, and the values of all contenders
 
 
 def comparison_text(found: Sequence[Contender]) -> str:
+    """Return the tables and charts of a comparison."""
     titles = [Column(one.title, long=True, rank=0) for one in found]
     marked = [Column("Differs"), Column("Hyperparameter"), *titles]
     parts = [visible(f"The best is {winner.title}.")] if (winner := _winner(found)) else []
@@ -38,12 +39,13 @@ def all_columns(found: Sequence[Contender]) -> list[Column]:
 
 
 def all_rows(found: Sequence[Contender]) -> list[Row]:
-    """Everything but the curves in one table."""
+    """Return everything except the curves as rows of one table."""
     parts = (("result", _results(found)), ("hyperparameter", _hparams(found)), ("configuration", _config(found)))
     return [[part, name, differs, *values] for part, lines in parts for name, differs, values in lines]
 
 
 def comparison_plain(found: Sequence[Contender]) -> dict[str, Any]:
+    """Return a comparison as JSON data."""
     winner = _winner(found)
     return {
         "contenders": [_contender_plain(one) for one in found],
@@ -112,10 +114,10 @@ def _config(found: Sequence[Contender]) -> list[Line]:
 
 
 def _is_set(name: str, found: Sequence[Contender]) -> bool:
-    """Return whether a user made this difference.
+    """Return whether a user set this value that differs.
 
-    The configuration of a search has all defaults, that of a standalone run has none: what only standalone runs lack
-    is a difference if the user of another one set it.
+    The configuration of a search contains all defaults, that of a standalone run none. A value that only standalone
+    runs lack therefore counts as a difference only if a user set it.
     """
     if all(name in one.config or not one.experiment.by_hand for one in found):
         return True
@@ -127,7 +129,7 @@ def _is_set(name: str, found: Sequence[Contender]) -> bool:
 
 
 def _lines(settings: Sequence[dict[str, Any]]) -> list[Line]:
-    """Every name that any of them has; where one has it not, nothing stands there."""
+    """Return a line for every name that any of the dicts has; missing values are empty."""
     lines = []
     for name in dict.fromkeys(name for one in settings for name in one):
         values = [one.get(name, _ABSENT) for one in settings]
@@ -136,7 +138,7 @@ def _lines(settings: Sequence[dict[str, Any]]) -> list[Line]:
 
 
 def _differ(values: Sequence[Any]) -> bool:
-    """As people see them: 1 and 1.0 are the same, 1 and true are not, NaN is NaN."""
+    """Return whether values differ as shown: 1 and 1.0 are equal, 1 and true are not, NaN equals NaN."""
     return len({"" if value is _ABSENT else f"{isinstance(value, bool)} {cell(value)!r}" for value in values}) > 1
 
 
@@ -146,7 +148,7 @@ def _marked(line: Line) -> Row:
 
 
 def _winner(found: Sequence[Contender]) -> Contender | None:
-    """Only where all are measured alike can one be the best; of equal ones none is."""
+    """Return the best contender, or None if they are not compared by the same metric, or two are equally good."""
     kinds = {(one.measured.name, one.measured.group, one.measured.smaller_is_better) for one in found if one.measured}
     ranked = [(one.measured.best[1], one) for one in found if one.measured and one.measured.best]
     if len(kinds) != 1 or len(ranked) < 2:

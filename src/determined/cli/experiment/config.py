@@ -1,4 +1,4 @@
-"""`det experiment config`."""
+"""The command `det experiment config`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments and trials side by side: what of each is compared."""
+"""Collect what is compared of experiments and trials."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
     from determined.store.records import Metric
 
-_ONE_OF_ITS_OWN = ("name", "description", "labels", "hyperparameters")  # shown elsewhere
+_ONE_OF_ITS_OWN = ("name", "description", "labels", "hyperparameters")  # not compared as configuration
 
 
 @dataclass(frozen=True)
 class Contender:
-    """An experiment by its best trial, or a trial that was named."""
+    """An experiment, represented by its best trial, or a single trial."""
 
     title: str
     experiment: Experiment
-    trial: Trial | None  # None: it has none yet
+    trial: Trial | None  # None if the experiment has no trial yet
     measured: Measured | None
-    hparams: dict[str, Any]  # flat, with dots in the names
-    config: dict[str, Any]  # likewise, without secrets
-    seconds: float  # of the trial's own work
+    hparams: dict[str, Any]  # flattened, with dots in the names
+    config: dict[str, Any]  # flattened as well, without secrets
+    seconds: float  # how long the trial ran
 
     @cached_property
     def given(self) -> frozenset[str]:
-        """The names of the configuration that its user set; read when needed, because that loads a YAML parser."""
+        """The settings that the user wrote; computed when needed, because that imports a YAML parser."""
         return _given(self.experiment)
 
     @property
     def lasted(self) -> float:
-        """The experiment, from its creation on."""
+        """The seconds from the creation of the experiment to its end, or until now."""
         return max(
             0.0, (time.time() if self.experiment.ended is None else self.experiment.ended) - self.experiment.created
         )
@@ -57,7 +57,10 @@ def contenders(
     group: str | None,
     smaller_is_better: bool | None,
 ) -> list[Contender]:
-    """In the order in which they were named, experiments first."""
+    """Return the contenders in the order in which they were named, experiments first.
+
+    Raises DeterminedError if a metric or group was requested that none of them reported.
+    """
     chosen: list[tuple[str, Experiment, Trial | None]] = []
     for experiment_id in experiment_ids:
         experiment, trials = store.experiments.get(experiment_id), store.experiments.trials(experiment_id)
@@ -105,7 +108,7 @@ def _best(experiment: Experiment, trials: list[Trial]) -> Trial | None:
 
 
 def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]:
-    """What was searched over by any of them; values that no one searched over stand among the hyperparameters."""
+    """Return the flat configuration; of the hyperparameters, only those that any of the experiments searched."""
     from determined.config.masking import mask_secrets
 
     config = mask_secrets(experiment.config)
@@ -115,9 +118,10 @@ def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]
 
 
 def _given(experiment: Experiment) -> frozenset[str]:
-    """Return what the user wrote: the original file, or all of a standalone run, whose configuration has no defaults.
+    """Return the settings that the user wrote: the original file, or all settings of a standalone run.
 
-    What is changed later, as by `set max-slots`, differs from the defaults of the others and is found by that.
+    Settings that were changed later, for example by `set max-slots`, differ from the defaults of other experiments and
+    are found that way.
     """
     from determined.config.load import parse_yaml
 
@@ -125,18 +129,18 @@ def _given(experiment: Experiment) -> frozenset[str]:
         return frozenset(name for name, _ in flat(experiment.config))
     try:
         original = parse_yaml("the original configuration", experiment.original)
-    except DeterminedError:  # written by an older release: then all of it counts as given
+    except DeterminedError:  # written by an older release: then everything counts as set by the user
         return frozenset(name for name, _ in flat(experiment.config))
     return frozenset(name for name, _ in flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
 
 
 def _seconds(store: Store, trial: Trial) -> float:
-    """Of all attempts together; how long one lasted that was killed nobody knows."""
+    """Return how long all attempts of a trial ran; the duration of an attempt that was killed is unknown."""
     from determined.store.process import is_running
 
     total = 0.0
     attempts = store.attempts(trial.id)
-    if not attempts and trial.started is not None:  # a program that does not use the library
+    if not attempts and trial.started is not None:  # the program does not use the library
         return max(0.0, (time.time() if trial.ended is None else trial.ended) - trial.started)
     for attempt in attempts:
         if attempt.seconds is not None:

@@ -1,4 +1,4 @@
-"""`det experiment continue`."""
+"""The command `det experiment continue`."""
 
 from __future__ import annotations
 
@@ -85,6 +85,7 @@ def continue_(
 
 
 def _changes(config_file: Path | None, overrides: tuple[str, ...]) -> dict[str, Any]:
+    """Return the changes to the configuration, merged from the file and the options."""
     if config_file is None and not overrides:
         return {}
     from determined.config.load import load_yaml

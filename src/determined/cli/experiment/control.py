@@ -1,4 +1,4 @@
-"""`det experiment pause`, `cancel` and `kill`: requests that the experiment's runner obeys within a second."""
+"""`det experiment pause`, `cancel` and `kill`: requests that the experiment's runner handles within a second."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ def kill(experiment_id: int, form: Form) -> None:
 
 
 def _request(experiment_id: int, kind: Literal["pause", "cancel", "kill"], form: Form) -> None:
+    """Store a request for the runner of an experiment, and print what happens."""
     from determined.experiment.control import request
 
     with opened_store() as store:

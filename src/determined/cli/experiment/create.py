@@ -1,4 +1,4 @@
-"""`det experiment create`."""
+"""The command `det experiment create`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create(
     explain_unused("--template", template, "there are no templates; merge the files, or use --config")
     explain_unused("--project_id", project_id, "give the names of workspace and project in the configuration")
     explain_unused("-p/--publish", publish, "trials run on this machine, their ports are visible as they are")
-    say_what_happens(f"Checking {config_file} …")  # before the imports, which take a moment
+    say_what_happens(f"Checking {config_file} …")  # before the imports, which take noticeable time
     from determined.config.experiment import load_experiment
 
     begin(load_experiment(config_file, overrides=overrides), Code(model_dir, include), beginning)

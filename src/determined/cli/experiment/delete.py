@@ -1,4 +1,4 @@
-"""`det experiment delete` and `delete-tb-files`."""
+"""The commands `det experiment delete` and `delete-tb-files`."""
 
 from __future__ import annotations
 

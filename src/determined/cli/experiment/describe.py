@@ -1,4 +1,4 @@
-"""`det experiment describe`: three tables, of experiments, of their trials, of what these did."""
+"""`det experiment describe`: tables of experiments, of their trials, and of the workloads of these."""
 
 from __future__ import annotations
 
@@ -104,6 +104,7 @@ def describe(experiment_ids: list[Ids], metrics: bool, outdir: Path | None, form
 
 
 def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
+    """Print the leaderboard and properties of each experiment; with `metrics`, also the workloads."""
     from determined.cli.experiment.description import description
     from determined.cli.experiment.leaderboard import leaderboard
 
@@ -124,7 +125,8 @@ def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
 
 
 def _workloads(store: Store, trial_id: int) -> list[Workload]:
-    # Group by group, so that reports of other groups, which are not shown, are not read.
+    """Return the workloads of a trial."""
+    # Two queries, so that reports of other groups, which are not shown, are not read.
     reports = [*store.metrics(trial_id, "training"), *store.metrics(trial_id, "validation")]
     return workloads_of(reports, store.checkpoints(trial_id))
 
@@ -175,7 +177,7 @@ def _plain(row: Experiment, trials: list[Trial], workloads: dict[int, list[Workl
 
 
 def _explain(experiments: list[Experiment], trials: list[Trial], hints: list[str]) -> None:
-    """Print what a table has no column for: notes, why something ended, and what to do next."""
+    """Print what the tables have no column for: notes, reasons, and what to do next."""
     lines = [f"Experiment {row.id}: notes: {row.notes}" for row in experiments if row.notes]
     # The reason of a standalone run is that of its trial, which is printed below.
     lines += [

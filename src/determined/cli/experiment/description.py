@@ -1,4 +1,4 @@
-"""What `describe` shows on a terminal: the leaderboard first, then the experiment, and a single trial in detail."""
+"""The text of `describe` on a terminal: the leaderboard, the experiment, and a single trial in detail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_TRIALS = 10
 
 
 def description(store: Store, board: Leaderboard) -> str:
-    """Return the parts of the description with empty lines between them, the leaderboard first."""
+    """Return the description of an experiment, with its leaderboard first."""
     parts = [f"{_headline(board)}\n{_trials(board)}" if board.entries else _headline(board)]
     if len(board.entries) == 1:
         trial = board.entries[0].trial
@@ -36,6 +36,7 @@ def description(store: Store, board: Leaderboard) -> str:
 
 
 def _headline(board: Leaderboard) -> str:
+    """Return one line with state, number of trials, duration, best metric and name."""
     row = board.experiment
     seconds = lasted(row)
     count = len(board.entries)

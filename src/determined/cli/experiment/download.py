@@ -1,4 +1,4 @@
-"""`det experiment download`."""
+"""The command `det experiment download`."""
 
 from __future__ import annotations
 

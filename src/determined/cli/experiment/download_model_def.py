@@ -1,4 +1,4 @@
-"""`det experiment download-model-def`."""
+"""The command `det experiment download-model-def`."""
 
 from __future__ import annotations
 

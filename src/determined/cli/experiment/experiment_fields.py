@@ -1,4 +1,4 @@
-"""The columns of a list of experiments."""
+"""Define the columns of a list of experiments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def experiment_fields(*, projects: bool, archived: bool) -> list[Field[Experiment]]:
-    """Return all columns; those for pipes are the ones that Determined has, in its order."""
+    """Return all columns; those shown in pipes are Determined's, in its order."""
     fields: list[Field[Experiment]] = [
         Field("ID", lambda row: row.id, rank=0),
         Field("Owner", lambda row: row.owner, rank=5),
@@ -33,7 +33,7 @@ def experiment_fields(*, projects: bool, archived: bool) -> list[Field[Experimen
         Field("Resource Pool", resource_pool, rank=6),
         Field("Labels", lambda row: ", ".join(row.labels), shown="terminal", long=True, rank=4),
     ]
-    # Asked for by an option, so that scripts get them as well.
+    # The user asked for these by an option, so they are shown in pipes as well.
     if projects:
         fields += [
             Field("Workspace", lambda row: row.config.get("workspace"), rank=2),
@@ -57,5 +57,5 @@ def _duration(row: Experiment) -> str:
 
 
 def _state_and_progress(row: Experiment) -> str:
-    """A finished experiment needs no progress, and of others it takes less space here than as a column."""
+    """Return the state, with the progress unless it has ended: that takes less space than a column."""
     return row.state if row.state in ENDED or not row.progress else f"{row.state} {100 * row.progress:.0f}%"

@@ -1,4 +1,4 @@
-"""`det experiment export`."""
+"""The command `det experiment export`."""
 
 from __future__ import annotations
 

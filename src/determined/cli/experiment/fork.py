@@ -1,4 +1,4 @@
-"""`det experiment fork`."""
+"""The command `det experiment fork`."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def fork(
         row = store.experiments.get(experiment_id)
         files = ExperimentFiles(_directory(row))
         config = present_config(files, row, store.experiments.journal(experiment_id))
-        start = (config.get("searcher") or {}).get("source_checkpoint_uuid")  # also where a trial was named
+        start = (config.get("searcher") or {}).get("source_checkpoint_uuid")  # set even if the user named a trial
         start = start if source is None else _checkpoint(store, row, source)
     for changes in (
-        {"name": row.name, "description": row.description or None, "labels": row.labels or None},  # as it is called now
+        {"name": row.name, "description": row.description or None, "labels": row.labels or None},  # the current ones
         {"searcher": {"source_checkpoint_uuid": start, "source_trial_id": None}},
         {} if config_file is None else load_yaml(config_file),
         apply_overrides({}, overrides)[0],
@@ -76,7 +76,7 @@ def fork(
 
 
 def _directory(row: Experiment) -> Path:
-    """Where its code and its configuration are, the secrets included."""
+    """Return the directory with an experiment's code and configuration, secrets included; raise if there is none."""
     from determined.experiment.files import experiment_dir
 
     directory = None if row.by_hand else experiment_dir(row.key)
@@ -87,7 +87,7 @@ def _directory(row: Experiment) -> Path:
 
 
 def _code(row: Experiment, files: ExperimentFiles) -> Code:
-    """The copy that the other has; where that one works in a directory of its user, so does its fork."""
+    """Return the parent's copy of the code, or the user's directory if the parent works in one."""
     place = files.place
     if place is None:
         return Code(files.code, fork_of=row)
@@ -98,6 +98,7 @@ def _code(row: Experiment, files: ExperimentFiles) -> Code:
 
 
 def _checkpoint(store: Store, row: Experiment, wanted: str) -> str:
+    """Return the id of the checkpoint named by `--from-checkpoint`; raise if it cannot be loaded."""
     if wanted not in ("best", "latest"):
         state = store.upkeep.checkpoint(wanted).state
         if state != "ACTIVE":

@@ -1,4 +1,4 @@
-"""`det experiment set gc-policy`: which checkpoints stay; the others are shown, and removed when somebody says so."""
+"""`det experiment set gc-policy`: change which checkpoints are kept, and delete the others after a confirmation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS = [
     Column("UUID", rank=0),
     Column("Size"),
 ]
-_ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")
+_ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")  # states of trials that may still need their newest checkpoint
 
 
 @click.command(
@@ -83,7 +83,7 @@ def gc_policy(
         if not experiment.by_hand:
             store.upkeep.change_config(experiment_id, "checkpoint_storage", numbers)
         shown = [row.uuid for row in surplus]
-        # Once more: somebody may have taken long to answer.
+        # Computed again: the question may have been open for long, and checkpoints may have changed meanwhile.
         removed, kept = _remove(store, [row for row in _surplus(store, experiment, policy) if row.uuid in shown])
     if form == "json":
         print_json({"id": experiment_id, **numbers, "removed": removed, "in_use": kept})
@@ -94,7 +94,7 @@ def gc_policy(
 
 
 def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Checkpoint]:
-    """What a clean-up by that policy would remove; what stays is read, and found whole, for that."""
+    """Return the checkpoints that the policy would delete; those to keep are read and verified first."""
     from determined.checkpoint_storage import retention
     from determined.config.measures import finite_number
     from determined.experiment.storages import storage_of
@@ -123,7 +123,7 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Check
 
 
 def _remove(store: Store, rows: list[Checkpoint]) -> tuple[list[str], dict[str, str]]:
-    """Those that are gone, and for the others why they are not: the store has the last word."""
+    """Delete checkpoints; return the deleted ones, and for the others the reason why they are in use."""
     from determined.experiment.deleting import delete_checkpoints
 
     removed: list[str] = []
@@ -138,6 +138,7 @@ def _remove(store: Store, rows: list[Checkpoint]) -> tuple[list[str], dict[str, 
 
 
 def _preview(experiment: Experiment, rows: list[Checkpoint]) -> str:
+    """Return a table of the checkpoints to delete."""
     if not rows:
         return "No checkpoint would be removed."
     cells = [

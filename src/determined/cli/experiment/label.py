@@ -1,4 +1,4 @@
-"""`det experiment label`."""
+"""The command `det experiment label`."""
 
 from __future__ import annotations
 

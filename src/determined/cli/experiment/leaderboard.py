@@ -1,4 +1,4 @@
-"""The trials of an experiment, the best first, with their metric and the hyperparameters that were searched."""
+"""The trials of an experiment, best first, with their metric and searched hyperparameters."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A trial with the best and the newest value of the metric by which it is compared."""
+    """A trial with the best and the newest value of the metric it is compared by."""
 
     trial: Trial
     best: float | None
     latest: float | None
-    hparams: dict[str, Any]  # flat, with dots in the names
+    hparams: dict[str, Any]  # flattened, with dots in the names
 
     @property
     def seconds(self) -> float | None:
-        """From the start of the trial to its end, or until now."""
+        """The seconds from the start of the trial to its end, or until now; None if it has not started or is paused."""
         if self.trial.started is None or (self.trial.ended is None and self.trial.state == "PAUSED"):
             return None
         return max(0.0, (time.time() if self.trial.ended is None else self.trial.ended) - self.trial.started)
@@ -42,7 +42,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """The entries in their order."""
+    """The trials of an experiment in the order to be shown."""
 
     experiment: Experiment
     metric: str | None
@@ -50,7 +50,7 @@ class Leaderboard:
     entries: list[Entry]
 
     def fields(self) -> list[Field[Entry]]:
-        """Return the columns; those for pipes are the ones that Determined has, in its order."""
+        """Return the columns; those shown in pipes are Determined's, in its order."""
         measured: list[Field[Entry]] = []
         if self.metric is not None:
             measured = [
@@ -83,7 +83,7 @@ class Leaderboard:
         ]
 
     def plain(self, entry: Entry) -> dict[str, Any]:
-        """Return an entry for JSON."""
+        """Return an entry as JSON data."""
         return {**trial_plain(entry.trial), "latest": entry.latest}
 
 
@@ -95,7 +95,10 @@ def leaderboard(
     smaller_is_better: bool | None = None,
     reverse: bool = False,
 ) -> Leaderboard:
-    """Return the trials by the searcher metric, or by what `sort_by` names: see `list-trials --help`."""
+    """Return the trials sorted by the searcher metric, or by `sort_by`: see `list-trials --help`.
+
+    Raises a usage error if `sort_by` is unknown, or a metric whose direction is not given.
+    """
     trials = store.experiments.trials(experiment.id)
     searched = searched_names(experiment, trials)
     newest = store.experiments.latest_validations(experiment.id)
@@ -159,7 +162,7 @@ _ORDERS: dict[str, Callable[[Entry], Any]] = {
 
 
 def _comparable(name: str) -> Callable[[Entry], Any]:
-    """Sort by a hyperparameter: numbers by value, before everything else by its text."""
+    """Return a sort key for a hyperparameter: numbers first, by value, then everything else by its text."""
 
     def key(entry: Entry) -> Any:
         value = entry.hparams.get(name)

@@ -1,4 +1,4 @@
-"""`det experiment list-checkpoints`."""
+"""The command `det experiment list-checkpoints`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def list_checkpoints(
     with opened_store() as store:
         experiment = store.experiments.get(experiment_id)
         checkpoints = store.experiments.checkpoints(experiment_id)
-        # An output has no metric by which it could be among the best.
+        # An output has no metric, so it cannot be among the best.
         found = store.outputs.of_experiment(experiment_id) if best is None else []
         outputs = [output for output in found if output.uploads]
     if best is None:

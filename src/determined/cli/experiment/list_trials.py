@@ -1,4 +1,4 @@
-"""`det experiment list-trials`."""
+"""The command `det experiment list-trials`."""
 
 from __future__ import annotations
 

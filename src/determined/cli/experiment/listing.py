@@ -1,4 +1,4 @@
-"""`det experiment list`."""
+"""The command `det experiment list`."""
 
 from __future__ import annotations
 

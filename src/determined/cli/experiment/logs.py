@@ -1,4 +1,4 @@
-"""`det experiment logs`."""
+"""The command `det experiment logs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metric that an experiment or a trial is compared by, as it went."""
+"""`Measured`: the reported values of the metric by which an experiment or a trial is compared."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
     from determined.store.records import Metric
 
-_GROUPS = ("validation", "training")  # where a metric is looked for
+_GROUPS = ("validation", "training")  # groups in which a metric is searched, in this order
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One metric of a trial."""
+    """One metric of a trial, with all its values."""
 
     group: str
     name: str
-    points: list[tuple[int, Any]]  # step and value, as they are kept
-    smaller_is_better: bool | None = None  # None: nobody said
+    points: list[tuple[int, Any]]  # step and value, as stored
+    smaller_is_better: bool | None = None  # None if unknown
 
     @property
     def described(self) -> str:
+        """The group, name and direction of the metric."""
         way = {True: " (smaller is better)", False: " (larger is better)", None: ""}[self.smaller_is_better]
         return f"{self.group} {self.name}{way}"
 
     @property
     def best(self) -> tuple[int, float] | None:
-        """Return step and value of the best finite value, or of the newest one if the direction is not known."""
+        """The step and value of the best finite value, or of the newest one if the direction is unknown; else None."""
         from determined.config.measures import finite_number
         from determined.config.ranking import best_first
 
@@ -45,7 +46,7 @@ class Measured:
 
 
 def measured(reports: Sequence[Metric], names: Sequence[str], group: str | None) -> Measured | None:
-    """By the first of the names that was reported, in the first group that has it."""
+    """Return the first of the names that was reported, in the first group that contains it, or None."""
     for name in names:
         for known in (group,) if group else _GROUPS:
             rows = [row for row in reports if row.group == known and name in row.metrics]
@@ -58,7 +59,7 @@ def measured(reports: Sequence[Metric], names: Sequence[str], group: str | None)
 def names_to_try(
     experiment: Experiment, others: Sequence[str], reports: Iterable[Metric], group: str | None
 ) -> list[str]:
-    """The searcher's metric; a run by hand has none, and is shown by that of the others, or by any."""
+    """Return the metrics to look for: the searcher metric, or without one those of the other experiments, then any."""
     if experiment.metric is not None:
         return [experiment.metric]
     known = (group,) if group else _GROUPS
@@ -66,7 +67,7 @@ def names_to_try(
 
 
 def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -> bool | None:
-    """What the experiment says of the metric, or what all others say that know it."""
+    """Return whether smaller is better according to the experiment, or to all others with the metric; else None."""
     if experiment.metric == name:
         return experiment.smaller_is_better
     said = {other.smaller_is_better for other in others if other.metric == name}
@@ -74,5 +75,6 @@ def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -
 
 
 def reported_names(reports: Iterable[Metric]) -> str:
+    """Return the groups and names of all reported metrics, for a message."""
     names = {f"{row.group} {name}" for row in reports for name in row.metrics}
     return some(sorted(names)) or "nothing"

@@ -1,4 +1,4 @@
-"""`--dry-run`: what an experiment would do and need."""
+"""Show what `--dry-run` found: what an experiment would do and need."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def plan_text(config: ExperimentConfig, plan: Plan) -> str:
+    """Return a plan as text."""
     settings = config.plain()
     searcher = settings["searcher"]
     better = "smaller" if searcher.get("smaller_is_better", True) else "larger"
@@ -35,6 +36,7 @@ def plan_text(config: ExperimentConfig, plan: Plan) -> str:
 
 
 def plan_plain(config: ExperimentConfig, plan: Plan) -> dict[str, Any]:
+    """Return a plan as JSON data."""
     return {
         "search": preview_plain(config, plan.search),
         "slots": plan.slots,

@@ -1,4 +1,4 @@
-"""Which hyperparameters an experiment searches over."""
+"""Find the hyperparameters that an experiment searches over."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def ranges(experiment: Experiment) -> list[tuple[str, Any]]:
-    """Return each hyperparameter of the configuration with its range, or with its one value."""
+    """Return each hyperparameter of the configuration with its range, or its single value."""
     hyperparameters = experiment.config.get("hyperparameters")
     return list(_spaces(hyperparameters)) if isinstance(hyperparameters, dict) else []
 
 
 def searched_names(experiment: Experiment, trials: Sequence[Trial]) -> list[str]:
-    """Return the names, with dots for nesting, of the hyperparameters that the trials can differ in.
+    """Return the names, with dots for nesting, of the hyperparameters that are searched.
 
-    Standalone trials have no ranges: there these are the values that do differ.
+    A standalone run has no ranges: there, these are the hyperparameters whose values differ between trials.
     """
     names = [name for name, space in ranges(experiment) if isinstance(space, dict)]
     if names or not experiment.by_hand:

@@ -1,4 +1,4 @@
-"""`det experiment set`."""
+"""The command `det experiment set`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--test`: a configuration cut down to one batch of one trial, and put away afterwards."""
+"""`--test`: reduce a configuration to one batch of one trial, and archive the experiment afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _KEEP_NOTHING = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_la
 
 
 def one_batch_of(config: dict[str, Any]) -> dict[str, Any]:
-    """A search with a single rung after the first batch: that ends trial classes and scripts alike."""
+    """Return the configuration with a search of one trial that has a single rung after the first batch.
+
+    The rung ends trial classes and scripts alike.
+    """
     searcher, storage = config["searcher"], config.get("checkpoint_storage")
     return {
         **config,
@@ -31,7 +34,7 @@ def one_batch_of(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def archive(store: Store, experiment_id: int) -> None:
-    """Out of the list; `det experiment list --all` still shows it."""
+    """Archive an experiment, so that only `det experiment list --all` shows it."""
     from determined.store.experiment_records import Change, ExperimentChange
     from determined.store.process import this_process
 

@@ -1,4 +1,4 @@
-"""`det experiment wait`."""
+"""The command `det experiment wait`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
             if row.state == "PAUSED":
                 why = f" ({row.reason})" if row.reason else ""
                 raise DeterminedError(f"it is paused{why}; resume with: det experiment activate {experiment_id}")
-            # At the second look: between its creation and its runner's first step nobody holds it for a moment.
+            # Checked twice in a row: between an experiment's creation and the first step of its runner, no process
+            # holds it.
             hints = advice(store, [row])
             if abandoned and hints:
                 raise DeterminedError(hints[0])

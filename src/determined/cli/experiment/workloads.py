@@ -1,4 +1,4 @@
-"""What a trial did, one row for each step at which it reported, validated or saved."""
+"""Show what a trial did: one row for each step at which it reported, validated or saved."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class SharedReport(NamedTuple):
-    """What several ranks reported for one group and step, none of them a metric of another."""
+    """The reports of several ranks for one group and step, which have no metric names in common."""
 
     reported: float
     metrics: dict[str, Any]
     rows: tuple[Metric, ...]
 
 
-# A report of one rank is used as the store returned it: there may be very many.
+# The report of a single rank is used as the store returned it, because there may be very many.
 Report: TypeAlias = "Metric | SharedReport"
 
 
@@ -34,7 +34,7 @@ def _report_plain(report: Report | None, metrics: bool) -> dict[str, Any] | None
 
 
 class Workload(NamedTuple):
-    """What a trial reported and saved at one step."""
+    """The metrics and the checkpoint that a trial reported at one step."""
 
     steps_completed: int
     training: Report | None
@@ -42,6 +42,7 @@ class Workload(NamedTuple):
     checkpoint: Checkpoint | None
 
     def plain(self, metrics: bool) -> dict[str, Any]:
+        """Return the workload as JSON data, with metrics only if requested."""
         checkpoint = self.checkpoint
         return {
             "batches": self.steps_completed,
@@ -58,17 +59,17 @@ class Workload(NamedTuple):
 
 
 def workloads_of(rows: Sequence[Metric], checkpoints: Sequence[Checkpoint]) -> list[Workload]:
-    """Return what a trial reported and saved, by step; checkpoints come with the newest first."""
+    """Return what a trial reported and saved, by step; `checkpoints` are expected newest first."""
     training = _reports([row for row in rows if row.group == "training"])
     validation = _reports([row for row in rows if row.group == "validation"])
-    # Of two checkpoints at the same step the newest is the one to show.
+    # The newest of several checkpoints at one step is shown.
     saved = {row.steps_completed: row for row in reversed(checkpoints)}
     steps = sorted(step for step in {*training, *validation, *saved} if step is not None)
     return [Workload(step, training.get(step), validation.get(step), saved.get(step)) for step in steps]
 
 
 def _reports(rows: Sequence[Metric]) -> dict[int | None, Report]:
-    """Return what was reported at each step; no two ranks have a metric of the same name there."""
+    """Return the report of each step, merged over ranks."""
     found: dict[int | None, Report] = {row.steps_completed: row for row in rows}
     if len(found) == len(rows):
         return found
@@ -79,6 +80,7 @@ def _reports(rows: Sequence[Metric]) -> dict[int | None, Report]:
 
 
 def _together(rows: Sequence[Metric]) -> Report:
+    """Merge the reports of several ranks for one step."""
     if len(rows) == 1:
         return rows[0]
     metrics = {name: value for row in rows for name, value in row.metrics.items()}
@@ -86,14 +88,14 @@ def _together(rows: Sequence[Metric]) -> Report:
 
 
 def metric_names(workloads: Sequence[Workload]) -> tuple[list[str], list[str]]:
-    """Return every name that any trial reported, of training and of validation."""
+    """Return the sorted names of all training metrics and of all validation metrics."""
     training = set[str]().union(*[workload.training.metrics for workload in workloads if workload.training])
     validation = set[str]().union(*[workload.validation.metrics for workload in workloads if workload.validation])
     return sorted(training), sorted(validation)
 
 
 def short_workload_columns(training: list[str], validation: list[str]) -> list[Column]:
-    """Return the same columns as `workload_columns` with names that leave space for more of them on a terminal."""
+    """Return the columns of `workload_columns` with shorter names, so that more of them fit a terminal."""
     shorter = {"Training Metric: ": "train ", "Validation Metric: ": "val "}
     columns = []
     for column in workload_columns(training, validation):
@@ -105,6 +107,7 @@ def short_workload_columns(training: list[str], validation: list[str]) -> list[C
 
 
 def workload_columns(training: list[str], validation: list[str]) -> list[Column]:
+    """Return the columns for these training and validation metrics."""
     return [
         Column("Trial ID", rank=0),
         Column("# of Batches", rank=0),
@@ -124,12 +127,12 @@ def workload_rows(
 ) -> Iterator[Row]:
     """Yield a row for each workload, with a cell for each of the named metrics.
 
-    The rows are made column by column, which takes half the time of making them one by one.
+    Rows are built column by column, which takes half the time of building them one by one.
     """
     time_text = time_texts()
 
     def report_columns(reports: list[Report | None], names: list[str]) -> list[list[Any]]:
-        """Return states, times and metrics; a metric that was not reported is None, one that is zero is 0."""
+        """Return states, times and metrics; a metric that was not reported is None."""
         return [
             ["" if report is None else "COMPLETED" for report in reports],
             ["" if report is None else time_text(report.reported) for report in reports],

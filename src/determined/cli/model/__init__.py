@@ -1,4 +1,4 @@
-"""`det model`: the registry."""
+"""`det model`: the model registry."""
 
 from __future__ import annotations
 

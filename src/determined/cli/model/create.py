@@ -1,4 +1,4 @@
-"""`det model create`."""
+"""The command `det model create`."""
 
 from __future__ import annotations
 

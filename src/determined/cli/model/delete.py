@@ -1,4 +1,4 @@
-"""`det model delete`."""
+"""The command `det model delete`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det model delete-version`."""
+"""The command `det model delete-version`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det model describe`."""
+"""The command `det model describe`."""
 
 from __future__ import annotations
 

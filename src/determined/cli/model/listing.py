@@ -1,4 +1,4 @@
-"""`det model list`."""
+"""The command `det model list`."""
 
 from __future__ import annotations
 

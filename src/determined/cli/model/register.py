@@ -1,4 +1,4 @@
-"""`det model register-version`."""
+"""The command `det model register-version`."""
 
 from __future__ import annotations
 

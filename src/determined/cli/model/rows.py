@@ -1,4 +1,4 @@
-"""Models and their versions, as tables and as JSON."""
+"""Show models and their versions as tables and JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGITS_OF_AN_ID = 18  # of 64 bits
 
 @dataclass(frozen=True)
 class Version:
-    """A version and its checkpoint."""
+    """A version of a model, and its checkpoint."""
 
     row: ModelVersion
     checkpoint: Checkpoint
@@ -73,7 +73,7 @@ VERSION: list[Field[Version]] = [
 
 
 def find_model(store: Store, name: str) -> Model:
-    """By name, else by id."""
+    """Return the model with that name, or else with that id; raise NotFoundException if there is none."""
     found = store.registry.find_model(name)
     if found is None and name.isdecimal() and len(name) <= _DIGITS_OF_AN_ID:
         return store.registry.model(int(name))
@@ -83,7 +83,7 @@ def find_model(store: Store, name: str) -> Model:
 
 
 def versions_of(store: Store, model: Model) -> list[Version]:
-    """The newest first."""
+    """Return the versions of a model, newest first."""
     return [Version(row, store.upkeep.checkpoint(row.checkpoint)) for row in store.registry.versions(model.id)]
 
 

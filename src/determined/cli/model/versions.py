@@ -1,4 +1,4 @@
-"""`det model list-versions`."""
+"""The command `det model list-versions`."""
 
 from __future__ import annotations
 

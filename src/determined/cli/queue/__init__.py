@@ -1,4 +1,4 @@
-"""`det queue`: one file per command."""
+"""`det queue`: one module per command."""
 
 from __future__ import annotations
 

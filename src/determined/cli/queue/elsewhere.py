@@ -1,4 +1,4 @@
-"""What waits in the same store, but not in this queue: under another name of the machine or of the user."""
+"""Find experiments that wait in the same store under another host or user, and therefore not in this queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def elsewhere(store: Store) -> str:
-    """A line about it; empty when there is nothing."""
+    """Return a line about these experiments, or an empty string if there are none."""
     from determined.cli.text import visible
     from determined.store.process import this_user
 

@@ -1,4 +1,4 @@
-"""`det queue list`."""
+"""The command `det queue list`."""
 
 from __future__ import annotations
 

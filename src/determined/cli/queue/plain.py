@@ -1,4 +1,4 @@
-"""What `--json` prints for an experiment in the queue: these keys stay as they are."""
+"""JSON data of an experiment in the queue. The keys are stable, because scripts rely on them."""
 
 from __future__ import annotations
 

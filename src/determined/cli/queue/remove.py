@@ -1,4 +1,4 @@
-"""`det queue remove`."""
+"""The command `det queue remove`."""
 
 from __future__ import annotations
 

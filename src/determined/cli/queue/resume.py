@@ -1,4 +1,4 @@
-"""`det queue resume`."""
+"""The command `det queue resume`."""
 
 from __future__ import annotations
 

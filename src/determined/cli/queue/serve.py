@@ -1,4 +1,4 @@
-"""`det queue serve`."""
+"""The command `det queue serve`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
             raise DeterminedError(f"the queue is being served already{known}")
         diary = None
     else:
-        os.set_inheritable(lock, False)
+        os.set_inheritable(lock, False)  # children must not hold the lock after this process ends
         diary = Diary(sys.stdout.fileno())
 
     def say(words: str) -> None:

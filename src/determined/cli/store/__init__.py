@@ -1,4 +1,4 @@
-"""`det store`."""
+"""The command `det store`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det store backup`."""
+"""The command `det store backup`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def backup(file: Path, form: Form) -> None:
             f"--format=custom --file={file} {places.shown(place)}; or move it: det store export"
         )
     with closing(open_database(place)) as database:
-        version_of(database)  # what is not ours is refused; an older one is copied as it is
+        version_of(database)  # raises if it is not a store of this library; an older version is copied as it is
     with progress("pages") as tell:
         count = back_up(Path(place), file, tell)
     if form == "json":

@@ -1,4 +1,4 @@
-"""`det store check`."""
+"""The command `det store check`."""
 
 from __future__ import annotations
 

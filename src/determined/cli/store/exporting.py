@@ -1,4 +1,4 @@
-"""`det store export`."""
+"""The command `det store export`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det store import` and `det experiment import`."""
+"""The commands `det store import` and `det experiment import`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def import_(
 
 @contextmanager
 def _cleaning_up_on_sigterm() -> Iterator[None]:
-    """End by an exception on SIGTERM, so that what was unpacked is removed."""
+    """Exit through an exception on SIGTERM, so that unpacked files are removed."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield

@@ -1,4 +1,4 @@
-"""`det store info`."""
+"""The command `det store info`."""
 
 from __future__ import annotations
 

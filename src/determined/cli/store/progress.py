@@ -1,4 +1,4 @@
-"""How far long work is, on a terminal; nothing elsewhere."""
+"""Show the progress of long operations on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _SECONDS_BETWEEN = 0.2
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[..., None]]:
-    """`with progress("rows") as tell: tell(done, total)`, or `tell(done)`, or `tell("a word")`."""
+    """Show progress inside the block, if standard error is a terminal.
+
+    Yields a function to call as `tell(done, total)`, `tell(done)` or `tell("name of the step")`.
+    """
     shows = sys.stderr.isatty()
     last = 0.0
 

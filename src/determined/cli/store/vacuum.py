@@ -1,4 +1,4 @@
-"""`det store vacuum`."""
+"""The command `det store vacuum`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det tensorboard`."""
+"""The command `det tensorboard`."""
 
 from __future__ import annotations
 

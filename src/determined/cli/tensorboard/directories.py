@@ -1,4 +1,4 @@
-"""Where the TensorBoard files of trials lie, and one directory that shows all of them."""
+"""Find the TensorBoard directories of trials, and link all of them into one directory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_TRIALS = 100
 
 
 def chosen_trials(store: Store, experiment_ids: Sequence[int], trial_ids: Sequence[int]) -> list[Trial]:
-    """Those that were named, then those of the experiments, the best of each first; every one once."""
+    """Return the named trials, then those of the experiments, best first; each trial once."""
     found = [store.experiments.trial(trial_id) for trial_id in trial_ids]
     for experiment_id in experiment_ids:
         found += _best_first(store.experiments.get(experiment_id), store.experiments.trials(experiment_id))
@@ -26,7 +26,7 @@ def chosen_trials(store: Store, experiment_ids: Sequence[int], trial_ids: Sequen
 
 
 def directories_of(store: Store, trials: Sequence[Trial]) -> dict[str, Path]:
-    """By the name under which TensorBoard shows them; only what is on this machine, by a plain path."""
+    """Return the directories on this machine, by the name that TensorBoard shows; only plain paths are used."""
     found: dict[str, Path] = {}
     for trial in trials:
         attempts = [one for one in store.attempts(trial.id) if one.process.host == socket.gethostname()]
@@ -39,7 +39,7 @@ def directories_of(store: Store, trials: Sequence[Trial]) -> dict[str, Path]:
 
 
 def link_all(root: Path, directories: Mapping[str, Path]) -> None:
-    """Links, because a list of paths for TensorBoard cannot hold a comma or a colon."""
+    """Create a symbolic link for each directory: TensorBoard's list of paths cannot contain a comma or a colon."""
     for name, path in directories.items():
         link = root / name
         link.parent.mkdir(exist_ok=True)

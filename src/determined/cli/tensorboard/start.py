@@ -1,4 +1,4 @@
-"""`det tensorboard start`."""
+"""The command `det tensorboard start`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRIALS = ("-t", "--trial-ids")
 
 
 class _Start(Command):
-    """`-t 7 8` names two trials, as it did in Determined."""
+    """A command that accepts several values after `-t`, as Determined did: `-t 7 8`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []
@@ -85,7 +85,7 @@ def start(
         raise DeterminedError("these trials have no TensorBoard files on this machine")
     if len(trials) > MOST_TRIALS:
         click.echo(f"Of {len(trials)} trials the best {MOST_TRIALS} are shown", err=True)
-    signal.signal(signal.SIGTERM, _end)  # so that the directory of links goes as well
+    signal.signal(signal.SIGTERM, _end)  # exits through an exception, so that the temporary directory is removed
     with tempfile.TemporaryDirectory(prefix="det-tensorboard-") as root:
         link_all(Path(root), directories)
         url = _serve(root, port)
@@ -102,10 +102,10 @@ def start(
 
 
 def _serve(root: str, port: int) -> str:
-    """In threads of this process, on the loopback device; returns the address."""
+    """Serve TensorBoard on the loopback device in threads of this process, and return its address."""
     from tensorboard import program as tensorboard_program  # type: ignore[import-untyped]
 
-    note = "_DATA_SERVER_ADVISORY_MESSAGE"  # about an option of TensorBoard that users of `det` cannot give
+    note = "_DATA_SERVER_ADVISORY_MESSAGE"  # recommends an option that users of `det` cannot pass
     if hasattr(tensorboard_program, note):
         setattr(tensorboard_program, note, "")
     program = tensorboard_program.TensorBoard()

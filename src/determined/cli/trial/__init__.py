@@ -1,4 +1,4 @@
-"""`det trial`."""
+"""The command `det trial`."""
 
 from __future__ import annotations
 

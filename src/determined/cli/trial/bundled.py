@@ -1,4 +1,4 @@
-"""What somebody who helps wants to know of a trial, as files: no code, no weights, no secrets."""
+"""The contents of a support bundle: what is known about a trial, without code, weights and secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _MOST_OF_THE_RUNNERS_LOG = 4 * 2**20
-# What may be said of the environment beside the names of all variables.
+# Variables whose values are included; of all others only the names.
 _TELLING = ("CUDA_VISIBLE_DEVICES", "DET_STORE_PATIENCE", "LANG", "LC_ALL", "OMP_NUM_THREADS", "TERM", "TZ")
 
 _README = """\
@@ -44,7 +44,7 @@ may have written others: look through logs.jsonl before you give this away.
 
 
 def bundled(store: Store, trial: Trial, experiment: Experiment) -> Iterator[tuple[str, Iterable[str]]]:
-    """Names of files, and their texts piece by piece."""
+    """Yield the name of each file and its text in pieces."""
     from determined.config.dump import dump_yaml
 
     files = _files(experiment)
@@ -79,7 +79,7 @@ def _files(experiment: Experiment) -> ExperimentFiles | None:
 
 
 def _secrets(files: ExperimentFiles | None) -> Iterator[str]:
-    """All that are known here: a program may have written any of them anywhere."""
+    """Yield all secrets known on this machine, because a program may have written any of them anywhere."""
     from determined.config.line_mask import environment_secrets
     from determined.config.masking import secrets_in
 
@@ -113,11 +113,12 @@ def _logs(store: Store, trial_id: int) -> Iterator[dict[str, Any]]:
 
 
 def _last_lines(path: Path) -> Iterator[str]:
+    """Yield the lines in the last part of a file."""
     with path.open("rb") as file:
         before = max(0, path.stat().st_size - _MOST_OF_THE_RUNNERS_LOG)
         file.seek(before)
         if before:
-            file.readline()  # the rest of a line that began earlier
+            file.readline()  # skip the rest of a line that began earlier
         for line in file:
             yield line.decode(errors="replace")
 

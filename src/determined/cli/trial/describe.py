@@ -1,4 +1,4 @@
-"""`det trial describe`: the trial, and what it did step by step."""
+"""`det trial describe`: a trial and its workloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det trial download`."""
+"""The command `det trial download`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def download(
         raise click.UsageError("--sort-by and --smaller-is-better go with --best")
     with opened_store() as store:
         experiment = store.experiments.get(store.experiments.trial(trial_id).experiment_id)
-        rows = store.checkpoints(trial_id)  # the newest first
+        rows = store.checkpoints(trial_id)  # newest first
     if best:
         found = in_order(experiment, rows, sort_by, smaller_is_better)
     elif latest:
@@ -69,6 +69,7 @@ def download(
 
 
 def _what_is_missing(trial_id: int, rows: list[Checkpoint], uuid: str | None, best: bool) -> str:
+    """Return why no checkpoint was found."""
     if uuid is not None:
         return f"trial {trial_id} has no checkpoint {uuid!r}"
     if not any(row.state == "ACTIVE" for row in rows):

@@ -1,4 +1,4 @@
-"""`det trial kill`."""
+"""The command `det trial kill`."""
 
 from __future__ import annotations
 

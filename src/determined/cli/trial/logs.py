@@ -1,4 +1,4 @@
-"""`det trial logs`."""
+"""The command `det trial logs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det trial support-bundle`."""
+"""The command `det trial support-bundle`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
 
 
 def _write(target: Path, directory: str, files: Iterable[tuple[str, Iterable[str]]]) -> dict[str, int]:
-    """Returns the size of each file."""
+    """Write an archive, which appears complete or not at all, and return the size of each file in it."""
     sizes = {}
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}-{os.getpid()}")
@@ -68,7 +68,7 @@ def _write(target: Path, directory: str, files: Iterable[tuple[str, Iterable[str
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as output, tarfile.open(fileobj=output, mode="w:gz") as archive:
             for name, pieces in files:
-                with tempfile.TemporaryFile(dir=target.parent) as content:  # a log may be larger than the memory
+                with tempfile.TemporaryFile(dir=target.parent) as content:  # a log may be larger than memory
                     for piece in pieces:
                         content.write(piece.encode("utf-8", "backslashreplace"))
                     member = tarfile.TarInfo(f"{directory}/{name}")

@@ -1,4 +1,4 @@
-"""`det user`: there are no accounts, and scripts that log in first succeed."""
+"""`det user`: there are no accounts; scripts that log in first still work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`det user login`, `det user logout`, `det user whoami` and `det auth`: they say that there are no accounts."""
+"""`det user login`, `logout` and `whoami`, and `det auth`: they print that there are no accounts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from determined.cli.groups import Command
 from determined.cli.output import Form, print_json, with_json
 from determined.store.process import this_user
 
-# What a script gives beside the name, a password for example, is accepted and not used.
+# Other arguments of old scripts, such as a password, are accepted and ignored.
 _ANYTHING: dict[str, Any] = {"ignore_unknown_options": True}
 
 
