@@ -20,6 +20,7 @@ class RandomStream:
         words = []
         for position in range(1, _WORDS + 1):
             words.append(word)
+            # The initialization that the reference implementation of MT19937 defines.
             word = (1812433253 * (word ^ (word >> 30)) + position) & 0xFFFFFFFF
         self._generator = random.Random()
         self.restore([*words, _WORDS])
@@ -30,13 +31,14 @@ class RandomStream:
 
     def unit(self) -> float:
         """Return a number from 0 (inclusive) to 1 (exclusive), made of two words."""
+        # 27 and 26 bits, which together fill the 53 bits of a float: (a * 2**26 + b) / 2**53.
         return ((self.word() >> 5) * 67108864 + (self.word() >> 6)) / 9007199254740992
 
     def integer(self, largest: int) -> int:
         """Return an integer from 0 to `largest`, both inclusive. For 0 no word is used."""
         mask = (1 << largest.bit_length()) - 1
         count = (largest.bit_length() + 31) // 32
-        while largest > 0:
+        while largest > 0:  # rejection sampling, so that all values are equally likely
             drawn = 0
             for _ in range(count):
                 drawn = drawn << 32 | self.word()

@@ -65,6 +65,7 @@ def torchrun_options(info: ClusterInfo | None, *, slots: int) -> list[str]:
 
     On one node the workers meet at a free loopback port, else at the chief's address.
     """
+    # No restarts by torchrun: a failed trial is restarted by its runner, from a checkpoint.
     options = [f"--nproc-per-node={slots}", "--max-restarts=0"]
     if info is None or len(info.container_addrs) == 1:
         return [

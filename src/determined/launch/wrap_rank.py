@@ -19,7 +19,7 @@ from collections.abc import Mapping
 _BLOCK = 64 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
-_GRACE_SECONDS = 3.0
+_GRACE_SECONDS = 3.0  # between the forwarded signal and SIGKILL after the launcher has exited
 _PR_SET_PDEATHSIG = 1
 
 

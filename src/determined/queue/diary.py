@@ -36,5 +36,5 @@ class Diary:
         size = os.fstat(self._descriptor).st_size
         if size > _MOST_BYTES:
             end = os.pread(self._descriptor, _KEPT_BYTES, size - _KEPT_BYTES)
-            os.ftruncate(self._descriptor, 0)
+            os.ftruncate(self._descriptor, 0)  # O_APPEND makes the next write start at the new end
             os.write(self._descriptor, end.partition(b"\n")[2])

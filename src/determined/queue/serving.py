@@ -98,6 +98,7 @@ class Daemon:
             self._unlock()
 
     def _take_signal(self, number: int, frame: FrameType | None) -> None:
+        """Remember a signal. The loop handles it within one tick."""
         self._signal = number
 
     def _try(self, act: Callable[[Store], T]) -> T | None:

@@ -36,7 +36,7 @@ def keep_surroundings(files: ExperimentFiles, environment: Mapping[str, str]) ->
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
         json.dump({"python": sys.executable, "environment": kept}, file)
         file.flush()
-        os.fsync(file.fileno())
+        os.fsync(file.fileno())  # the daemon needs it even after a power failure
     os.replace(draft, files.surroundings)
 
 

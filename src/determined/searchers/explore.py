@@ -49,6 +49,7 @@ def _perturb(found: Leaf, value: float, factor: float, *, grows: bool) -> float:
         low, high = found.bounds()
         return min(max(value, low), high)
     assert not isinstance(found, (Const, Choice))
+    # Rounded in the direction of the change; rounding to nearest would often give the old integer again.
     if isinstance(found.low, int) and isinstance(found.high, int):
         value = math.ceil(value) if grows else math.floor(value)
     return min(max(value, found.low), found.high)

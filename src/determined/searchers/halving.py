@@ -53,12 +53,12 @@ class Halving(ABC):
         smaller_is_better: bool,
     ) -> None:
         self._source, self._pool, self._brackets = source, pool, brackets
-        self._divisor = Fraction(divisor)
+        self._divisor = Fraction(divisor)  # exact: a float division could make a share off by one
         self._sign = 1 if smaller_is_better else -1
         self._trials: dict[int, Contender] = {}
         self._rungs = [[Rung() for _ in bracket.thresholds] for bracket in brackets]
         self._created = [0] * len(brackets)
-        self._spent = 0.0  # units of time that trials took which are over
+        self._spent = 0.0  # time units used by trials that have ended
 
     def start(self) -> list[Action]:
         return self._refill()

@@ -120,6 +120,7 @@ def _build_sampler(optuna: ModuleType, name: str, options: dict[str, Any], seed:
             message=f"searcher.sampler: expected one of {', '.join(sorted(samplers))}, got {name!r}"
         )
     parameters = inspect.signature(kind).parameters
+    # Samplers pass the seed to NumPy, which accepts 32 bits.
     ours: dict[str, Any] = {"seed": seed & 0xFFFFFFFF} if "seed" in parameters else {}
     if "warn_independent_sampling" in parameters and parameters["warn_independent_sampling"].default is True:
         ours["warn_independent_sampling"] = False  # would warn at every trial that has independently sampled values

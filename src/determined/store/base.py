@@ -184,7 +184,10 @@ class Store(Protocol):
         only: LogFilter = ALL_LINES,
         tail: int | None = None,
     ) -> list[Log]:
-        """Return the wanted lines with a greater id, in order: at most `limit` of them, or the last `tail`."""
+        """Return the log lines of a trial that match the filter and have an id above `after`, in order.
+
+        At most `limit` lines, or the last `tail`.
+        """
         ...
 
     def newest_log(self, trial_id: int) -> int:

@@ -28,6 +28,7 @@ from determined.store.records import RequestKind
 
 def write_change(database: Database, experiment_id: int, change: Change) -> list[int]:
     """Write the rows of a change and return the ids of its new trials."""
+    # The journal comes first, because the snapshot records the number of its last entry.
     _write_journal(database, experiment_id, change.journal)
     if change.snapshot is not None:
         _write_snapshot(database, experiment_id, change.snapshot)

@@ -216,8 +216,8 @@ class ExperimentFilter(NamedTuple):
 
     states: tuple[ExperimentState, ...] = ()  # one of them
     labels: tuple[str, ...] = ()  # all of them
-    name: str | None = None  # the complete name; `*` stands for any text, `?` for one character
-    owner: str | None = None  # likewise
+    name: str | None = None  # pattern for the complete name: `*` matches any text, `?` one character
+    owner: str | None = None  # pattern, likewise
     since: float | None = None  # created at this time or later
 
 

@@ -36,7 +36,7 @@ def acquire(database: Database, experiment_id: int, process: Process, *, watch_s
         else:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         now = _read(database, experiment_id)
-        if now != seen:
+        if now != seen:  # another process took the lease or advanced its heartbeat
             if seen.holder is not None and now.holder is not None and not _may_be_taken(now.holder, process):
                 raise _held(experiment_id, now.holder)
             seen, since = now, time.monotonic()
@@ -104,6 +104,7 @@ def _take(database: Database, experiment_id: int, process: Process, seen: _Row) 
         if not found:
             return None
         ((token, heartbeat),) = found
+        # Checked again under the lock: the holder may have shown up since the row was read.
         if token != seen.token or (seen.holder is not None and heartbeat != seen.holder.heartbeat):
             return None
         database.execute(

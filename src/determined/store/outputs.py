@@ -12,14 +12,14 @@ PROGRESS_METADATA = "batch_inference"
 class NewUpload(NamedTuple):
     """An upload to record: one call of `upload_path()`, whose files appear together."""
 
-    key: str  # made by the run: recording it again with the same key changes nothing
+    key: str  # chosen by the run: recording it again with the same key changes nothing
     output: str  # the id of the trial's output, which the first upload records
     storage: str
     trial_id: int
     attempt: int
     rank: int
-    batches: int  # how many batches of this rank had begun, over all attempts of the trial
-    files: dict[str, int]  # name below the directory of the rank to size in bytes
+    batches: int  # number of batches that this rank had started, over all attempts of the trial
+    files: dict[str, int]  # path below the directory of the rank -> size in bytes
     reported: float
 
 
@@ -50,7 +50,7 @@ class Output(NamedTuple):
     borrowed: bool  # imported: its files belong to another store, and this one never deletes them
     uploads: tuple[Upload, ...]
     replaced_by: dict[str, str]
-    """Path to the key of an upload that may have replaced the file but is not finished: it was kept aside for that."""
+    """Path -> key of an unfinished upload that may have replaced the file; the old file is then kept under that key."""
 
     @property
     def resources(self) -> dict[str, int]:

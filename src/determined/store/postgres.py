@@ -71,6 +71,7 @@ class PostgresDatabase:
             return cursor.fetchall() if cursor.description is not None else []
 
     def read_locked(self, select: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        # Not FOR UPDATE, which would also block other transactions that insert rows referring to this one.
         return self.execute(f"{select} FOR NO KEY UPDATE", values)
 
     def insert(self, into: str, rows: Iterable[Values], on_conflict: str) -> None:
@@ -106,7 +107,7 @@ class PostgresDatabase:
         return self._connection
 
     def _connect(self) -> None:
-        connection = self._psycopg.connect(**self._parameters, autocommit=True)
+        connection = self._psycopg.connect(**self._parameters, autocommit=True)  # `transaction` sends BEGIN itself
         try:
             if not connection.execute(f"SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = '{_SCHEMA}'").fetchall():
                 # Without the lock, two sessions that create the schema concurrently would fail.
@@ -135,7 +136,7 @@ class PostgresDatabase:
         except StoreError:
             raise
         except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
-            self._disconnect()
+            self._disconnect()  # its state is unknown; the next call connects again
             raise unavailable(self.place, self._masked(error)) from None
         except self._psycopg.errors.NumericValueOutOfRange:
             raise too_large(self.place) from None

@@ -18,7 +18,7 @@ class Process(NamedTuple):
 
 
 def this_process() -> Process:
-    """Return this process."""
+    """Return the identity of this process."""
     return Process(socket.gethostname(), os.getpid(), _started(os.getpid()) or "")
 
 

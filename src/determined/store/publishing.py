@@ -132,6 +132,7 @@ class Publishing:
         for uuid, key, trial, attempt, newest, since, ended, *writer in found:
             old = time.time() - since > _SECONDS_TO_WAIT_FOR_OTHER_MACHINES
             gone = ended is not None or old or _is_gone(Process(*writer))
+            # `attempt < newest`: the trial was restarted, so the old attempt cannot record the checkpoint any more.
             if gone or trial_id is not None or attempt < newest:
                 unrecorded.append(Unrecorded(uuid, Origin(self._own_identity(), key, trial, attempt), gone))
         return unrecorded

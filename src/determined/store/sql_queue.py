@@ -20,6 +20,8 @@ class SqlQueue:
 
     def add(self, new: NewEntry) -> Entry:
         _check(new.priority)
+        # Exclusive, otherwise two commands could both find the experiment absent, and the second insert would fail
+        # with an unclear error.
         with self._database.transaction(exclusive=True):
             self._check_is_there(new.experiment_id)
             known = self.find(new.experiment_id)

@@ -114,6 +114,7 @@ class SqlStore:
 
     def begin_attempt(self, start: AttemptStart) -> BegunAttempt:
         execute = self._database.execute
+        # Exclusive, otherwise two processes could both find a trial idle and continue it.
         with self._database.transaction(exclusive=True):
             known = execute("SELECT trial_id, number FROM attempts WHERE key = ?", [start.key])
             if known:  # a retry after the answer to an earlier call was lost
@@ -166,6 +167,7 @@ class SqlStore:
                 elif isinstance(row, MetadataRow):
                     self._write_metadata(row)
                 elif isinstance(row, CheckpointRow):
+                    # In the same transaction as the checkpoint, which therefore is always in one of the two tables.
                     self._database.execute("DELETE FROM publishing WHERE uuid = ?", [row.uuid])
                 elif isinstance(row, EndRow):
                     self._write_end(row)
@@ -314,6 +316,7 @@ class SqlStore:
         return newest_log(self._database, trial_id)
 
     def add_request(self, trial_id: int, kind: RequestKind) -> int:
+        # Exclusive, so that ids become visible in order: a reader that saw a later id first would skip the earlier one.
         with self._database.transaction(exclusive=True):
             if not self._database.execute("SELECT 1 FROM trials WHERE id = ?", [trial_id]):
                 raise NotFoundException.of("trial", trial_id)

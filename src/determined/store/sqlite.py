@@ -49,6 +49,7 @@ class SqliteDatabase:
                 # O_EXCL: an existing file is never opened here, because closing it would drop the POSIX locks that
                 # other SQLite connections of this process hold on it.
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            # isolation_level=None: the driver starts no transactions, `transaction` does.
             self._connection = sqlite3.connect(
                 path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
             )
@@ -88,7 +89,7 @@ class SqliteDatabase:
             self._switch_to_wal()
             # In WAL mode this is safe against crashes of the process, and needs no fsync for each transaction.
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection.execute("PRAGMA foreign_keys = ON")  # off by default in SQLite
         except sqlite3.Error as error:
             if _is_busy(error):
                 raise unavailable(self.place, self._busy()) from error
@@ -107,6 +108,7 @@ class SqliteDatabase:
         self.execute("BEGIN IMMEDIATE")
         try:
             yield
+            # SQLite would commit to an unlinked file without an error, and the rows would be lost.
             if self._identity_of_file() != self._file:
                 raise StoreError(f"the store {self.place} was removed or replaced while a run was writing to it")
             self.execute("COMMIT")

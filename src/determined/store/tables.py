@@ -70,6 +70,7 @@ def all_tables() -> dict[str, Table]:
     They have the order in which the migrations introduced their names. Exports are written and read in this order, so a
     table that a later migration recreates under its old name must keep its place.
     """
+    # Read from an empty SQLite database in memory: the tables of PostgreSQL come from the same migrations.
     statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
     introduced = dict[str, None]()
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:

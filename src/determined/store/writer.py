@@ -20,6 +20,7 @@ logger = logging.getLogger("determined.store")
 
 T = TypeVar("T")
 
+# Limits of the queue, so that an unavailable store cannot exhaust the memory; beyond them `put` blocks.
 _MOST_ROWS = 10_000
 _MOST_BYTES = 64 * 2**20
 _SECONDS_TOGETHER = 0.2  # rows that arrive within this time are written in one transaction
@@ -159,6 +160,7 @@ class Writer:
         self._queue.append(item)
         self._handed += 1
         if self._thread is None:
+            # A daemon, because Python joins other threads before it runs exit handlers, which have to end this one.
             self._thread = threading.Thread(target=self._run, name="determined-store", daemon=True)
             self._thread.start()
         # Only when the thread waits for a first row, or must stop collecting: waking it for every row would be slow.

@@ -42,6 +42,7 @@ class EventFileWriter:
         """Write (tag, step, value) rows. Consecutive rows of the same step become one event."""
         for step, group in itertools.groupby(rows, key=lambda row: row[1]):
             values = b"".join(_value(tag, _float(value)) for tag, _, value in group)
+            # Fields of the message `Event`: 0x09 wall_time, 0x10 step, 0x1a file_version, 0x2a summary.
             data = _timed() + b"\x10" + _varint(step) + b"\x2a" + _sized(values)
             self._open().write(_record(data))
 
@@ -156,6 +157,7 @@ def _timed() -> bytes:
 
 def _value(tag: str, number: bytes) -> bytes:
     """Return the encoding of one scalar. `number` are the four bytes of its value as float32."""
+    # `Summary.value`, with the fields 0x0a tag and 0x15 simple_value.
     return b"\x0a" + _sized(b"\x0a" + _sized(tag.encode(errors="replace")) + b"\x15" + number)
 
 
@@ -198,6 +200,7 @@ def _floats(values: np.ndarray[Any, Any]) -> Bytes:
 def _crc_table() -> list[int]:
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
+        # The polynomial of CRC-32C with its bits reversed.
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1).astype(np.uint32)
     numbers: list[int] = table.tolist()
     return numbers

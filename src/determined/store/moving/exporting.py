@@ -61,7 +61,7 @@ def export_store(target: Path, form: Format, experiments: Sequence[int] | None, 
 
                 draft.mkdir(mode=0o700)
                 rows = _write(source, ParquetWriter(draft), progress)
-            os.rename(draft, target)
+            os.rename(draft, target)  # only now: an export that is interrupted leaves no incomplete target
         finally:
             shutil.rmtree(draft, ignore_errors=True)
             with suppress(FileNotFoundError, IsADirectoryError):
