@@ -1,4 +1,4 @@
-"""Train, search, pause and resume models; `import determined` loads neither torch nor numpy."""
+"""Train and tune PyTorch models. `import determined` loads neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ absent_modules.install()
 
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
 
-# Where the documentation of 0.12 places TrialContext.
+# Release 0.12 documents TrialContext in this module.
 sys.modules[f"{__name__}._train_context"] = sys.modules[__name__]
 
-# Loaded when they are asked for: `det` needs none of them to answer.
+# Imported on first access, because light commands of `det` need none of them.
 _LATER = {
     "TrialContext": ("determined.trial", "TrialContext"),
     "LegacyTrial": ("determined.trial", "LegacyTrial"),

@@ -1,4 +1,4 @@
-"""Modules of Determined that this library does not have: importing one raises an error that says what to use."""
+"""Explain imports of Determined modules that this library does not have: the error says what to use instead."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _COMMAND_LINE = (
 _LOOP = "it belonged to Determined's own training loop: use determined.pytorch.Trainer"
 _HARDWARE = "ask torch (torch.cuda.device_count()) or determined.get_cluster_info().slot_ids"
 
-# By module; a reason also holds for everything below that module. `determined_common` has the reasons of
-# `determined.common`, which is its later name.
+# By module name; a reason also applies to all submodules. `determined_common` has the reasons of `determined.common`,
+# its later name.
 _REASONS = {
     "determined._core": "it is determined.core since 0.18",
     "determined._generic": "it is determined.core since 0.18",
@@ -90,7 +90,7 @@ _REASONS = {
 
 
 class ExplainingFinder:
-    """The last finder on `sys.meta_path`: it is asked only for modules that no other finder has found."""
+    """An import finder that raises an explanation; it is last on `sys.meta_path`, after all others found nothing."""
 
     @staticmethod
     def find_spec(
@@ -101,12 +101,12 @@ class ExplainingFinder:
         reason = why_absent(fullname)
         if reason is None:
             return None
-        # Without the argument `name`: `from determined import keras` would replace this text by Python's own.
+        # Without the argument `name`, because `from determined import keras` would replace this text by Python's.
         raise ModuleNotFoundError(f"there is no {fullname} here: {reason}")
 
 
 def why_absent(fullname: str) -> str | None:
-    """Return what to use instead of a module, or None when it is no module of Determined or one that exists here."""
+    """Return what to use instead of a module; None if it is no module of Determined or exists here."""
     name = fullname.replace("determined_common", "determined.common", 1)
     while name not in _REASONS:
         name, dot, _ = name.rpartition(".")
@@ -116,6 +116,6 @@ def why_absent(fullname: str) -> str | None:
 
 
 def install() -> None:
-    """Put the finder on `sys.meta_path`, once."""
+    """Add the finder to `sys.meta_path`, once."""
     if not any(isinstance(finder, ExplainingFinder) for finder in sys.meta_path):
         sys.meta_path.append(ExplainingFinder())

@@ -1,4 +1,4 @@
-"""Copy a model directory into a checkpoint: code, without hidden files, keys and links."""
+"""Copy a model directory into a checkpoint, without hidden files, keys, links and data that exceeds the limits."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ ALWAYS_LEFT_OUT = [
 
 
 def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
-    """Copy the regular files below `source` that the ignore rules leave, and log what exceeds the limits.
+    """Copy the regular files below `source` that the ignore rules allow; log a warning if the limits are exceeded.
 
-    Hidden files, keys, links and special files are never taken, nor what `.detignore` and `.gitignore` at the top
-    exclude, nor the files and directories `leave_out` (checkpoint storage, the store, the run's own files).
+    Hidden files, keys, links and special files are never copied, nor what `.detignore` and `.gitignore` at the top
+    exclude, nor the files and directories in `leave_out` (checkpoint storage, the store, the run's own files).
     """
     target.mkdir(parents=True, exist_ok=True)
     target.chmod(0o755)
@@ -64,7 +64,7 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
         except OSError as error:
             if error.errno in NO_SPACE:
                 raise
-            # A file that vanished or cannot be read must not cost a checkpoint.
+            # A file that was deleted or cannot be read must not prevent a checkpoint.
             logger.warning("code copy: skipped %s: %s", relative, error)
             continue
         copied += size
@@ -80,15 +80,16 @@ def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
 
 
 def read_ignore_file(path: Path) -> list[str]:
-    """Return the lines of an ignore file; none if there is no such file."""
+    """Return the lines of an ignore file; empty if there is no such file."""
     try:
-        # Only of a file: to open a pipe of that name would wait for ever.
+        # Regular files only: opening a pipe of that name would block forever.
         return path.read_text(errors="replace").splitlines() if path.is_file() else []
     except OSError:
         return []
 
 
 def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, int]]:
+    """Yield the relative path and size of each file to copy."""
     from pathspec import GitIgnoreSpec
 
     own = [line for name in (".gitignore", ".detignore") for line in read_ignore_file(source / name)]

@@ -1,4 +1,4 @@
-"""Import another directory's modules without leaving traces in this process."""
+"""Import modules of another directory temporarily, and prevent code from starting a run while it is imported."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 
 from determined.errors import InvalidExperimentException, TrainingOnImportError
 
-# What a call that starts a run is answered with while code is imported that must not train. A context variable,
-# because another thread may be training meanwhile.
+# The error message for calls that start a run while code is imported that must not train. A context variable, because
+# another thread may be training at the same time.
 _refusal: ContextVar[Callable[[str], str] | None] = ContextVar("refusal", default=None)
 
 
 @contextlib.contextmanager
 def importing_checkpoint(name: str) -> Iterator[None]:
-    """Mark the block as importing the code of this checkpoint: calls that start a run are refused inside it."""
+    """Raise TrainingOnImportError for calls that start a run inside this block, which imports a checkpoint's code."""
     with _refusing(
         lambda call: (
             f"the code of checkpoint {name} calls {call} when it is imported: loading the checkpoint would "
@@ -34,7 +34,7 @@ def importing_checkpoint(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def checking_entrypoint(spec: str) -> Iterator[None]:
-    """Mark the block as a check whether this class can be imported: calls that start a run are refused inside it."""
+    """Raise TrainingOnImportError for calls that start a run inside this block, which checks an entrypoint."""
     module = spec.partition(":")[0]
     with _refusing(
         lambda call: (
@@ -47,7 +47,7 @@ def checking_entrypoint(spec: str) -> Iterator[None]:
 
 
 def refuse_while_importing(call: str) -> None:
-    """Raise `TrainingOnImportError` if code is being imported that must not start a run by that."""
+    """Raise `TrainingOnImportError` if code is being imported that must not start a run."""
     refusal = _refusal.get()
     if refusal is not None:
         raise TrainingOnImportError(refusal(call))
@@ -63,7 +63,7 @@ def _refusing(refusal: Callable[[str], str]) -> Iterator[None]:
 
 
 def how_to_load() -> str:
-    """Return the advice for a checkpoint whose class cannot be imported from its code."""
+    """Return advice for a checkpoint whose class cannot be imported from its code."""
     return (
         "Pass the class: trial_class=MyTrial. For later checkpoints, put the lines that train under "
         '`if __name__ == "__main__":` in the script, which makes it safe to import, or define the class in a module'
@@ -72,10 +72,10 @@ def how_to_load() -> str:
 
 @contextlib.contextmanager
 def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Inside the block modules of `path` win over local ones of the same name; afterwards all is as it was.
+    """Prefer modules in `path` over others of the same name inside this block; restore the previous state afterwards.
 
-    The modules stay alive through the objects taken from them; only `sys.modules` forgets them. Nothing is
-    written to the directory, the working directory stays, and blocks may be nested.
+    The imported modules stay alive through the objects taken from them; only `sys.modules` forgets them. Nothing is
+    written to the directory, the working directory is unchanged, and blocks may be nested.
     """
     directory = Path(path).resolve()
     if not directory.is_dir():
@@ -102,7 +102,7 @@ def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def import_class(spec: str) -> type[Any]:
-    """The class that `module.path:Class` or `module.path:Outer.Inner` names, imported the ordinary way."""
+    """Return the class that `module.path:Class` or `module.path:Outer.Inner` names."""
     module_name, colon, attributes = spec.partition(":")
     if not colon or not module_name or not attributes:
         raise InvalidExperimentException(
@@ -119,7 +119,7 @@ def import_class(spec: str) -> type[Any]:
 
 
 def _place_of(found: Any) -> str:
-    """Return the file of a module, relative to the current directory if it is there, or the name of a class."""
+    """Return the file of a module, relative to the working directory if it is below it, or the name of a class."""
     if not isinstance(found, ModuleType):
         return f"class {found.__name__!r}" if isinstance(found, type) else repr(found)
     file = getattr(found, "__file__", None)
@@ -130,20 +130,21 @@ def _place_of(found: Any) -> str:
 
 
 def _meant(found: Any, name: str) -> str:
+    """Return a hint with the most similar class name, or an empty text."""
     classes = [known for known, value in vars(found).items() if isinstance(value, type)]
     near = difflib.get_close_matches(name, classes, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def _top_level_names(directory: Path) -> set[str]:
-    """The names that `import` could find in the directory, `__main__` and the standard library apart."""
+    """Return the names that `import` could find in the directory, without `__main__` and built-in modules."""
     names = set()
     for entry in directory.iterdir():
         if entry.is_dir():
             names.add(entry.name)
         elif entry.suffix in {".py", ".pyc", ".so", ".pyd"}:
             names.add(entry.name.partition(".")[0])
-    # A folder `data` beside the code must not take a loaded package `data` away, unless it is one itself.
+    # A plain directory `data` beside the code must not hide a loaded package `data`.
     plain = {name for name in names if (directory / name).is_dir() and not (directory / name / "__init__.py").exists()}
     kept = {name for name in plain if name in sys.modules and not _is_namespace(sys.modules[name])}
     return names - kept - {"__main__"} - set(sys.builtin_module_names)
@@ -161,5 +162,5 @@ def _lies_in(module: ModuleType, directory: Path) -> bool:
 def _package_paths(module: ModuleType) -> list[str]:
     try:
         return list(getattr(module, "__path__", None) or [])
-    except TypeError:  # modules that compute their attributes may answer with anything
+    except TypeError:  # modules with computed attributes may return anything
         return []

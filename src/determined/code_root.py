@@ -1,4 +1,4 @@
-"""Which files are the code of a program that runs standalone: its directory, or a few files of a shared directory."""
+"""Determine which files are the code of a standalone program: its directory, or a few files of a shared directory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from determined.program import Program
 
 _PROJECT_MARKS = (".git", "pyproject.toml")
 
-# Directories of the system, which hold the files of many programs.
+# Directories that contain files of many programs.
 _SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root", "/run"),
     *("/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/tmp", "/Users", "/Volumes", "/private/tmp"),
@@ -20,19 +20,19 @@ _SYSTEM = (
 
 
 class CodeRoot(NamedTuple):
-    """The directory with a program's code, and the files in it that are known to be in use."""
+    """The directory with a program's code, and the files in it that are known to be used."""
 
     directory: Path
-    in_use: tuple[Path, ...]  # the script first, then the modules imported from beside it
-    complete: bool  # whether the other files of the directory belong to the program as well
+    in_use: tuple[Path, ...]  # the script, then the modules imported from the same directory
+    complete: bool  # whether all other files of the directory belong to the program, too
 
 
 def code_root(program: Program) -> CodeRoot | None:
-    """Return where the program's code is; None for a test, and for code that was typed in.
+    """Return the location of a program's code; None for a test and for code without a file.
 
-    That is the project around a script or its directory, the directory that `python -m` found the module in, or the
-    directory of a notebook. Of a directory shared by many programs only the script and the modules that were imported
-    from beside it belong to the program.
+    This is the project that contains a script or else its directory, the directory in which `python -m` found the
+    module, or the directory of a notebook. In a directory shared by many programs only the script and the modules that
+    were imported from the same directory belong to the program.
     """
     if program.file is None or program.kind == "test":
         return None
@@ -43,14 +43,14 @@ def code_root(program: Program) -> CodeRoot | None:
     else:
         directory = _project_around(program.file.parent)
     installed = directory.is_relative_to(Path(sys.prefix).resolve())
-    # Beside an installed package are all the others: its own modules count alone.
+    # The directory of an installed package contains all other packages, too: only its own modules count.
     package = program.module.partition(".")[0] if installed and program.module is not None else None
     in_use = dict.fromkeys([program.file, *_imported_from(_beside(program, directory), package)])
     return CodeRoot(directory, tuple(in_use), complete=not installed and not _is_shared(directory))
 
 
 def _beside(program: Program, directory: Path) -> Path:
-    """Return the directory whose modules count as imported from beside the program."""
+    """Return the directory whose imported modules count as part of the program."""
     assert program.file is not None
     return directory if program.kind == "module" else program.file.parent
 
@@ -61,9 +61,9 @@ def _directory_of_module(file: Path, module: str) -> Path:
 
 
 def _project_around(directory: Path) -> Path:
-    """Return the nearest directory around it that is a project, or the directory itself."""
+    """Return the nearest enclosing directory that is a project, or the directory itself."""
     for candidate in (directory, *directory.parents):
-        # A home directory may be a repository of settings: the project does not reach so far.
+        # A home directory may be a repository of dotfiles, which is not the project.
         if _is_shared(candidate):
             break
         if any((candidate / mark).exists() for mark in _PROJECT_MARKS):
@@ -72,7 +72,7 @@ def _project_around(directory: Path) -> Path:
 
 
 def _is_shared(directory: Path) -> bool:
-    """Whether a directory holds more than one program: the root, a home, one for temporary files or of the system."""
+    """Return whether a directory is used by many programs: the root, a home, a temporary or a system directory."""
     return (
         directory == Path(directory.anchor)
         or str(directory) in _SYSTEM
@@ -83,12 +83,13 @@ def _is_shared(directory: Path) -> bool:
 
 
 def _is_home_of_its_owner(directory: Path) -> bool:
-    """Whether it is the home of the user who owns it, who may be another one than the user of this process."""
+    """Return whether a directory is the home of the user who owns it, possibly not the current user."""
     try:
         import pwd
 
         return _resolved(pwd.getpwuid(directory.stat().st_uid).pw_dir) == directory
-    except (ImportError, KeyError, OSError):  # not on this system; a user without an entry, as in containers
+    # Not available on this system, or a user without an entry, as in containers.
+    except (ImportError, KeyError, OSError):
         return False
 
 
@@ -97,14 +98,15 @@ def _resolved(path: str) -> Path:
 
 
 def _imported_from(directory: Path, package: str | None) -> list[Path]:
-    """Return the source files of modules that were imported from a directory; with `package`, of this package alone."""
-    # A path for imports may lead to the directory through a link.
+    """Return the source files of modules imported from a directory; with `package`, only of that package."""
+    # An entry of sys.path may be a link to the directory.
     places = {str(directory), *(place for place in sys.path if os.path.realpath(place) == str(directory))}
     beginnings = tuple(os.path.join(place, "") for place in places)
     found = []
     for name, module in sys.modules.copy().items():
         file = getattr(module, "__dict__", {}).get("__file__")
-        if not isinstance(file, str) or not file.startswith(beginnings):  # first: thousands of modules are loaded
+        # Checked first, because thousands of modules are loaded.
+        if not isinstance(file, str) or not file.startswith(beginnings):
             continue
         top, *below = name.split(".")
         if top in ("__main__", "__mp_main__") or (package is not None and top != package):

@@ -1,4 +1,4 @@
-"""Copy the code of a program that runs standalone, when its run starts: text files, in a few seconds."""
+"""Copy the code of a standalone program when its run starts: text files only, within a few seconds."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ logger = logging.getLogger("determined")
 
 MAX_SECONDS = 5.0
 MAX_FILE_BYTES = 2**20
-MAX_BYTES = 16 * 2**20  # of text
-MAX_REQUESTED_BYTES = 64 * 2**20  # with what .detignore includes explicitly
+MAX_BYTES = 16 * 2**20  # of text files
+MAX_REQUESTED_BYTES = 64 * 2**20  # including files that .detignore includes explicitly
 MAX_FILES = 10_000
 
 _CHUNK = 2**20
 
-# In environments, and in checkpoints: one that was downloaded into the project contains a snapshot itself.
+# Files that mark virtual environments and checkpoints: a downloaded checkpoint contains a snapshot itself.
 _MARKS_OF_OTHER_THINGS = ("pyvenv.cfg", "conda-meta", "load_data.json")
 
 _NEVER = [*ALWAYS_LEFT_OUT, "credentials", "*.env", "node_modules/", "site-packages/"]
 
-# A file may be exchanged for a link or a pipe after it was looked at: do not follow the one nor wait for the other.
+# A file may be replaced by a link or a pipe after it was checked: do not follow the former nor block on the latter.
 _READ_WITHOUT_WAITING = os.O_RDONLY | sum(getattr(os, f"O_{name}", 0) for name in ("CLOEXEC", "NOFOLLOW", "NONBLOCK"))
 
 
 def take_snapshot(root: CodeRoot | None, target: Path, leave_out: list[Path], *, private: bool = True) -> None:
-    """Copy the program's code to `target`, a directory that exists afterwards, and log once what was skipped.
+    """Copy the program's code to `target`, a directory that exists afterwards; log once what was skipped.
 
-    Regular files on one file system are taken, if they are text of up to 1 MiB or `.detignore` includes them by a line
-    `!pattern`. Hidden files, keys and links are never taken, nor what `.gitignore` and `.detignore` at the top exclude,
-    nor the files and directories in `leave_out`. Later changes of the source do not reach the copies. They are
-    read-only, and with `private` for their owner alone.
+    Regular files on one file system are copied if they are text of up to 1 MiB, or if `.detignore` includes them by a
+    line `!pattern`. Hidden files, keys and links are never copied, nor what `.gitignore` and `.detignore` at the top
+    exclude, nor the files and directories in `leave_out`. The copies are independent of the source. They are read-only,
+    and with `private` readable by their owner only.
     """
     draft = target.with_name(f".{target.name}")
     shutil.rmtree(draft, ignore_errors=True)
@@ -60,12 +60,12 @@ def take_snapshot(root: CodeRoot | None, target: Path, leave_out: list[Path], *,
 
 
 class _OutOfTime(Exception):
-    """The snapshot has taken as long as it may."""
+    """The snapshot has reached its time limit."""
 
 
 @dataclass
 class _Skipped:
-    """What a snapshot does not contain, by reason."""
+    """The files that a snapshot does not contain, by reason."""
 
     by_reason: dict[str, list[str]] = field(default_factory=dict)
 
@@ -77,6 +77,8 @@ class _Skipped:
 
 
 class _Snapshot:
+    """A snapshot while it is taken."""
+
     def __init__(self, root: CodeRoot, target: Path, leave_out: list[Path], private: bool) -> None:
         self._root = root
         self._file_mode, self._directory_mode = (0o500, 0o700) if private else (0o555, 0o755)
@@ -93,8 +95,9 @@ class _Snapshot:
         self._skipped = _Skipped()
 
     def take(self) -> None:
+        """Copy the files and log what was skipped."""
         try:
-            # What is known to be in use comes first, so that a limit costs other files.
+            # Files known to be used come first, so that a limit affects other files.
             for path in self._root.in_use:
                 if path.is_relative_to(self._source):
                     self._take_if_wanted(path.relative_to(self._source).as_posix())
@@ -121,9 +124,11 @@ class _Snapshot:
                 self._source / ".detignore",
             )
 
-    # Names are texts relative to the source, with slashes: a snapshot of a thousand files should take no second.
+    # Names are texts relative to the source, with slashes. Path objects would make a snapshot of a thousand files take
+    # more than a second.
 
     def _files(self) -> Iterator[str]:
+        """Yield all files of the directory that the rules allow."""
         waiting = [""]
         while waiting:
             below = waiting.pop()
@@ -139,6 +144,7 @@ class _Snapshot:
             waiting.extend(reversed(directories))
 
     def _entries(self, below: str) -> list[tuple[str, bool]]:
+        """Return names of a directory's entries, sorted, and whether each is a directory."""
         try:
             with os.scandir(os.path.join(self._source, below)) as entries:
                 found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in self._in_time(entries)]
@@ -156,6 +162,7 @@ class _Snapshot:
         return not self._ignored.match_file(relative) and self._path(relative) not in self._forbidden
 
     def _is_wanted_directory(self, relative: str) -> bool:
+        """Return whether to descend into a directory: not ignored, on the same file system, and no environment."""
         path = self._path(relative)
         if self._ignored.match_file(f"{relative}/") or path in self._forbidden:
             return False
@@ -169,10 +176,11 @@ class _Snapshot:
         return not any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS_OF_OTHER_THINGS)
 
     def _path(self, relative: str) -> str:
-        # No link is followed below the source, which is a real path itself: so is this one.
+        # The source is a real path and no link below it is followed, so this is a real path, too.
         return os.path.join(self._source, relative)
 
     def _take_if_wanted(self, relative: str) -> None:
+        """Copy a file that is known to be used, unless a rule excludes it."""
         around = [str(parent) for parent in reversed(PurePosixPath(relative).parents)][1:]
         if all(map(self._is_wanted_directory, around)) and self._is_wanted(relative):
             self._take(relative)
@@ -180,7 +188,7 @@ class _Snapshot:
             self._skipped.add("in use, but excluded by .gitignore, .detignore or a built-in rule", relative)
 
     def _take(self, relative: str) -> None:
-        """Copy one file, or note why it is skipped. Links, devices and pipes are not files and are not mentioned."""
+        """Copy one file, or note why it is skipped. Links, devices and pipes are skipped without a note."""
         self._check_time()
         if relative in self._taken:
             return
@@ -189,7 +197,7 @@ class _Snapshot:
                 return
             descriptor = os.open(self._path(relative), _READ_WITHOUT_WAITING)
         except FileNotFoundError:
-            return  # it was deleted meanwhile
+            return  # deleted in the meantime
         except OSError as error:
             self._skipped.add(error.strerror or str(error), relative)
             return
@@ -204,6 +212,7 @@ class _Snapshot:
         return stat.S_ISREG(status.st_mode) and status.st_dev == self._device
 
     def _copy(self, descriptor: int, status: os.stat_result, relative: str) -> None:
+        """Copy an open file if it is within the limits."""
         requested = self._requested.check_file(relative).include is False
         content = None if requested else os.read(descriptor, MAX_FILE_BYTES + 1)
         size = status.st_size if content is None else len(content)
@@ -232,7 +241,7 @@ class _Snapshot:
             self._made.add(relative)
 
     def _reason_to_skip(self, size: int, content: bytes | None) -> str | None:
-        """Return why a file is skipped; `content` is None for one that was asked for by `.detignore`."""
+        """Return why a file is skipped, or None. `content` is None for a file that `.detignore` includes explicitly."""
         if content is not None and size > MAX_FILE_BYTES:
             return "above 1 MiB"
         if content is not None and b"\0" in content:
@@ -244,8 +253,9 @@ class _Snapshot:
         return None
 
     def _write(self, descriptor: int, content: bytes | None, destination: str, mode: int) -> int:
+        """Write the copy of a file and return its size."""
         with open(destination, "wb", buffering=0) as file:
-            # Checkpoints share the copy by hard links: nobody should write to it.
+            # Read-only, because checkpoints share the copy by hard links.
             os.fchmod(file.fileno(), mode & self._file_mode | 0o400)
             chunk = os.read(descriptor, _CHUNK) if content is None else content
             try:
@@ -264,14 +274,15 @@ class _Snapshot:
 
 
 def _rules(source: Path) -> tuple[GitIgnoreSpec, GitIgnoreSpec]:
-    """Return what is excluded, and the rules of `.detignore` alone, whose `!pattern` includes more than text."""
+    """Return the exclusion rules, and the rules of `.detignore` alone, whose `!pattern` includes more than text."""
     from pathspec import GitIgnoreSpec
 
     own = read_ignore_file(source / ".detignore")
-    lines = [*read_ignore_file(source / ".gitignore"), *own, *_NEVER]  # the last match decides
+    lines = [*read_ignore_file(source / ".gitignore"), *own, *_NEVER]  # the last matching line decides
     return GitIgnoreSpec.from_lines(lines), GitIgnoreSpec.from_lines(own)
 
 
 def _some(names: list[str]) -> str:
+    """Return the first names as a text, and how many more there are."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more

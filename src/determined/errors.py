@@ -1,4 +1,4 @@
-"""Every exception of ours, in one tree, all of them ordinary `Exception`s."""
+"""All exceptions of this library, in one hierarchy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 
 class DeterminedError(Exception):
-    """Base of what this library raises on its own account."""
+    """Base of all exceptions of this library."""
 
 
 class InvalidExperimentException(DeterminedError):
-    """A training program that cannot work as written: the message says which part, and what to change."""
+    """A training program that cannot work as written; the message says which part and what to change."""
 
 
 class StartupHookError(InvalidExperimentException):
@@ -23,7 +23,7 @@ class StartupHookError(InvalidExperimentException):
 
 
 class InvalidModelException(InvalidExperimentException):
-    """A model that cannot be trained as it was given."""
+    """A model that cannot be trained as given."""
 
 
 class InvalidConfigurationException(InvalidExperimentException):
@@ -36,9 +36,9 @@ class InvalidConfigurationException(InvalidExperimentException):
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong in a configuration: where, what, and what may help.
+    """One error in a configuration: place, message and hint.
 
-    `path` is the dotted path of the field, `file` the file or the option that it was given in.
+    `path` is the dotted path of the field, `file` the file or the option in which it was given.
     """
 
     path: str
@@ -55,7 +55,7 @@ class Mistake:
 
 
 class InvalidExperimentConfig(InvalidConfigurationException):
-    """An experiment configuration with mistakes: all of them, one on a line."""
+    """An experiment configuration with errors; the message lists all of them, one per line."""
 
     def __init__(self, mistakes: Sequence[Mistake], text: str = "") -> None:
         self.mistakes = list(mistakes)
@@ -67,51 +67,51 @@ class InvalidDataTypeException(InvalidExperimentException):
 
 
 class InternalException(DeterminedError):
-    """A member that was used before the moment it becomes meaningful."""
+    """A member was used before it has a value."""
 
 
 class InvalidCheckpointException(DeterminedError):
-    """A checkpoint that cannot be read: the message names the checkpoint and the reason."""
+    """A checkpoint that cannot be read; the message names the checkpoint and the reason."""
 
 
 class TrainingOnImportError(DeterminedError, RuntimeError):
-    """Code that starts a run when it is imported, from a checkpoint or to check an entrypoint; it says what to do."""
+    """Code that starts a run when it is imported, from a checkpoint or for an entrypoint check."""
 
 
 class CheckpointNotFound(DeterminedError):
-    """No checkpoint is stored under that name."""
+    """No checkpoint is stored under this id."""
 
 
 class CheckpointInUse(DeterminedError):
-    """A checkpoint that may not be deleted: the message says what needs it."""
+    """A checkpoint that cannot be deleted; the message says what needs it."""
 
 
 class CheckpointStateException(DeterminedError):
-    """A checkpoint whose files are not all there any more."""
+    """A checkpoint some or all of whose files were deleted."""
 
 
 class CheckFailedError(DeterminedError):
-    """A condition of the API that a program did not keep."""
+    """A program violated a condition of the API."""
 
 
 class NoDirectStorageAccess(DeterminedError):
-    """Checkpoint storage that this machine has no credentials for."""
+    """A checkpoint storage that cannot be opened from this machine."""
 
 
 class StorageAccessError(NoDirectStorageAccess, PermissionError):
-    """Checkpoint storage that refuses our credentials, or gets none."""
+    """A checkpoint storage that rejects the credentials, or for which there are none."""
 
 
 class DistributedError(DeterminedError):
-    """Ranks that should act together did not: the message names the rank that is missing."""
+    """A collective operation failed; the message names the rank that is missing or failed."""
 
 
 class StoreError(DeterminedError):
-    """The store of runs cannot be used: the message names it, and the reason."""
+    """The store cannot be used; the message names it and the reason."""
 
 
 class NotFoundException(StoreError, ValueError):
-    """The store has no experiment, trial, checkpoint or model of that id or name."""
+    """The store has no experiment, trial, checkpoint or model with this id or name."""
 
     @classmethod
     def of(cls, kind: str, name: int | str) -> NotFoundException:
@@ -120,39 +120,39 @@ class NotFoundException(StoreError, ValueError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached at the moment, as when its server is being restarted."""
+    """The store cannot be reached at the moment, for example during a server restart."""
 
 
 class StoreFull(StoreUnavailable):
-    """The disk of the store is full: somebody may make room, but hardly soon."""
+    """The disk of the store is full. Retrying soon is unlikely to help."""
 
 
 class StoreVersionError(StoreError):
-    """The store belongs to another version of this library: the message says which, and what to do."""
+    """The store belongs to another version of this library; the message says which, and what to do."""
 
 
 class StoreReadOnly(StoreError):
-    """The store can be read, but not written: the message says why."""
+    """The store can be read but not written; the message says why."""
 
 
 class ExperimentHeld(DeterminedError):
-    """Another process runs this experiment: the message says which one, where, and since when."""
+    """Another process is running this experiment; the message says which one, where, and since when."""
 
 
 class LeaseLost(DeterminedError):
-    """Another process has taken over this experiment: nothing more may be written for it from here."""
+    """Another process has taken over this experiment; this process must not write to it any more."""
 
 
 class EngineError(DeterminedError):
-    """A trial's processes cannot be started: the message says why."""
+    """A trial's processes cannot be started; the message says why."""
 
 
 class MissingExtraError(DeterminedError, ImportError):
-    """A feature whose optional package is not installed: the message names the extra."""
+    """The optional package of a feature is not installed; the message names the extra."""
 
 
 class InvalidHP(DeterminedError):
-    """Raise it in a trial whose hyperparameters make no sense: the trial ends, the search goes on."""
+    """Raise this in a trial whose hyperparameters make no sense: the trial ends, and the search continues."""
 
     def __init__(self, msg: str = "these hyperparameters were refused by the trial") -> None:
         if not isinstance(msg, str):

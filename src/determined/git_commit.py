@@ -1,4 +1,4 @@
-"""The git commit of a program, read from the files of its repository without starting git."""
+"""Read the git commit of a program from the files of its repository, without starting git."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from pathlib import Path
 
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_LARGEST = 16 * 2**20  # bytes of a file with packed references; larger ones are not read
+_LARGEST = 16 * 2**20  # maximum size in bytes of files that are read, such as packed references
 
 
 def git_commit(path: Path) -> str | None:
-    """Return the commit that is checked out in the repository around a file or directory; None if there is none.
+    """Return the commit checked out in the repository that contains a file or directory; None if there is none.
 
-    Changes that are not committed are not looked for: that would mean to read every file.
+    Uncommitted changes are not detected, because that would require reading every file.
     """
     for directory in (path, *path.parents):
         try:
             mark = directory / ".git"
             if mark.exists():
                 return _checked_out(_git_directory(mark))
-        except (OSError, ValueError):  # not readable, or not what git writes: there is no commit to record
+        except (OSError, ValueError):  # not readable, or not a file written by git: there is no commit to record
             return None
     return None
 
@@ -32,13 +32,14 @@ def _git_directory(mark: Path) -> Path:
 
 
 def _checked_out(directory: Path) -> str | None:
+    """Return the commit of HEAD, resolving a branch by its file or by the packed references."""
     head = _read(directory / "HEAD").strip()
     if not head.startswith("ref:"):
         return head if _COMMIT.fullmatch(head) else None
     reference = head.removeprefix("ref:").strip()
     if ".." in reference or reference.startswith("/"):
         return None
-    common = directory / "commondir"  # of a worktree: branches are in the main repository
+    common = directory / "commondir"  # exists in a worktree: branches are stored in the main repository
     places = [directory, directory / _read(common).strip()] if common.is_file() else [directory]
     for place in places:
         if (place / reference).is_file():

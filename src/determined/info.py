@@ -1,4 +1,4 @@
-"""What a process is told about itself: by the environment of a trial, or by the run that it opened."""
+"""The description of a run for its process: read from a trial's environment, or set by the run it opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRIAL = "TRIAL"
 
 @dataclass(frozen=True)
 class TrialInfo:
-    """The trial that this process works for; the underscored fields are read by much user code."""
+    """The trial of this process. User programs read the underscored fields as well."""
 
     trial_id: int
     experiment_id: int
@@ -26,13 +26,13 @@ class TrialInfo:
     _trial_run_id: int = 0
     _debug: bool = False
     _inter_node_network_interface: str | None = None
-    _time_metric: str | None = None  # by which the searcher measures how far trials are
-    _rungs: tuple[float, ...] = ()  # the times at which it compares them
+    _time_metric: str | None = None  # the unit in which the searcher measures lengths
+    _rungs: tuple[float, ...] = ()  # the lengths at which the searcher compares trials
 
 
 @dataclass(frozen=True)
 class RendezvousInfo:
-    """The nodes of a run, by rank: their addresses, their slots, and which of them this is."""
+    """The nodes of a run by rank: their addresses and slots, and the rank of this node."""
 
     container_addrs: list[str]
     container_rank: int
@@ -41,14 +41,14 @@ class RendezvousInfo:
 
 @dataclass(frozen=True)
 class ResourcesInfo:
-    """The devices given to this process."""
+    """The devices assigned to this process."""
 
     gpu_uuids: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class ClusterInfo:
-    """Everything a process may know about the run it belongs to."""
+    """The description of the run to which this process belongs."""
 
     master_url: str
     cluster_id: str
@@ -67,14 +67,14 @@ class ClusterInfo:
 
     @property
     def trial(self) -> TrialInfo:
-        """The trial that this process works for; a task of another kind has none, which is a `RuntimeError`."""
+        """The trial of this process; raises `RuntimeError` for a task of another type."""
         if self._trial_info is None or self.task_type != TRIAL:
             raise RuntimeError(f"this is a task of type {self.task_type}: only a {TRIAL} has trial information")
         return self._trial_info
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The checkpoint to load now: the trial's newest, else the one it begins with, else None."""
+        """The checkpoint to load now: the trial's newest, else the one it starts from, else None."""
         return self._latest_checkpoint if self.task_type == TRIAL else None
 
     @property
@@ -93,12 +93,12 @@ class ClusterInfo:
 
     @property
     def container_slot_counts(self) -> list[int]:
-        """The number of slots on each of these machines."""
+        """The number of slots on each machine of this run."""
         return self._rendezvous_info.container_slot_counts
 
     @property
     def container_rank(self) -> int:
-        """Which of them this is."""
+        """The rank of this machine."""
         return self._rendezvous_info.container_rank
 
     @property
@@ -108,24 +108,27 @@ class ClusterInfo:
 
 
 def get_cluster_info() -> ClusterInfo | None:
-    """The trial the environment describes, else the run opened here, else None; asked anew each time."""
+    """Return the trial that the environment describes, else the run opened in this process, else None.
+
+    The environment is read at each call.
+    """
     described = from_env(os.environ)
     if described is not None:
         return described
     return _open_runs[-1] if _open_runs else None
 
 
-# The runs that core.init() opened in this process and that are not closed yet, oldest first.
+# The open runs of this process, oldest first.
 _open_runs: list[ClusterInfo] = []
 
 
 def enter_run(info: ClusterInfo) -> None:
-    """From now on `get_cluster_info()` answers with this run."""
+    """Let `get_cluster_info()` return this run from now on."""
     _open_runs.append(info)
 
 
 def leave_run(info: ClusterInfo) -> None:
-    """The run is over; the one around it, if any, is visible again. Unknown runs are ignored."""
+    """Remove a run that has ended, so that the enclosing one is visible again. Unknown runs are ignored."""
     for position, known in enumerate(_open_runs):
         if known is info:
             del _open_runs[position]
@@ -133,7 +136,7 @@ def leave_run(info: ClusterInfo) -> None:
 
 
 def from_env(env: Mapping[str, str]) -> ClusterInfo | None:
-    """Read an info from variables; None unless they describe a trial."""
+    """Return the info that environment variables describe; None unless they describe a trial."""
     if env.get("DET_TASK_TYPE") != TRIAL:
         return None
     config = _json(env, "DET_EXPERIMENT_CONFIG", dict, {})
@@ -174,7 +177,7 @@ def from_env(env: Mapping[str, str]) -> ClusterInfo | None:
 
 
 def to_env(info: ClusterInfo) -> dict[str, str]:
-    """The variables from which `from_env` reads the same trial's info again."""
+    """Return the environment variables from which `from_env` reads the same info."""
     trial = info.trial
     env = {
         "DET_TASK_TYPE": info.task_type,
@@ -209,6 +212,7 @@ def to_env(info: ClusterInfo) -> dict[str, str]:
 
 
 def _int(env: Mapping[str, str], name: str, default: int | None = None) -> int:
+    """Return an integer variable; raise InvalidConfigurationException if it is invalid."""
     text = env.get(name)
     if text is None and default is not None:
         return default
@@ -222,13 +226,14 @@ def _int(env: Mapping[str, str], name: str, default: int | None = None) -> int:
 
 
 def _json(env: Mapping[str, str], name: str, kind: type, default: Any) -> Any:
+    """Return a JSON variable; raise InvalidConfigurationException if it is invalid."""
     text = env.get(name)
     if text is None:
         return default
     try:
         value = json.loads(text)
     except ValueError as error:
-        # The text itself may hold secrets, so only the parser's complaint is shown.
+        # The text itself may contain secrets, so only the parser's message is shown.
         raise InvalidConfigurationException(message=f"the variable {name} is not JSON: {error}") from None
     if not isinstance(value, kind):
         raise InvalidConfigurationException(

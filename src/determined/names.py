@@ -1,6 +1,6 @@
-"""The check that every name passes before it is joined to a path.
+"""Validation of names before they become part of a path.
 
-Ids, keys and file names come from rows, archives and command lines, so they are data: `../x` or `/x` must not lead a
+Ids, keys and file names come from rows, archives and command lines and are untrusted: `../x` or `/x` must not lead a
 reader, a deletion or an import of code to another directory.
 """
 
@@ -19,7 +19,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def is_name(name: object) -> TypeGuard[str]:
-    """Whether a value can be the name of one directory entry: the id of a checkpoint, the key of an experiment."""
+    """Return whether a value is a valid name of a directory entry: the id of a checkpoint, the key of an experiment."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
@@ -29,7 +29,7 @@ def is_uuid(name: object) -> TypeGuard[str]:
 
 
 def named_entry(root: Path, name: object) -> Path | None:
-    """The entry of that name in a directory; None if the name is none, or leads out of the directory by a link."""
+    """Return the path of an entry in a directory; None if the name is invalid or the entry is a link."""
     if not is_name(name):
         return None
     path = root / name
@@ -37,9 +37,9 @@ def named_entry(root: Path, name: object) -> Path | None:
 
 
 def is_file_name(name: object) -> TypeGuard[str]:
-    """Whether a value names a file, or with a slash at the end a directory, below the directory it is joined to.
+    """Return whether a value is a relative name of a file (with a trailing slash: of a directory) that stays inside.
 
-    Names that mean another place on another system, such as `a\\\\b`, are no file names either.
+    Names that mean another place on another system, such as `a\\\\b`, are invalid as well.
     """
     if not isinstance(name, str) or "\\" in name or _CONTROL.search(name):
         return False
@@ -47,11 +47,11 @@ def is_file_name(name: object) -> TypeGuard[str]:
 
 
 def is_plain_directory(path: object) -> TypeGuard[str]:
-    """Whether a value is an absolute path without `..`, such as the directory of a run that a row names."""
+    """Return whether a value is an absolute path without `..`, such as the run directory in a row."""
     return isinstance(path, str) and os.path.isabs(path) and "\0" not in path and ".." not in path.split("/")
 
 
 def shown(name: object) -> str:
-    """A wrong name as a message quotes it."""
+    """Return an invalid name as quoted in a message, limited in length."""
     text = repr(name)
     return text if len(text) <= 200 else text[:200] + "..."

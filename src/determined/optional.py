@@ -1,4 +1,4 @@
-"""Import an optional package, or say which extra brings it."""
+"""Import an optional package, or raise an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from determined.errors import MissingExtraError
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import `module`; when it is not installed, say what needs it and how to get it."""
+    """Import and return `module`; if it is not installed, raise MissingExtraError with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
-            raise  # the package is there, and something of its own is missing
+            raise  # the package is installed, but one of its own dependencies is missing
         raise MissingExtraError(
             f'{purpose} needs the package {module}: pip install "determined-pytorch[{extra}]"'
         ) from error

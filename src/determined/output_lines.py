@@ -1,4 +1,4 @@
-"""Lines that programs print, as they are stored: how long they may be, and which log level they name."""
+"""Limits and log levels of printed lines as they are stored."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import re
 
 LONGEST = 16 * 1024
 
-# A line that is too long is cut behind a space, if one is near: a cut through a secret would keep it from being masked.
+# A line that is too long is cut after a space if there is one near the end: a cut through a secret would prevent
+# masking.
 _LONGEST_WORD = 1024
 
 _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
 
 
 def level_of(text: str) -> str | None:
-    """Return the log level that a line begins with."""
+    """Return the log level at the beginning of a line, or None."""
     found = _LEVEL.match(text)
     return found[1] if found else None
 
 
 def pieces(line: bytes) -> list[bytes]:
-    """Return a line, or several when it is too long for one."""
+    """Return a line as a list: several pieces if it is too long."""
     cut = []
     start = 0
     while len(line) - start > LONGEST:

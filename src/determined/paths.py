@@ -1,4 +1,4 @@
-"""Where data lie on this machine."""
+"""The directories and files of this library on this machine."""
 
 from __future__ import annotations
 
@@ -26,60 +26,64 @@ CONTENTS = {
 
 
 def data_dir() -> Path:
-    """Return the user's data directory, created for the owner only; the environment is read at each call."""
+    """Return the user's data directory, created for the owner only. The environment is read at each call."""
     path = _named_data_dir() or _base() / "determined"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
 def data_dir_variable() -> str | None:
-    """Return the environment variable that decides where the data directory is; None if it is the default."""
+    """Return the environment variable that determines the data directory; None if it is the default."""
     if os.environ.get(DATA_DIR_VARIABLE):
         return DATA_DIR_VARIABLE
     return "XDG_DATA_HOME" if os.path.isabs(os.environ.get("XDG_DATA_HOME", "")) else None
 
 
 def checkpoints_dir() -> Path:
-    """Return where checkpoints of searches and standalone runs go unless a program or configuration says otherwise."""
+    """Return the default directory for checkpoints of searches and standalone runs."""
     return data_dir() / "checkpoints"
 
 
 def experiments_dir() -> Path:
-    """Return where each search has a directory with its code and configuration."""
+    """Return the directory that contains one directory per search, with its code and configuration."""
     return data_dir() / "experiments"
 
 
 def runs_dir() -> Path:
-    """Return where each attempt of a trial has a directory."""
+    """Return the directory that contains one directory per attempt of a trial."""
     return data_dir() / "runs"
 
 
 def queue_dir() -> Path:
-    """Return where the queue daemons of this user's stores keep their files."""
+    """Return the directory for files of the queue daemons of this user's stores."""
     return data_dir() / "queue"
 
 
 def imports_dir() -> Path:
-    """Return where imports of experiments that are under way keep notes."""
+    """Return the directory for notes about running imports of experiments."""
     return data_dir() / "imports"
 
 
 def cloud_dir() -> Path:
-    """Return where checkpoints of object stores are prepared and read."""
+    """Return the directory in which checkpoints of object stores are prepared and read."""
     return data_dir() / "cloud"
 
 
 def made_private(path: Path) -> Path:
-    """Create a directory of the data directory for the owner only; one that others may read is closed to them."""
+    """Create a subdirectory of the data directory for the owner only, and return it.
+
+    An existing one that other users may read is restricted to the owner.
+    """
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.stat()
-    if status.st_mode & 0o077 and status.st_uid == os.geteuid():  # an earlier release made some for everybody
+    # An earlier release created some that others could read.
+    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
         path.chmod(0o700)
     return path
 
 
 def state_dir() -> Path:
-    """Return the directory for what all stores of a user on this machine share, created for the owner only."""
+    """Return the directory for state shared by all stores of a user on this machine, created for the owner only."""
     home = os.environ.get("XDG_STATE_HOME", "")
     path = (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "determined"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,17 +91,17 @@ def state_dir() -> Path:
 
 
 def in_data_dir(path: Path) -> bool:
-    """Whether a path is the data directory or lies in it: what is there belongs to the user alone."""
+    """Return whether a path is the data directory or below it, and so private to the user."""
     return path.resolve().is_relative_to(data_dir().resolve())
 
 
 def are_private(places: Iterable[Path]) -> bool:
-    """Whether files in these directories are for the user alone: elsewhere a team may share them."""
+    """Return whether files in these directories are private to the user; elsewhere a team may share them."""
     return all(map(in_data_dir, places))
 
 
 def new_run_dir() -> Path:
-    """A fresh directory for one run; its name is never a UUID, so no run can be taken for a checkpoint."""
+    """Create and return the directory of a run. Its name is never a UUID, so it cannot be mistaken for a checkpoint."""
     name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{secrets.token_hex(3)}"
     path = made_private(runs_dir()) / name
     path.mkdir(mode=0o700)
@@ -105,18 +109,21 @@ def new_run_dir() -> Path:
 
 
 def store_place() -> str:
-    """Where the records of runs are kept: what DET_STORE names, else a file in the data directory."""
+    """Return the location of the store: DET_STORE, or else a file in the data directory."""
     return os.environ.get("DET_STORE") or str(data_dir() / "store.sqlite")
 
 
 def store_files() -> list[Path]:
-    """What belongs to a store in a file; nothing may be opened there but by SQLite, whose locks would be lost."""
+    """Return the files of a file-based store. Only SQLite may open them, because its locks would be lost otherwise."""
     place = store_place()
     return [] if "://" in place else [Path(place + ending).expanduser() for ending in ("", "-wal", "-shm")]
 
 
 def _named_data_dir() -> Path | None:
-    """Return what DET_DATA_DIR names. A relative path is refused: every working directory would have its own data."""
+    """Return the directory that DET_DATA_DIR names, or None.
+
+    A relative path raises InvalidConfigurationException: every working directory would have separate data.
+    """
     named = os.environ.get(DATA_DIR_VARIABLE, "")
     if not named:
         return None
@@ -129,8 +136,9 @@ def _named_data_dir() -> Path | None:
 
 
 def _base() -> Path:
+    """Return the directory for user data of this operating system."""
     home = os.environ.get("XDG_DATA_HOME", "")
-    if os.path.isabs(home):  # the XDG standard: a relative path is to be ignored
+    if os.path.isabs(home):  # the XDG standard requires that a relative path is ignored
         return Path(home)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support"

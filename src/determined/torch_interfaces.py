@@ -1,4 +1,4 @@
-"""The private interfaces of torch that this library uses, each with a check: `det doctor` runs them.
+"""The private interfaces of torch that this library uses, each with a check that `det doctor` runs.
 
 A name that is not listed here is not used; a test compares the list with the sources.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Interface:
-    """One private interface: its names as they stand in the sources, what needs it, and a check that raises."""
+    """One private interface of torch: its names in the sources, its purpose, and a check that raises if it fails."""
 
     names: tuple[str, ...]
     needed_for: str
@@ -23,9 +23,9 @@ class Interface:
 
 
 def failures() -> list[str]:
-    """Check every interface in this process and return one line for each that is not as expected.
+    """Check every interface and return one line for each that does not work as expected.
 
-    A process group of one rank is made and left behind: run it in a process of its own.
+    This creates a process group of one rank and leaves it behind, so run it in a separate process.
     """
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
     found = []
@@ -138,6 +138,7 @@ def _state_dict_metadata() -> None:
 
 
 def _expect(owner: Any, *names: str) -> None:
+    """Raise AttributeError if an object lacks one of the names."""
     for name in names:
         if not hasattr(owner, name):
             raise AttributeError(f"{owner!r} has no {name}")

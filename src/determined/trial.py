@@ -1,4 +1,4 @@
-"""What every framework's trial shares: the facts a trial may ask for, and the base of trial classes."""
+"""The parts of trials that do not depend on a framework: `TrialContext` and the base of trial classes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from determined.info import ClusterInfo
 
 logger = logging.getLogger("determined.trial")
 
-_BATCHES_PER_STEP = 100  # of a configuration that does not say it
-# They speak about a cluster, or about how a trial is run there: a context for debugging has no use for them.
+_BATCHES_PER_STEP = 100  # default of a configuration without scheduling_unit
+# They describe a cluster or how a trial runs there, which does not concern a context for debugging.
 _IGNORED_BY_FROM_CONFIG = ("bind_mounts", "checkpoint_storage", "environment", "resources", "optimizations")
 
 
 @dataclass(frozen=True)
 class EnvContext:
-    """Facts about the surroundings of a trial that programs of older releases read as `context.env`."""
+    """Facts about the environment of a trial that programs of older releases read as `context.env`."""
 
     experiment_config: dict[str, Any]
     hparams: dict[str, Any]
@@ -46,12 +46,15 @@ class EnvContext:
     master_url: str = "local"
 
     def first_step(self) -> int:
-        """Return the number, from 1 on, of the first step of this process; a step has `scheduling_unit` batches."""
+        """Return the number, counted from 1, of the first step of this process.
+
+        A step has `scheduling_unit` batches.
+        """
         return self.steps_completed // (self.experiment_config.get("scheduling_unit") or _BATCHES_PER_STEP) + 1
 
 
 class TrialContext:
-    """The facts of a trial; a framework's context adds what that framework needs."""
+    """The facts about a trial that do not depend on a framework; frameworks extend it."""
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class TrialContext:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> TrialContext:
-        """Return a context for debugging; hyperparameters that are not constants are drawn at random."""
+        """Return a context for debugging; hyperparameters that are not constants are sampled at random."""
         from determined.config.hyperparameters import sample_hyperparameters
         from determined.config.random_stream import RandomStream
 
@@ -101,7 +104,7 @@ class TrialContext:
 
     @property
     def env(self) -> EnvContext:
-        """What programs of older releases read about their surroundings."""
+        """Facts about the environment of the trial, for programs of older releases."""
         info = self._info
         return EnvContext(
             experiment_config=self._exp_conf or {},
@@ -126,38 +129,38 @@ class TrialContext:
         )
 
     def get_experiment_config(self) -> dict[str, Any]:
-        """The whole experiment configuration; in a run by hand, the `exp_conf` given to `init`."""
+        """Return the experiment configuration; in a standalone run the `exp_conf` given to `init`."""
         if self._exp_conf is None:
             raise ValueError("this run has no experiment configuration: pass exp_conf to init()")
         return self._exp_conf
 
     def get_data_config(self) -> dict[str, Any]:
-        """The `data` block of the experiment configuration."""
+        """Return the `data` block of the experiment configuration."""
         data: dict[str, Any] = self.get_experiment_config().get("data") or {}
         return data
 
     def get_experiment_id(self) -> int:
-        """The number of the experiment; 0 in a run by hand."""
+        """Return the id of the experiment; 0 in a standalone run."""
         return self._experiment_id
 
     def get_trial_id(self) -> int:
-        """The number of the trial; 0 in a run by hand."""
+        """Return the id of the trial; 0 in a standalone run."""
         return self._trial_id
 
     def get_trial_seed(self) -> int:
-        """The seed that random generators and the order of the data began with."""
+        """Return the seed of random generators and of the order of the data."""
         if self._trial_seed is None:
             raise InternalException("this context has no trial seed")
         return self._trial_seed
 
     def get_hparams(self) -> dict[str, Any]:
-        """The very dict that was given, not a copy."""
+        """Return the hyperparameters: the same dict that was given, not a copy."""
         if self._hparams is None:
             raise ValueError("this run has no hyperparameters: pass hparams to init()")
         return self._hparams
 
     def get_hparam(self, name: str) -> Any:
-        """One hyperparameter; an unknown name is a `ValueError` that lists the known ones."""
+        """Return one hyperparameter; raise `ValueError` with the known names if it does not exist."""
         hparams = self.get_hparams()
         if name not in hparams:
             raise ValueError(
@@ -171,36 +174,37 @@ class TrialContext:
         return hparams[name]
 
     def get_global_batch_size(self) -> int:
-        """Records in one batch over all ranks, rounded down to what the ranks share evenly."""
+        """Return the number of records per batch over all ranks, rounded down to a multiple of the number of ranks."""
         return self.get_per_slot_batch_size() * self.distributed.size
 
     def get_per_slot_batch_size(self) -> int:
-        """Records in one batch of one rank."""
+        """Return the number of records per batch of one rank."""
         if self._per_slot_batch_size is None:
             raise ValueError("no batch size: the hyperparameters hold no global_batch_size")
         return self._per_slot_batch_size
 
     def get_stop_requested(self) -> bool:
-        """Whether training was asked to end."""
+        """Return whether training was asked to stop."""
         return self._stop_requested
 
     def set_stop_requested(self, stop_requested: bool) -> None:
-        """Ask training to end at the next boundary, with a checkpoint."""
+        """Ask training to stop at the next boundary, with a checkpoint."""
         if not isinstance(stop_requested, bool):
             raise AssertionError(f"set_stop_requested takes a bool, got {stop_requested!r}")
         logger.info("stop requested: %s", stop_requested)
         self._stop_requested = stop_requested
 
     def get_initial_batch(self) -> int:
-        """Batches that were done before this process began.
+        """Return the number of batches trained before this process started.
 
-        Who asks skips them by itself: a loader that is not a `pytorch.DataLoader` is then not read again up to there.
+        A program that calls this skips these batches itself: a loader that is not a `pytorch.DataLoader` is then not
+        fast-forwarded.
         """
         self._initial_batch_asked = True
         return self._steps_completed
 
     def get_tensorboard_path(self) -> Path:
-        """Where TensorBoard files go."""
+        """Return the directory for TensorBoard files."""
         if self._tensorboard_path is None:
             raise InternalException("this context belongs to no run, so it has no TensorBoard directory")
         return self._tensorboard_path
@@ -217,13 +221,13 @@ class LegacyTrial:
 
 
 def _has_gpu() -> bool:
-    """Return whether torch sees a GPU, if the program uses torch at all; slots may be CPUs."""
+    """Return whether torch sees a GPU; False if the program has not imported torch."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.cuda.is_available())
 
 
 def per_slot_batch_size(global_batch_size: Any, ranks: int) -> int | None:
-    """Each rank's share; None when there is no global size (missing, or 0)."""
+    """Return each rank's share of the global batch size; None if that is missing or 0."""
     if isinstance(global_batch_size, bool) or not isinstance(global_batch_size, (int, type(None))):
         raise InvalidExperimentException(
             f"the hyperparameter global_batch_size must be a whole number, got {global_batch_size!r} "

@@ -1,4 +1,4 @@
-"""Helpers of Determined's `determined.util` that programs use."""
+"""The functions of Determined's `determined.util` that programs use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger("determined.util")
 
 
 def merge_dicts(base_dict: dict[str, Any], source_dict: dict[str, Any]) -> dict[str, Any]:
-    """Return a new dict with the entries of both; where both have one, dicts are merged and else the second's wins."""
+    """Return a new dict with the entries of both; nested dicts are merged, other values come from the second."""
     merged: dict[str, Any] = copy.deepcopy(base_dict)
     for key, value in source_dict.items():
         known = merged.get(key)
@@ -24,12 +24,12 @@ def merge_dicts(base_dict: dict[str, Any], source_dict: dict[str, Any]) -> dict[
 
 
 def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: int = 32) -> bytes:
-    """Return the content of an object in Google Cloud Storage, trying again with growing pauses.
+    """Return the content of an object in Google Cloud Storage, retrying with exponential backoff.
 
     Args:
         blob: an object of Google's own client (anything with `download_as_bytes` or `download_as_string`), or a text
             `gs://bucket/name`, which is read with the extra `cloud`.
-        n_retries: how often it is tried; the error of the last try is raised.
+        n_retries: the number of attempts; the error of the last one is raised.
         max_backoff: the longest pause in seconds.
     """
     if n_retries < 1:

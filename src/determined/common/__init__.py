@@ -1,1 +1,1 @@
-"""The part of Determined's `determined.common` that programs use: the SDK under its old place, and its errors."""
+"""The part of Determined's `determined.common` that programs use: the SDK under old module names, and its errors."""

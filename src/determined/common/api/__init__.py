@@ -1,4 +1,4 @@
-"""What is left of Determined's client of the REST interface: `authentication` and `errors`."""
+"""The remaining part of Determined's REST client package: `authentication` and `errors`."""
 
 from __future__ import annotations
 

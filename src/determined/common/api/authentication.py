@@ -1,4 +1,4 @@
-"""Logging in, for programs that do so before they use the SDK: it always succeeds, because there are no accounts."""
+"""Login functions for programs that call them before using the SDK. They always succeed: there are no accounts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("determined.common")
 
 
 class Authentication:
-    """An established login; every argument is accepted and not used."""
+    """A successful login; all arguments are accepted and ignored."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Authentication:
             logger.info("there are no accounts: user and password are not used")
 
     def get_session_user(self) -> str:
-        """Return the name of the user of this machine."""
+        """Return the name of the current user of this machine."""
         return this_user()
 
     def get_session_token(self, must: bool = True) -> str:
@@ -40,7 +40,7 @@ cli_auth: Authentication | None = None
 def login(
     master_address: str | None = None, username: str | None = None, password: str | None = None, cert: Any = None
 ) -> Authentication:
-    """Return an established login; nothing is asked or checked."""
+    """Return a successful login; nothing is checked."""
     return Authentication(master_address, username, password, cert=cert)
 
 
@@ -50,7 +50,7 @@ def login_with_cache(
     password: str | None = None,
     cert: Any = None,
 ) -> Authentication:
-    """Return an established login; nothing is asked, checked or cached."""
+    """Return a successful login; nothing is checked or cached."""
     return Authentication(master_address, requested_user, password, cert=cert)
 
 

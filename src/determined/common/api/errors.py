@@ -1,4 +1,4 @@
-"""Errors that programs catch around calls of the SDK."""
+"""Exceptions that programs catch around calls of the SDK."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = [
     "UnauthenticatedException",
 ]
 
-# What the REST client raised for any failed request: here it is whatever the library raises itself.
+# The REST client raised this for any failed request; here it is the base of all errors of this library.
 APIException = DeterminedError
 
 
 class BadRequestException(DeterminedError):
-    """A request that the master refused; nothing raises it here."""
+    """A request that the master rejected; never raised here."""
 
 
 class MasterNotFoundException(BadRequestException):
-    """A master that does not answer; nothing raises it here."""
+    """A master that does not respond; never raised here."""
 
 
 class UnauthenticatedException(BadRequestException):
-    """A missing login; nothing raises it here."""
+    """A missing login; never raised here."""
 
 
 class ForbiddenException(BadRequestException):
-    """A missing right; nothing raises it here."""
+    """A missing permission; never raised here."""

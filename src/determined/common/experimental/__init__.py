@@ -1,4 +1,4 @@
-"""The SDK under its old place: every name of `determined.experimental.client`."""
+"""The SDK under its old module name: every name of `determined.experimental.client`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from determined.experimental import client
 
 __all__ = list(client.__all__)
 
-# Releases had each class in a module of its own here; all of them are this module.
+# Older releases had each class in a separate module; all of those names refer to this module.
 for _name in ("checkpoint", "determined", "experiment", "metrics", "model", "project", "trial", "user", "workspace"):
     sys.modules[f"{__name__}.{_name}"] = sys.modules[__name__]
 
