@@ -57,6 +57,7 @@ def _reader(blob: Any) -> Any:
 
 
 def _cloud_reader(uri: str) -> Any:
+    """Return a function that reads a `gs://` object with this library's own client."""
     from determined.checkpoint_storage.clouds import gcs_bucket
 
     bucket_name, _, key = uri.removeprefix("gs://").partition("/")

@@ -68,6 +68,7 @@ def _cloud_storage(kind: str, config: dict[str, Any]) -> CheckpointStorage:
 
 
 def _from_string(text: str) -> CheckpointStorage:
+    """Return the storage for a directory or a file:, s3: or gs: URI; raise ValueError for anything else."""
     if not text:
         raise ValueError("checkpoint_storage is an empty string: give a directory, s3://bucket or gs://bucket")
     if "\0" in text:

@@ -98,6 +98,7 @@ class CloudStorage:
         self._leave(storage_id)
 
     def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
+        """Upload the staged files and store the metadata last, which makes the checkpoint visible."""
         staged = self.staged(storage_id)
         resources = files.resources(staged)
         if METADATA_FILE not in resources:

@@ -35,6 +35,7 @@ class CloudOutputs:
             yield directory
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
+        """Copy replaced objects aside, then upload the new ones; several are uploaded under a hidden prefix first."""
         targets = {name: f"{output_id(output)}/{below}/{file_name(name)}" for name in names}
         replaced = [name for name, target in targets.items() if self._bucket.head(target) is not None]
         for name in replaced:

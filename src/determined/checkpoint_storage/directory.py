@@ -73,6 +73,7 @@ class DirectoryStorage:
         return self._staging.path(checkpoint_id(storage_id))
 
     def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
+        """Flush the staged files, then rename the staging directory to the checkpoint's id."""
         staged = self.staged(storage_id)
         resources = files.resources(staged)
         if paths.in_data_dir(self.root):  # elsewhere the user's umask decides, because a team may share the directory
@@ -128,6 +129,7 @@ class DirectoryStorage:
                 files.copy_whole(source / name, directory / name)
 
     def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
+        """Replace files atomically, each by a rename of a flushed draft."""
         path = self._find(storage_id)
         _refuse_links_outside(storage_id, path)
         for name, data in content.items():

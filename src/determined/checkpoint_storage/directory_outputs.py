@@ -42,6 +42,7 @@ class DirectoryOutputs:
             yield directory
 
     def publish(self, output: str, key: str, staged: Path, below: str, names: Collection[str]) -> bool:
+        """Keep replaced files under a second name, then rename the new ones into place."""
         target, aside = self._directory(output) / below, self._replaced(output, key) / below
         _refuse_conflicts(target, names)
         files.sync_tree(staged)

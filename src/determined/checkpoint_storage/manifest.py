@@ -114,7 +114,7 @@ def _digest(file: Path) -> str:
 def _render(entries: Any, known_origin: Any = None) -> str:
     """Return the manifest as text. It ends with a hash of itself, so that any change of it is detected."""
     content = {"files": entries} if known_origin is None else {"files": entries, "origin": known_origin}
-    # without an origin the hash covers the entries alone, as in older checkpoints
+    # Without an origin the hash covers the entries alone, as in older checkpoints.
     hashed = entries if known_origin is None else content
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode()).hexdigest()
     return json.dumps({**content, "sha256": digest}, indent=1)

@@ -84,6 +84,7 @@ class Attempts:
         )
 
     def _begin_or_join(self, store: Store, previous: BegunAttempt | None, *, alone: bool) -> tuple[BegunAttempt, bool]:
+        """Join the newest attempt of the run if it is the current one; begin the next attempt otherwise."""
         if not alone:
             newest = store.newest_attempt(self._member.run_key)
             if newest is not None:

@@ -45,7 +45,7 @@ class _Offer(NamedTuple):
     """The files and metadata that one rank contributes to a sharded upload."""
 
     listing: list[str] | None
-    # node, device, inode; None for a rank with a selector, which may choose other files of the same directory
+    # Node, device, inode; None for a rank with a selector, which may choose other files of the same directory.
     directory: tuple[int, int, int] | None
     metadata: dict[str, Any]
 
@@ -325,7 +325,7 @@ class CheckpointContext:
         metadata: dict[str, Any] | None,
         selector: Selector | None,
     ) -> str:
-        """Upload each rank's files once, after all ranks have agreed on who uploads which."""
+        """Upload each file once, after all ranks have agreed on which rank uploads it."""
         doing = "uploading a sharded checkpoint"
         offers = self._together(lambda: self._offer(ckpt_dir, metadata, selector), doing)
         if all(offer.listing is None for offer in offers):

@@ -50,7 +50,7 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
             )
             for checkpoint in supervisor.checkpoints()
         ]
-        # the store decides in one transaction: a checkpoint may have been registered just now
+        # The store decides in one transaction: a checkpoint may have been registered just now.
         claim = supervisor.condemn_checkpoints
         for uuid in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
             supervisor.checkpoint_deleted(uuid)

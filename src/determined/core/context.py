@@ -196,6 +196,7 @@ class Context:
                 logger.exception("why the trial ends could not be recorded")
         self.close(exc_type, exc_val, exc_tb)
         if isinstance(exc_val, InvalidHP):
+            # Exit code 0: rejected hyperparameters are a result of the trial, not a failure.
             raise SystemExit(0) from exc_val
 
     def alert(self, title: str = "", description: str = "", level: str = "info") -> None:

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _SECONDS_BETWEEN_LOOKS = 0.5
-# a child asleep on a lock (futex) is deadlocked; one asleep on a slow disk is not
+# A child asleep on a lock (futex) is deadlocked; one asleep on a slow disk is not.
 _SECONDS_ASLEEP = {True: 60.0, False: 900.0}
 
 
@@ -135,7 +135,7 @@ def fork(work: Callable[[], None]) -> ForkedWork:
         if pid == 0:
             try:
                 libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-                # otherwise the parent ended before the kernel was asked to send a signal for that
+                # Otherwise the parent ended before the kernel was asked to send a signal for that.
                 if os.getppid() == parent:
                     _live(work, writing)
             finally:

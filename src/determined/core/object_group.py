@@ -209,6 +209,8 @@ class ObjectGroup:
             if self._on_one_node:
                 options = gloo._Options()
                 options._timeout = self._timeout
+                # Only the loopback interface: the ranks exchange pickled objects, and no socket may be reachable from
+                # the network.
                 options._devices = [gloo.create_device(hostname=rendezvous.LOOPBACK)]
                 options._threads = 2
                 self._group = gloo(self._store, self._rank, size, options)

@@ -134,7 +134,7 @@ class OutputCopy:
 
         def write(text: Any, /) -> Any:
             done = original(text)
-            # the original may be an older replacement of this object, reached through IPython's
+            # The original may be an older replacement of this object, reached through IPython's.
             is_newest = self._newest.get(name) is write
             if is_newest and self._listening and isinstance(text, str) and os.getpid() == self._pid:
                 unfinished.append(text)

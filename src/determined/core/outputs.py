@@ -31,9 +31,9 @@ class OutputContext:
         self._storage = storage
         self._supervisor = supervisor
         self._output: str | None = None
-        # uploads are published one at a time, in the order in which they are recorded
+        # Uploads are published one at a time, in the order in which they are recorded.
         self._publishing = threading.Lock()
-        # uploads that replaced files, with the number of batches at that time
+        # Uploads that replaced files, with the number of batches at that time.
         self._replacing: list[tuple[str, int]] = []
 
     def begin(self, batches: int, checkpoint: str | None) -> None:

@@ -52,6 +52,7 @@ class ProfilerContext:
             self._thread = None
 
     def _run(self, interval: float, samples_per_report: int) -> None:
+        """Sample and report until `off` is called. Runs in the thread."""
         try:
             sampler = SystemSampler()
             samples: list[Sample] = []

@@ -107,6 +107,7 @@ class SearcherContext:
         return None if unit is None else Unit[unit.upper()]
 
     def _operations(self, length: int, is_chief: bool) -> Iterator[SearcherOperation]:
+        """Yield one operation per comparison and a last one; stop early if the searcher has stopped the trial."""
         if is_chief:
             self._train._follow_operations()
         for until in [*(math.ceil(rung) for rung in self._rungs if rung < length), length]:

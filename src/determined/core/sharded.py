@@ -23,6 +23,7 @@ def merge_metadata(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _merge(parts: list[tuple[int, Mapping[str, Any]]], prefix: str, conflicts: dict[str, list[int]]) -> dict[str, Any]:
+    """Merge dicts recursively; collect the keys whose values differ in `conflicts`."""
     merged: dict[str, Any] = {}
     for key in dict.fromkeys(key for _, part in parts for key in part):
         given = [(rank, part[key]) for rank, part in parts if key in part]

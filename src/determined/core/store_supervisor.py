@@ -91,7 +91,7 @@ class StoreSupervisor:
         self._listens = member.is_chief
         self._next_try_to_listen = 0.0
         self._heard_of: BegunAttempt | None = None  # the attempt whose requests a rank reads without having reported
-        # the profiler reports from another thread, and an attempt must be begun only once
+        # The profiler reports from another thread, and an attempt must be begun only once.
         self._beginning = threading.Lock()
         self._attempt: BegunAttempt | None = None
         self._has_begun_it = False
@@ -109,6 +109,7 @@ class StoreSupervisor:
         return self._run_dir
 
     def report_metrics(self, group: str, steps_completed: int | None, metrics: Metrics) -> None:
+        """Write a row of metrics; see `Supervisor.report_metrics` for which calls wait."""
         if not self._is_begun():
             return
         attempt = self._begun()
@@ -147,6 +148,7 @@ class StoreSupervisor:
             self.report_metrics("validation", steps, added)
 
     def find_metrics(self, group: str, steps_completed: int) -> Metrics:
+        """Return earlier metrics of this attempt, from memory for the newest step, else from the store."""
         latest = self._latest.get(group)
         if latest is None or steps_completed > latest[0]:
             return {}
@@ -158,6 +160,7 @@ class StoreSupervisor:
         return found.metrics if found is not None and found.attempt == attempt.number else {}
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
+        """Begin the next attempt; ranks other than the chief join it with their next report."""
         with self._beginning:
             self._attempts.start_another(checkpoint, steps_completed)
             if self._member.is_chief:
@@ -191,7 +194,7 @@ class StoreSupervisor:
         if self._log is None:
             return False
         if self._mask is None:
-            # imported on use: not needed by programs that print nothing
+            # Imported on use: not needed by programs that print nothing.
             from determined.config.line_mask import line_mask
 
             self._mask = line_mask(os.environ, self._run.config)
@@ -232,6 +235,7 @@ class StoreSupervisor:
         self._writer.flush()
 
     def report_checkpoint(self, checkpoint: CheckpointRecord) -> None:
+        """Write the row of a checkpoint and wait until it is stored."""
         attempt = self._begun()
         self._writer.put(
             CheckpointRow(
@@ -262,6 +266,10 @@ class StoreSupervisor:
         return registered | (set() if self._managed is None else self._managed.checkpoints_in_use(self._writer))
 
     def checkpoints_of_the_last_run(self) -> list[str]:
+        """Return the checkpoints of this program's last run that is not running now; see `run_identity`.
+
+        In a trial of a search these are the trial's own checkpoints. Raises ValueError if the program has no identity.
+        """
         if not self._member.is_chief:
             return []
 
@@ -340,6 +348,7 @@ class StoreSupervisor:
         self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))
 
     def report_status(self, change: StatusChange) -> None:
+        """Write the status; the first important change or a failure begins the attempt, so that it is recorded."""
         for name, value in change._asdict().items():
             if value is not None:
                 setattr(self._status, name, value)
@@ -408,6 +417,7 @@ class StoreSupervisor:
         return self._stop
 
     def listen(self) -> None:
+        """Read stop requests on a rank other than the chief; retry later if the attempt has not begun."""
         if self._listens or time.monotonic() < self._next_try_to_listen:
             return
         self._heard_of = self._attempts.find()
@@ -433,6 +443,7 @@ class StoreSupervisor:
         self._writer.flush()
 
     def close(self, *, hurry: bool = False) -> None:
+        """Stop copying output, write pending rows, and close the sinks even if the store fails."""
         if self._managed is not None:
             self._managed.close()
         self.end_output()

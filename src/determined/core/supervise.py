@@ -101,7 +101,7 @@ def _sinking(sinks: Sequence[Sink], run: NewRun) -> Sinking | None:
 
 
 def _write_description(run: NewRun) -> None:
-    """Write run.json into the run's directory, for people who look there."""
+    """Write run.json, a description of the run for users, into its directory."""
     description = {
         "started": run.created,
         "host": socket.gethostname(),

@@ -36,7 +36,7 @@ class TensorboardFiles:
 
     def path(self) -> Path:
         """Return this rank's directory; it is created on first request."""
-        # one by one, because `parents=True` ignores the mode for parents
+        # One by one, because `parents=True` ignores the mode for parents.
         for directory in (self._shared.parent, self._shared):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._rank == 0:

@@ -27,6 +27,7 @@ class Doorbell:
             self.directory = tempfile.mkdtemp(prefix="det-", dir="/tmp")
         self.path = os.path.join(self.directory, "bell")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        # Never block: a full buffer of a hanging worker must not stop the runner.
         self._socket.setblocking(False)
         self._socket.bind(self.path)
         self._workers: dict[str, set[str]] = {}

@@ -42,7 +42,7 @@ class Stream:
     def read_all(self) -> list[Line]:
         """Return all remaining lines, including an unfinished last one. Called after the job has ended."""
         lines: list[Line] = []
-        # bounded, because a process outside the job may still hold the pipe and keep writing
+        # Bounded, because a process outside the job may still hold the pipe and keep writing.
         for _ in range(_MOST_BLOCKS):
             if self.ended or not select.select([self.file], [], [], 0)[0]:
                 break

@@ -37,7 +37,7 @@ class _Running:
     streams: list[Stream]
     memory_kills: int
     killed: bool = False
-    # of all its processes when they were killed: their CPU time is not in the exit status of the main process
+    # Of all its processes when they were killed: their CPU time is not in the exit status of the main process.
     cpu_seconds: float = 0.0
 
 
@@ -159,6 +159,7 @@ class LocalEngine:
         self._warm_up()
 
     def start(self, job: Job) -> list[int]:
+        """Start a job as a fork of the warm process, and return its slots; see `Engine.start`."""
         if job.key in self._jobs:
             raise EngineError(f"{job.key} is running already")
         usable = self._usable_now()
@@ -200,6 +201,7 @@ class LocalEngine:
         self._doorbell.ring(key)
 
     def kill(self, key: str) -> None:
+        """Kill a job through the warm process; see `Engine.kill`."""
         if key not in self._jobs or self._warm is None:
             return
         running = self._jobs[key]
@@ -228,6 +230,7 @@ class LocalEngine:
         return processes.cpu_seconds(self._jobs[key].pid) if key in self._jobs else 0.0
 
     def events(self, timeout: float) -> list[Event]:
+        """Return pending events; see `Engine.events`. Also polls for reserved slots that are still missing."""
         deadline = time.monotonic() + timeout
         while True:
             patience = 0.0 if self._waiting() else max(0.0, deadline - time.monotonic())
@@ -240,6 +243,7 @@ class LocalEngine:
                 return happened
 
     def close(self) -> None:
+        """Let the warm process kill all jobs, and release all resources, the slot locks last."""
         if self._warm is not None:
             self._selector.unregister(self._warm)
             self._warm.close()

@@ -12,7 +12,7 @@ _COUNT = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 def count_memory_kills() -> int:
     """Return the number of out-of-memory kills in this process's control group, or else on the machine.
 
-    Returns 0 if the kernel does not tell.
+    Returns 0 if neither can be read.
     """
     for path in (f"{_own_group()}/memory.events", "/proc/vmstat"):
         with contextlib.suppress(OSError):

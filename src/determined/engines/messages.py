@@ -27,6 +27,7 @@ def send(connection: socket.socket, message: dict[str, Any], files: tuple[int, .
     """Send a complete message; the files are duplicated into the receiving process."""
     data = json.dumps(message).encode()
     header = _LENGTHS.pack(len(data), len(body))
+    # Descriptors travel with the header, because the receiver asks for them with its first read.
     if files:
         socket.send_fds(connection, [header], files)
     else:

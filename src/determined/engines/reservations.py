@@ -54,6 +54,7 @@ class SlotLocks:
             file = self._locked(name)
             if file is None:
                 return False
+        # Written in place: replacing the file would leave this process with a lock on the old one.
         if holder != before:
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps(holder).encode(), 0)

@@ -100,7 +100,7 @@ def _end_early(*_: object) -> NoReturn:
 
 
 def _kill_descendants() -> None:
-    """Kill all descendants, including those that are started or orphaned meanwhile, for a limited time."""
+    """Kill all descendants, including those that are started or orphaned in the meantime, for a limited time."""
     own, deadline = os.getpid(), time.monotonic() + _SECONDS_TO_DIE
     while time.monotonic() < deadline:
         left = [pid for pid in tree(own) if pid != own]

@@ -91,16 +91,16 @@ def _warm_up() -> Warmth:
     environment = dict(os.environ)
     added = environment.get("PYTHONPATH", "").split(os.pathsep)
     path = [place for place in sys.path if place not in {*added, *map(os.path.abspath, filter(None, added))}]
-    # numpy's OpenBLAS would start threads when it is loaded; a process with threads cannot be forked safely
+    # numpy's OpenBLAS would start threads when it is loaded; a process with threads cannot be forked safely.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    # a module that counts GPUs on import must not initialize CUDA: forks could not use it any more
+    # A module that counts GPUs on import must not initialize CUDA: forks could not use it any more.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     server = _FOR_A_SERVER if "://" in environment.get("DET_STORE", "") else ()
     for name in (*_IMPORTED, *filter(importlib.util.find_spec, server)):
         importlib.import_module(name)
-    # otherwise every trial builds these tables again
+    # Otherwise every trial builds these tables again.
     importlib.import_module("determined.tensorboard.events").prepare()
-    # at every exit it would search for an optional package
+    # At every exit it would search for an optional package.
     atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)
     _forget_finalizers()
     gc.collect()
@@ -145,7 +145,7 @@ class Warm:
         poll = select.poll()
         for file in (self._engine, self._wake):
             poll.register(file, select.POLLIN)
-        # the socket alone is not enough: other processes may have inherited the engine's end
+        # The socket alone is not enough: other processes may have inherited the engine's end.
         if self._parent is not None:
             poll.register(self._parent, select.POLLIN)
         while True:

@@ -61,6 +61,7 @@ def live(encoded: bytes, output: tuple[int, int], warmth: Warmth) -> NoReturn:
 
 def _separate(output: tuple[int, int], warmth: Warmth) -> None:
     """Make this fork independent: a new session, default signal handlers, and the job's own output."""
+    # A separate session and process group: SIGINT sent to the group reaches this job and no other process.
     os.setsid()
     signal_when_parent_ends(signal.SIGKILL)
     if os.getppid() != warmth.pid:  # it ended before the kernel was asked to send a signal for that
@@ -80,7 +81,7 @@ def _become(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
     # Python ignores these two signals, and an executed program would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    # a program without a handler must not be terminated by a request for stacks
+    # A program without a handler must not be terminated by a request for stacks.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         os.execvpe(argv[0], argv, {"PYTHONUNBUFFERED": "1", **environment})

@@ -130,6 +130,7 @@ def _included(source: Path, include: Sequence[Path]) -> Iterator[tuple[Path, Pat
 
 
 def _copy(roots: Iterable[tuple[Path, Path]], target: Path, leave_out: Iterable[Path]) -> CodeCopy:
+    """Copy the files of all roots and return their number and size."""
     left_out: list[str] = []
     sizes = []
     for path, relative, size, executable in _taken(roots, leave_out, left_out):
@@ -226,10 +227,10 @@ def _refuse_unreadable(error: OSError) -> None:
 def _copy_or_share(source: str, target: str) -> str:
     """Copy a file; large files become read-only hard links."""
     status = os.stat(source)
-    # the kernel may forbid hard links to other users' files
+    # The kernel may forbid hard links to other users' files.
     if status.st_size >= _SHARED_FROM and status.st_uid == os.geteuid():
         os.link(source, target)
-        # read-only, because a change in one trial would change the file for all trials
+        # Read-only, because a change in one trial would change the file for all trials.
         os.chmod(target, status.st_mode & 0o500)
         return target
     return shutil.copy2(source, target)

@@ -108,7 +108,7 @@ def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
     For checkpoints that were deleted before, remaining files of an interrupted deletion are deleted.
     """
     rows = [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]
-    # opened before anything is marked, because one may be unreachable
+    # Opened before anything is marked, because one may be unreachable.
     storages = [_storage(store, row) for row in rows]
     store.upkeep.condemn([row.uuid for row in rows if row.state != "DELETED"])
     for row, storage in zip(rows, storages, strict=True):
@@ -186,7 +186,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     own_outputs = [output for output in outputs if not output.borrowed]
     places = {row.storage for row in store.experiments.checkpoints(experiment.id) if not row.borrowed}
     places |= {output.storage for output in own_outputs}
-    # opened first: a failure here happens before anything is marked
+    # Opened first: a failure here happens before anything is marked.
     storages = {place: storage_of(experiment, place) for place in places}
     condemned = store.upkeep.condemn_experiment(experiment.id)
     checkpoints = [row for row in condemned if not row.borrowed]

@@ -51,6 +51,7 @@ def _check_script(script: Path, code: Path) -> None:
 def _check_class(
     trial: str, code: Path, variables: dict[str, str], engine: Engine | None, interpreter: Interpreter
 ) -> None:
+    """Raise InvalidExperimentException with the output of the import check if a trial class cannot be imported."""
     module = trial.partition(":")[0].partition(".")[0]
     here = any((code / name).exists() for name in (f"{module}.py", module)) or list(code.glob(f"{module}.*.so"))
     if engine is None:

@@ -27,6 +27,7 @@ def refuse_unknown_program(words: Sequence[str], directory: Path) -> None:
 
 
 def _refuse_what_cannot_be_started(name: str, directory: Path) -> None:
+    """Raise InvalidExperimentException if a program is neither on PATH nor an executable file of the directory."""
     # As in the engine, programs beside the interpreter come first.
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     if shutil.which(str(directory / name) if os.sep in name else name, path=path) is not None:

@@ -83,6 +83,7 @@ def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continu
 
 
 def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[str, Any]) -> Continued:
+    """Check the changes, then write the new configuration file and commit the journal entry with its consequences."""
     files = ExperimentFiles.for_key(experiment.key)
     journal = store.experiments.journal(experiment.id)
     change = _change(files, experiment, journal, changes)

@@ -132,7 +132,7 @@ def run_experiment(
             extended=None if max_trials is None else Extended(max_trials),
             observer=observer,
         ).run()
-        # while the lease is held, so that it can be added to the queue again right afterwards
+        # While the lease is held, so that it can be added to the queue again right afterwards.
         if in_queue and state != "ACTIVE":
             writer.ask(lambda store: store.queue.remove(experiment_id))
         return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)

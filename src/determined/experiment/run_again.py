@@ -5,7 +5,7 @@ from __future__ import annotations
 from determined.errors import InvalidExperimentException
 from determined.store.experiment_records import ENDED, Experiment
 
-# failed trials can restart, because trials are not compared before their end
+# Failed trials can restart, because trials are not compared before their end.
 _REPEATABLE = ("single", "random", "grid")
 
 

@@ -46,7 +46,7 @@ class Running:
     trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number, including ended ones
     by_key: dict[str, LiveTrial] = field(default_factory=dict)  # trials with processes, by allocation
     intent: Intent | None = None  # requested stop level of the experiment
-    # run by the queue: unless a pause was requested in the store, the queue resumes the experiment later
+    # Run by the queue: unless a pause was requested in the store, the queue resumes the experiment later.
     in_queue: bool = False
     paused_by_request: bool = False
     pause_reason: str = ""  # reason of a pause that no user requested

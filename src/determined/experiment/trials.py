@@ -84,13 +84,13 @@ class LiveTrial:
     last_step: int = -1  # step of that validation
     steps: int = 0  # largest step that it reported or saved
     last_value: tuple[float | None, float | None] | None = None  # metric and time of that validation
-    # metric and time of a validation at the goal that waits for a decision
+    # Metric and time of a validation at the goal that waits for a decision.
     at_goal: tuple[float | None, float | None] | None = None
     decided_at: float = field(default_factory=time.monotonic)
     waiting_since: float | None = None  # since when it waits at its goal for earlier trials
     best: float | None = None
     values: list[float] = field(default_factory=list)  # newest values of the metric, for display
-    # hyperparameters that its program passed to `init()`; None until training begins
+    # Hyperparameters that its program passed to `init()`; None until training begins.
     passed_hparams: dict[str, Any] | None = None
     progress: float | None = None
     seconds_before: float = 0.0  # duration of earlier starts

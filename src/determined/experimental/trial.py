@@ -254,6 +254,7 @@ class Trial:
         sort_by: str | None = None,
         smaller_is_better: bool | None = None,
     ) -> Checkpoint:
+        """Return one checkpoint: the latest, the best, or the one with an id."""
         if sum((latest, best, uuid is not None)) != 1:
             raise AssertionError("exactly one of latest, best and uuid selects a checkpoint")
         if (sort_by is not None or smaller_is_better is not None) and not best:
