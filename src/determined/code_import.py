@@ -88,6 +88,7 @@ def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
         del sys.modules[name]
     sys.path.insert(0, str(directory))
     sys.dont_write_bytecode = True
+    # Import caches directory listings, and the directory may have been written a moment ago.
     importlib.invalidate_caches()
     try:
         yield

@@ -32,7 +32,7 @@ def failures() -> list[str]:
     for interface in INTERFACES:
         try:
             interface.check()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong, the others are checked as well
+        except Exception as error:  # noqa: BLE001 - after any error the others are still checked
             found.append(f"{', '.join(interface.names)} ({interface.needed_for}): {type(error).__name__}: {error}")
     return found
 

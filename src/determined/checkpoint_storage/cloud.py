@@ -26,6 +26,7 @@ logger = logging.getLogger("determined.checkpoint_storage")
 # One marker object per upload or deletion in progress. Ids cannot begin with a dot, so this prefix cannot collide with
 # one.
 _UNFINISHED = ".unfinished"
+# A younger upload may still be running in another process.
 _GIVEN_UP_AFTER = timedelta(days=1)
 
 

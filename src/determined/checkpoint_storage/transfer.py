@@ -47,6 +47,7 @@ def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
     downloads = list(wanted)
     for each in downloads:
         with open(each.file, "xb") as file:
+            # The full size from the start, so that several threads can write their ranges at once.
             file.truncate(each.size)
     biggest = max(downloads, key=lambda each: each.size, default=None)
     in_pieces = biggest is not None and biggest.size > PART_BYTES and bucket.gives_ranges(biggest.key)

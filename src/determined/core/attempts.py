@@ -89,6 +89,7 @@ class Attempts:
             newest = store.newest_attempt(self._member.run_key)
             if newest is not None:
                 key, attempt = newest
+                # The number of the attempt is the end of its key: another rank may already be in a later one.
                 if int(key.rpartition("-")[2]) >= self._number:
                     return attempt, False
                 previous = attempt

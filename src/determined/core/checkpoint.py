@@ -501,6 +501,7 @@ def _copy(source: Path, target: Path, names: list[str]) -> None:
 
 
 def _digest(path: Path) -> str:
+    """Return the MD5 of a file. It only tells whether ranks have the same file; it protects nothing."""
     digest = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as file:
         while block := file.read(1024 * 1024):

@@ -14,7 +14,7 @@ class _ConsoleHandler(logging.Handler):
             return  # the handlers of the program receive the record, too
         try:
             sys.stderr.write(self.format(record) + "\n")
-        except Exception:  # noqa: BLE001  (as every handler does it: logging must not end a program)
+        except Exception:  # noqa: BLE001  (like every handler: logging must not end a program)
             self.handleError(record)
 
 

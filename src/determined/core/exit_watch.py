@@ -18,6 +18,7 @@ class ExitWatch:
 
     def start(self) -> None:
         sys.excepthook = self._on_exception
+        # sys.excepthook is not called for SystemExit, so sys.exit is replaced as well.
         sys.exit = self._on_exit
 
     def stop(self) -> None:

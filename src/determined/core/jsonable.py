@@ -71,7 +71,7 @@ def as_text(value: Any) -> str:
     try:
         qualname = getattr(value, "__qualname__", None)  # C functions such as numpy.mean have special classes
         return f"{value.__module__}.{qualname}" if callable(value) and qualname else repr(value)[:_LONGEST_TEXT]
-    except Exception:  # noqa: BLE001  (a program's own methods may fail in any way, and only a text is wanted)
+    except Exception:  # noqa: BLE001  (methods of user classes may raise anything)
         return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 

@@ -25,6 +25,8 @@ Operation = Literal["allgather", "gather", "broadcast"]
 _OPERATIONS: tuple[Operation, ...] = ("allgather", "gather", "broadcast")
 _HEADER = struct.Struct("<BBxxI")  # operation, whether the payload is an error, length of the payload
 _LARGEST_PAYLOAD = 2**32 - 1
+# Frames have the same size on all ranks, so that small objects take one collective instead of two (lengths, then
+# contents).
 _FIRST_CAPACITY = 4096
 # A single large object must not slow down all later small ones: larger payloads take a second collective.
 _LARGEST_CAPACITY = 64 * 1024
@@ -149,6 +151,7 @@ class ObjectGroup:
                 payloads[0] = self._broadcast_bytes(payload, lengths[0])
             else:
                 payloads = self._gather_bytes(payload, lengths)
+            # All ranks compute the same capacity, because they have the same headers.
             self._capacity = max(self._capacity, min(_LARGEST_CAPACITY, _power_of_two(longest + _HEADER.size)))
         return headers, payloads
 

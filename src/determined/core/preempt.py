@@ -67,6 +67,8 @@ class PreemptContext:
             )
         rank = self._distributed.rank
         if self._mode is PreemptMode.WorkersAskChief:
+            # One decision for all ranks: if each read its own state, some could stop a batch earlier than others and
+            # leave those in a collective.
             self._reason = self._distributed.broadcast(self._own_reason() if rank == 0 else None)
         elif self._mode is PreemptMode.ChiefOnly and rank != 0:
             raise RuntimeError(

@@ -22,6 +22,7 @@ def collective_timeout() -> timedelta:
     if dist.is_initialized():
         from torch.distributed.distributed_c10d import _get_default_group
 
+        # Private calls: torch has no public function that returns the timeout of a group.
         group = _get_default_group()
         for device in group._device_types:
             timeout = group._get_backend(device).options._timeout

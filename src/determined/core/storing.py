@@ -69,7 +69,7 @@ class Storing:
         try:
             self._writing.wait()
             resources = self._commit()
-        except Exception as error:  # noqa: BLE001  (raised by whoever waits)
+        except Exception as error:  # noqa: BLE001  (raised by `wait`)
             self._failure = not_saved(self.storage_id, error)
             try:
                 self._abandon()
@@ -78,7 +78,7 @@ class Storing:
             return
         try:
             self._announce(resources)
-        except Exception as error:  # noqa: BLE001  (raised by whoever waits)
+        except Exception as error:  # noqa: BLE001  (raised by `wait`)
             self._failure = error
 
 

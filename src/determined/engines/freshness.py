@@ -29,6 +29,7 @@ _READ_AT_START = (
     "PYTORCH_",
     "ATEN_",
 )
+# Exceptions: `warm_job` applies these to a fork itself.
 _SET_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "OMP_NUM_THREADS")
 
 

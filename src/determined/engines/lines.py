@@ -12,6 +12,7 @@ from determined.output_lines import LONGEST, level_of, pieces
 
 _BLOCK = 64 * 1024
 _MOST_BLOCKS = 64  # 4 MiB, more than a pipe can hold
+# Written by the launcher (`determined.launch.wrap_rank`) before each line of a rank.
 _RANK = re.compile(r"\[rank=(\d+)\] ")
 
 

@@ -308,6 +308,7 @@ class LocalEngine:
         running = self._jobs[key]
         code = os.waitstatus_to_exitcode(message["status"])
         name = signal.Signals(-code).name if code < 0 else None
+        # As a shell reports it, which is also what users see.
         code = 128 - code if code < 0 else code
         out_of_memory = code == _KILLED and not running.killed and self._killed_for_memory(running)
         self._release(key)

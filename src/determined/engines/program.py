@@ -35,7 +35,7 @@ def run(command: Script | Module) -> int:
     except _Refused as refusal:
         sys.stderr.write(f"{sys.executable}: {refusal}\n")
         status = refusal.code
-    except BaseException as error:  # noqa: BLE001  (shown by the hook, as by any interpreter)
+    except BaseException as error:  # noqa: BLE001  (printed by the hook, as by the interpreter)
         trace = _without_ours(error.__traceback__)
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1

@@ -53,7 +53,7 @@ def live(encoded: bytes, output: tuple[int, int], warmth: Warmth) -> NoReturn:
             _become(as_argv(command), order.environment)
         _refresh(order.environment, warmth)
         code = program.run(command)
-    except BaseException:  # noqa: BLE001  (of ours, not of the job: shown, and the process ends)
+    except BaseException:  # noqa: BLE001  (an error of this library: print it and exit)
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)

@@ -43,7 +43,7 @@ class WarmProcess:
         self._used = False
         self._received: deque[dict[str, Any]] = deque()
         self.ready = False  # whether all imports are done, so that a job starts at once
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process runs)
         program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
         with theirs:
             self._process = subprocess.Popen(

@@ -18,6 +18,7 @@ from determined.store.records import RequestKind
 
 logger = logging.getLogger("determined.experiment")
 
+# A trial waits for earlier ones as long as its own last stretch took, within these limits (seconds).
 _LEAST_PATIENCE, _MOST_PATIENCE = 30.0, 300.0
 
 

@@ -70,7 +70,8 @@ def run_experiment(
     with ExitStack() as cleanup:
         writer = Writer(opened, patience=patience())
         cleanup.callback(writer.close)
-        # Requests made before the activation are obsolete.
+        # Requests made before the activation are obsolete. Read before the lease is acquired, so that every later
+        # request counts.
         outdated = [] if in_queue else writer.ask(lambda store: store.experiments.requests(experiment_id))
         try:
             holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))

@@ -17,6 +17,7 @@ from determined.experiment.viewing import Viewing
 from determined.searchers.base import Extended
 from determined.store.experiment_records import ExperimentChange, ExperimentState
 
+# Maximum time in seconds for which the loop waits for the engine before it checks requests, health and slots.
 _TICK = 0.25
 
 

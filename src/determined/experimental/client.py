@@ -38,6 +38,7 @@ from determined.experimental.renamed import old_name
 from determined.experimental.trial import Trial
 
 _default: Determined | None = None
+# Two threads must not create two objects, and so two connections.
 _making = threading.Lock()
 
 

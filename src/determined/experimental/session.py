@@ -24,6 +24,7 @@ class Session:
 
     def __init__(self, place: str | None) -> None:
         self._place = place
+        # A connection to the store must be used by one thread at a time.
         self._lock = threading.Lock()
         self._store: Store | None = None
         self._pid = 0
