@@ -13,7 +13,7 @@ SHORT_VENV ?= .venv-minimum-short
 SHORT_STAMP := $(SHORT_VENV)/.installed
 WORKERS ?= 3
 
-.PHONY: demo test test-minimum test-minimum-short check soak sinks bench reference format clean system-deps
+.PHONY: demo test tests test-minimum test-minimum-short check soak soak-short sinks bench reference format clean system-deps
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,9 +26,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/det experiment create examples/mnist_pytorch/demo.yaml examples/mnist_pytorch --slots 2
 
-# Everything CI asks for: format, lint, types, tests. Many tests wait for something: three at a time keep two cores busy.
-test: check
-	$(BIN)/python -m pytest -n $(WORKERS) tests
+# Everything CI asks for: format, lint, types, tests. The checks run on one core, so the tests begin beside them.
+test: $(STAMP)
+	$(MAKE) --no-print-directory --jobs 2 check tests
+
+# Many tests wait for something: three at a time keep two cores busy. Idle workers take over tests of busy ones. The
+# sources are compiled first, because PYTHONDONTWRITEBYTECODE would let every process of the tests compile them again.
+tests: $(STAMP)
+	$(BIN)/python -m compileall -q src tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests
 
 # The tests with the lowest versions that pyproject.toml declares, of the library and of its extras.
 test-minimum: $(MINIMUM_STAMP)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,23 @@ os.environ["OMP_NUM_THREADS"] = "1"  # children of tests share few cores
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without collections of garbage, and keep the rewritten test modules for the next process.
+
+    Every worker imports all test modules. Importing creates no garbage to speak of, and rewriting the assertions takes
+    longer than all the rest; PYTHONDONTWRITEBYTECODE, which many containers set, would keep pytest from storing them.
+    """
+    wanted, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()  # later collections need not look at the modules and test items again
+        gc.enable()
+        sys.dont_write_bytecode = wanted
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ changes the files restarts it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import select
 import socket
@@ -119,12 +120,18 @@ class Wire:
         self.cut = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint_url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._clients: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
     def close(self) -> None:
+        """Cut all connections: a client keeps idle ones open for a minute, and their threads would wait for it."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._threads[0].join()  # no client is added from here on
+        for client in self._clients:
+            with contextlib.suppress(OSError):  # closed already
+                client.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
 
@@ -134,6 +141,7 @@ class Wire:
                 client = self._listener.accept()[0]
             except OSError:
                 return  # closed
+            self._clients.append(client)
             thread = threading.Thread(target=self._forward, args=[client], daemon=True)
             self._threads.append(thread)
             thread.start()
