@@ -8,6 +8,7 @@ class TestLocalEngine(EngineContract):
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -101,10 +102,16 @@ class Bench:
 
 
 def alive(pids: list[int]) -> list[int]:
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    """Return those of these processes that run; one may end while it is asked."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

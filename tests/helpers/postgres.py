@@ -59,6 +59,8 @@ class PostgresServer:
             [binary(program), *map(str, arguments)],
             user="postgres" if os.getuid() == 0 else None,
             cwd="/",
+            # The server serves the whole session, so it has no variables of the test that was first to need it.
+            env={name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,

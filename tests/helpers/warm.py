@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.engines import messages
+from tests.helpers import leaks
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -127,11 +128,12 @@ def _server_address() -> str:
         server = subprocess.Popen(
             [sys.executable, "-m", "tests.helpers.warm_server", str(listener.fileno()), directory],
             cwd=_REPOSITORY,
-            env=_without(("DET_", "PYTEST_", "XDG_DATA_HOME", *_SET_BY_IMPORTS), os.environ),
+            env=_without(("DET_", "PYTEST_", "XDG_", *_SET_BY_IMPORTS), os.environ),
             stdin=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),
             start_new_session=True,
         )
+    leaks.keep(server.pid)
     atexit.register(_stop, server, directory)
     return address
 
