@@ -47,6 +47,7 @@ class _Each(click.Command):
     archived: Archived
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Invoke the command for the given or selected ids, after one confirmation if it asks for any."""
         name = f"{self.kind}_id"
         given: tuple[str, ...] = ctx.params[name]
         filters = {key: ctx.params.pop(key) for key in ("states", "labels")} if self.has_filters else {}
@@ -78,7 +79,7 @@ class _Each(click.Command):
         return self._for_each(ctx, name, ids)
 
     def _refuse_nothing(self, ctx: click.Context) -> NoReturn:
-        """Say what is missing; an id that stands alone was taken for the argument that follows the ids."""
+        """Raise a usage error for missing ids; a single number was parsed as the argument that follows the ids."""
         for parameter in self.params[1:]:
             value = ctx.params.get(parameter.name or "")
             if isinstance(parameter, click.Argument) and re.fullmatch(r"\d+([-,]\d+)*", str(value)):
@@ -88,7 +89,7 @@ class _Each(click.Command):
         raise click.UsageError(f"name one {self.kind} or several by id{other}")
 
     def _chosen(self, filters: dict[str, Any], *, everything: bool) -> list[Experiment]:
-        """Return the experiments in these states and with these labels, the oldest first."""
+        """Return the experiments in these states and with these labels, oldest first; raise if there are none."""
         with opened_store() as store:
             found = store.experiments.list(limit=_EVERYTHING, archived=True, only=filter_of(**filters))
         rows = [row for row in found if everything or row.archived == (self.archived == "only")]
@@ -103,7 +104,7 @@ class _Each(click.Command):
         return list(reversed(rows))
 
     def _question(self, rows: Sequence[Experiment]) -> str:
-        """Return `Delete 2 experiments: 3 (digits, COMPLETED), 4 (digits, ERROR)?`."""
+        """Return the question to confirm: `Delete 2 experiments: 3 (digits, COMPLETED), 4 (digits, ERROR)?`."""
         assert isinstance(self, Command)
         doing = self.action.replace("{experiment_id:experiment}", counted(len(rows), "experiment"))
         shown = some([f"{row.id} ({row.name}, {row.state})" for row in rows])
@@ -136,10 +137,10 @@ class _Each(click.Command):
 class BulkCommand(Command, _Each):
     """A command for one experiment or trial that also accepts several: `3 4`, `3,4`, `3-9`.
 
-    Its function has the argument `experiment_id` or `trial_id`, and is called for each of them. `complete` offers ids
-    to a shell. With `filters` the experiments can be chosen by `--state` and `--label`, which asks for confirmation or
-    needs `--yes`; `archived` says whether archived experiments are chosen by them. A command that has `--yes` of its
-    own asks about several ids once.
+    Its function has the argument `experiment_id` or `trial_id`, and is called for each of them. `complete` is the shell
+    completion of the ids. With `filters` the experiments can be selected by `--state` and `--label`, which requires a
+    confirmation or `--yes`; `archived` is whether this selects archived experiments. A command with its own option
+    `--yes` asks once for several ids.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class BulkCommand(Command, _Each):
 
 
 def _existing(ids: Sequence[int]) -> list[Experiment]:
-    """Return the experiments with these ids that exist; the others are reported when it is their turn."""
+    """Return the experiments with these ids that exist; `_for_each` reports the others."""
     found = []
     with opened_store() as store:
         for number in ids:
@@ -184,7 +185,7 @@ def _existing(ids: Sequence[int]) -> list[Experiment]:
 
 
 def _remembered_flag(names: list[str], key: str, help_text: str) -> click.Option:
-    """Return a flag that is kept for `_Each.invoke`, and that the function of the command does not get."""
+    """Return a flag whose value is stored in the context for `_Each.invoke`, and not passed to the command."""
 
     def remember(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         context.meta[key] = value

@@ -77,6 +77,7 @@ class _Axis:
         return cls(min(values), max(values), dots)
 
     def dot(self, value: float) -> int:
+        """Return the index of the dot for a value."""
         if self.high == self.low:
             return self.dots // 2
         # Halved first: the difference of the largest possible floats would overflow.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from determined.store.database import Database
     from determined.store.experiment_records import Experiment, Trial
 
-_MOST = 50  # that are offered
-_MOST_READ = 500  # a shell waits while these are looked through
+_MOST = 50  # words offered
+_MOST_READ = 500  # rows examined at most, because the shell waits meanwhile
 _Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -44,8 +44,8 @@ def _from_store(find: Callable[[Database, str], list[CompletionItem]]) -> _Compl
     return complete
 
 
-# For which experiments a command can do something. A condition of the database bounds what is read; the state of a
-# standalone run and whether a process runs an experiment are known only after that.
+# The experiments to which a command applies: a condition of the query, which limits what is read, and a test of each
+# row, because the state of a standalone run and whether a process runs an experiment are not in the database.
 SUITABLE: dict[str, tuple[str, Callable[[Experiment], bool]]] = {
     "are not archived": ("e.archived = 0", lambda row: True),
     "are archived": ("e.archived = 1", lambda row: True),
@@ -67,7 +67,7 @@ SUITABLE: dict[str, tuple[str, Callable[[Experiment], bool]]] = {
 
 
 def experiment_ids(suit: str) -> _Completion:
-    """Offer experiments that suit a command, the newest first; in a list such as `3,4` the last one is completed."""
+    """Offer experiments to which a command applies, newest first; in a list such as `3,4` the last id is completed."""
     condition, suits = SUITABLE[suit]
 
     @_from_store
@@ -89,7 +89,7 @@ def experiment_ids(suit: str) -> _Completion:
 
 @_from_store
 def experiment_labels(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer the labels of experiments that are not archived, each once."""
+    """Offer the distinct labels of experiments that are not archived."""
     import json
     from collections import Counter
 
@@ -112,13 +112,13 @@ def experiment_names(database: Database, incomplete: str) -> list[CompletionItem
 
 @_from_store
 def trial_ids(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer trials, the newest first."""
+    """Offer trials, newest first; in a list such as `3,4` the last id is completed."""
     return _trials(database, incomplete, lambda row: True)
 
 
 @_from_store
 def running_trial_ids(database: Database, incomplete: str) -> list[CompletionItem]:
-    """Offer trials that have not ended, the newest first."""
+    """Offer trials that have not ended, newest first."""
     return _trials(database, incomplete, lambda row: row.state not in TRIAL_ENDED)
 
 

@@ -28,7 +28,7 @@ def failure_text(action: str, parameters: Mapping[str, Any], error: DeterminedEr
 
 
 def without_repetition(reason: str, objects: Sequence[str]) -> str:
-    """Return a reason whose first words do not name an object again that the action has just named.
+    """Return a reason without the name of an object at its beginning that the action has just named.
 
     Errors of the library name their object, because a program may catch them anywhere.
     """

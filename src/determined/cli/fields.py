@@ -101,13 +101,13 @@ def list_text(
 
 
 def script_row(known: Sequence[Field[T]], item: T) -> tuple[list[Column], Row]:
-    """Return the columns of a list in a pipe, and one item as its row, for commands that show a single item."""
+    """Return the columns that a list has in a pipe, and the row of one item, for commands that show a single item."""
     fields = ColumnChoice().fields(known, terminal=False)
     return _columns(fields), [field.value(item) for field in fields]
 
 
 def script_columns(known: Sequence[Field[Any]]) -> list[Column]:
-    """Return the columns of a list in a pipe."""
+    """Return the columns that a list has in a pipe."""
     return _columns(ColumnChoice().fields(known, terminal=False))
 
 

@@ -28,6 +28,7 @@ class Command(click.Command):
         self.action = action
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; for a second id, say that the command takes only one."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -38,6 +39,7 @@ class Command(click.Command):
             raise click.UsageError(f"{error.message.rstrip('.')}: this command takes one {kind}.", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and report known errors in one line with exit code 1."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -54,6 +56,7 @@ class _Main(click.Group):
     """A group that, as the root of a command line, exits with a one-line message if its output cannot be written."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line, and report output that could not be written."""
         streams.prepare()
         try:
             return super().main(*args, **kwargs)
@@ -92,6 +95,7 @@ class LazyGroup(_Main):
         return list(self.commands_in)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command by its name or alias."""
         name = self.aliases.get(cmd_name, cmd_name)
         if name not in self.commands_in:
             return None
@@ -103,6 +107,7 @@ class LazyGroup(_Main):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command to run; for an unknown one, explain why it does not exist or suggest another."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
             from determined.cli.absent import why_absent
 
@@ -127,12 +132,14 @@ class LazyGroup(_Main):
         return f" Did you mean {' or '.join(map(repr, found[:3]))}?" if found else ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; without a command name, the default command is used."""
         unnamed = not args or (args[0].startswith("-") and not _asks_for_help(ctx, args[0]))
         if self.default is not None and unnamed and not ctx.resilient_parsing:  # a shell that completes means the group
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands for the help, without importing them."""
         short = {name: alias for alias, name in self.aliases.items()}
         rows = [
             (f"{name}, {short[name]}" if name in short else name, help_line)
@@ -158,6 +165,7 @@ def _asks_for_help(ctx: click.Context, argument: str) -> bool:
 
 
 def _fail(action: str, parameters: Mapping[str, Any], error: DeterminedError | OSError) -> NoReturn:
+    """Print the error message of a command and exit with 1."""
     from determined.cli.failure import failure_text
 
     click.echo(failure_text(action, parameters, error), err=True)

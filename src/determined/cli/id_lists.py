@@ -83,12 +83,12 @@ def expand(kind: Literal["experiment", "trial"], parsed: Sequence[Ids]) -> list[
 
 
 def complete_experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Offer experiments to a shell."""
+    """Complete ids of experiments that are not archived."""
     return complete_experiments_that("are not archived")(context, parameter, incomplete)
 
 
 def complete_experiments_that(suit: str) -> Completion:
-    """Return a function that offers experiments for which a command can do something: see `completing.SUITABLE`."""
+    """Return a completion of experiments to which a command applies, by a key of `completing.SUITABLE`."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
         from determined.cli.completing import experiment_ids
@@ -106,14 +106,14 @@ def complete_trials(context: click.Context, parameter: click.Parameter, incomple
 
 
 def complete_running_trials(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Offer trials that have not ended to a shell."""
+    """Complete ids of trials that have not ended."""
     from determined.cli.completing import running_trial_ids
 
     return running_trial_ids(context, parameter, incomplete)
 
 
 def complete_labels(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Offer labels of experiments to a shell."""
+    """Complete labels of experiments."""
     from determined.cli.completing import experiment_labels
 
     return experiment_labels(context, parameter, incomplete)

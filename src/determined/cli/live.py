@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from determined.experiment.progress import RungView, TrialView, View
 
 _FEWEST_ROWS = 3
-_BELOW = Text("")  # the cursor waits on a line of its own: text after a SIGKILL begins there
+_BELOW = Text("")  # keeps the cursor on an empty line, where text printed after a SIGKILL then begins
 _SINGULAR = {"batches": "batch", "epochs": "epoch", "records": "record"}
-_LINES_AROUND = 8  # above and below the trials, beside one for each bracket
+_LINES_AROUND = 8  # lines above and below the trials, without one line for each bracket
 
 
 class LiveView:
@@ -83,7 +83,7 @@ class LiveView:
 
 
 def picture(view: View, height: int) -> Group:
-    """Return the experiment in a few lines, its rungs, and the trials that matter most."""
+    """Return the frame: the experiment in a few lines, its rungs, and the most important trials."""
     brackets = len({rung.bracket for rung in view.rungs})
     parts: list[RenderableType] = [_headline(view), _bar(view.progress)]
     if view.best is not None and view.best.best is not None:
@@ -95,7 +95,7 @@ def picture(view: View, height: int) -> Group:
 
 
 def _footer(view: View) -> str:
-    """Return what Ctrl-C does now; empty when it does nothing more."""
+    """Return a line that says what Ctrl-C does now, or an empty one if it does nothing more."""
     at_work = sum(trial.state in AT_WORK for trial in view.trials)
     if view.state == "ACTIVE":
         return "Ctrl-C pauses: everything is saved first" if at_work else "Ctrl-C pauses the experiment"
@@ -113,6 +113,7 @@ def _bar(progress: float) -> Table:
 
 
 def _headline(view: View) -> Text:
+    """Return the line with name, state, trials, slots and times."""
     ended = sum(trial.state not in ("QUEUED", "PAUSED", *AT_WORK) for trial in view.trials)
     done = counted(ended, "trial") if view.planned is None else f"{ended} of {counted(view.planned, 'trial')}"
     rate = f", {view.trials_per_hour:.0f} an hour" if view.trials_per_hour >= 0.5 else ""
@@ -153,6 +154,7 @@ def _on_the_way(rung: RungView) -> str:
 
 
 def _trials(view: View, rows: int) -> Table:
+    """Return the table of trials, limited to `rows` rows."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
     rung = ["Rung"] if view.rungs else []  # other searches compare no trials on the way
     for name in ("Trial", "State", *rung, "Batches", visible(view.metric_name), "Best", "Curve"):

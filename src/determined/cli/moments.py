@@ -53,6 +53,7 @@ def since(option: str, value: str) -> float:
 
 
 def _moment(value: str) -> float | None:
+    """Parse a time; None if it is invalid."""
     written = _OFFSET_WITHOUT_COLON.sub(r"\1:\2", value.strip()).replace("Z", "+00:00")
     written = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", written)
     try:

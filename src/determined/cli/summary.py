@@ -103,6 +103,7 @@ def _checkpoint(store: Store, experiment: Experiment, trial: Trial) -> Checkpoin
 
 
 def _headline(summary: Summary, seconds: float | None) -> str:
+    """Return the line with state, number of trials and duration."""
     row = summary.experiment
     states = Counter(trial.state for trial in summary.trials)
     counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
@@ -112,6 +113,7 @@ def _headline(summary: Summary, seconds: float | None) -> str:
 
 
 def _failures(trials: list[Trial]) -> list[str]:
+    """Return lines about the first failed trials."""
     failed = [trial for trial in trials if trial.state == "ERROR"]
     if not failed:
         return []

@@ -77,6 +77,7 @@ def cut(text: str, columns: int) -> str:
 
 
 def _character_width(character: str) -> int:
+    """Return how many terminal columns a character takes."""
     if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

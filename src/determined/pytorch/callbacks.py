@@ -175,6 +175,7 @@ class Callbacks:
         return iter(self.by_name.values())
 
     def _of(self, hook: str) -> list[Callable[..., Any]]:
+        """Return the functions of the callbacks that override `hook`, cached."""
         if hook not in self._hooks:
             found = (own_hook(callback, hook) for callback in self)
             self._hooks[hook] = [function for function in found if function is not None]

@@ -148,6 +148,7 @@ class Checkpointer:
             self._storing = None
 
     def _together(self, action: Callable[[], T]) -> list[T]:
+        """Run `action` on every rank and return all results; a failure on one rank is raised on all of them."""
         distributed = self._context.distributed
         return in_step(distributed.allgather, distributed.rank, action, doing="saving a checkpoint")
 
@@ -165,6 +166,7 @@ class Checkpointer:
         self._storing = None
 
     def _hooks_wait(self) -> bool:
+        """Return whether a callback has a hook that must run when the checkpoint is written."""
         return any(map(self._callbacks.overrides, _HOOKS_WHEN_WRITTEN))
 
     def _rank_parts(self, state: TrialState, window: Window) -> dict[str, Any]:
@@ -178,6 +180,7 @@ class Checkpointer:
         return {name: part for name, part in parts.items() if part is not None}
 
     def _save(self, state: TrialState, ranks: list[dict[str, Any]], *, wait: bool) -> str:
+        """Save a checkpoint from the parts of all ranks, in the background if possible, and return its id."""
         metadata: dict[str, Any] = {
             "determined_version": determined.__version__,
             "steps_completed": state.batches_trained,
@@ -291,6 +294,7 @@ class Checkpointer:
         self._callbacks.load_state_dict(callbacks)
 
     def _restore_window(self, checkpoint: dict[str, Any], state: TrialState, window: Window) -> None:
+        """Restore the metrics since the last report, unless the number of ranks has changed."""
         windows = checkpoint.get("rank_windows")
         if windows is None or not state.batches_trained:
             return
@@ -301,6 +305,7 @@ class Checkpointer:
             window.load_state_dict(windows[self._context.distributed.rank])
 
     def _restore_scaler(self, checkpoint: dict[str, Any], name: str) -> None:
+        """Restore the gradient scaler, and warn if only the trial or only the checkpoint has one."""
         scaler = self._context._precision.scaler
         stored = checkpoint.get("scaler_state_dict")
         if scaler is not None and stored:
@@ -311,6 +316,7 @@ class Checkpointer:
             logger.warning("checkpoint %s holds the state of a gradient scaler, and the trial wrapped none", name)
 
     def _restore_generators(self, checkpoint: dict[str, Any], name: str) -> None:
+        """Restore this rank's random generators; a rank that did not exist gets the chief's."""
         rank = self._context.distributed.rank
         states = checkpoint.get("rank_rng_states") or []
         if not isinstance(states, list):
@@ -354,6 +360,7 @@ def _load_what_writing_needs() -> None:
 
 
 def _mean_of_ranks(ranks: list[Any]) -> list[list[torch.Tensor | None]]:
+    """Return the mean over ranks of each accumulated gradient."""
     return [
         [None if parts[0] is None else torch.stack(parts).mean(dim=0) for parts in zip(*optimizers, strict=True)]
         for optimizers in zip(*ranks, strict=True)
@@ -361,6 +368,7 @@ def _mean_of_ranks(ranks: list[Any]) -> list[list[torch.Tensor | None]]:
 
 
 def _pairs(objects: list[Any], checkpoint: dict[str, Any], key: str, name: str) -> Iterator[tuple[Any, Any]]:
+    """Yield each object with its stored state; raise if their numbers differ."""
     stored = checkpoint.get(key) or []
     if not isinstance(stored, list):
         raise InvalidCheckpointException(f"checkpoint {name} holds a {type(stored).__name__} in {key!r}, not a list")

@@ -346,6 +346,7 @@ class PyTorchTrialContext(TrialContext):
         return self._current_batch_idx
 
     def _position(self) -> tuple[int, int]:
+        """Return the current batch number plus the epoch offset, and the length of an epoch."""
         batch_idx = self.current_train_batch()
         if self._epoch_length is None:
             raise InternalException("the training data loader is not known yet, so there is no current epoch")

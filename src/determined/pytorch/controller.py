@@ -319,6 +319,7 @@ class PyTorchTrialController:
         self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 
     def _position_in_data(self) -> DataPosition | None:
+        """Return the position in the data that the checkpoint contains, or None."""
         if self.state.data is None:
             return None
         return DataPosition.from_dict(self.state.data, str(self.latest_checkpoint))
@@ -336,6 +337,7 @@ class PyTorchTrialController:
             cleanup.push(_shutting_down(stop))
 
     def _refuse_endless_length(self, epoch_length: int) -> None:
+        """Raise if the length is given in epochs, but the loader has no length."""
         if epoch_length == UNKNOWN_LENGTH and isinstance(self.max_length, Epoch):
             raise InvalidExperimentException(
                 f"max_length={self.max_length!r} needs a training loader with a length, and the one that "

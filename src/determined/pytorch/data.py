@@ -208,6 +208,7 @@ class OwnLoader(torch.utils.data.DataLoader[Any]):
         return self._fetch_in_process(batches)
 
     def _fetch_in_process(self, batches: Iterator[list[int]]) -> Iterator[Any]:
+        """Yield the collated records of each index list."""
         dataset, collate = self.dataset, _in_process_collate(self.collate_fn)
         fetch_many = getattr(dataset, "__getitems__", None)
         if fetch_many:
@@ -280,6 +281,7 @@ def _refuse_what_cannot_work(
     drop_last: bool,
     timeout: float,
 ) -> None:
+    """Raise ValueError for arguments that exclude each other or that the loop cannot use."""
     if isinstance(dataset, IterableDataset):
         raise ValueError(
             f"pytorch.DataLoader takes map-style data sets, got the IterableDataset {type(dataset).__name__}; "
@@ -301,6 +303,7 @@ def _refuse_what_cannot_work(
 def _refuse_worker_options(
     num_workers: int, prefetch_factor: int | None, persistent_workers: bool, torch_options: dict[str, Any]
 ) -> None:
+    """Raise for options that need workers if there are none, and for keywords that torch does not know."""
     if prefetch_factor is not None and num_workers == 0:
         raise ValueError(f"prefetch_factor={prefetch_factor!r} needs worker processes: num_workers is 0")
     if prefetch_factor is not None and prefetch_factor < 1:

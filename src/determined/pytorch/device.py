@@ -71,11 +71,14 @@ def to_device(data: Any, device: torch.device, warned_types: set[type] | bool | 
 
 
 class _Everything(set[type]):
+    """A set that claims to contain every type, which silences the warnings about types."""
+
     def __contains__(self, item: object) -> bool:
         return True
 
 
 def _move(data: Any, device: torch.device, warned: set[type]) -> Any:
+    """Move a batch; the common types are tested first and exactly, because this runs for every batch."""
     kind = type(data)
     if kind is torch.Tensor:
         return _move_tensor(data, device)
@@ -98,6 +101,7 @@ def _move_tensor(data: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
+    """Move data of less common types, or return it unchanged with a warning."""
     if isinstance(data, torch.Tensor):
         return _move_tensor(data, device)
     if isinstance(data, np.ndarray):
@@ -126,6 +130,7 @@ def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
 
 
 def _move_mapping(data: Any, device: torch.device, warned: set[type]) -> Any:
+    """Return a mapping of the same type with its values moved, or a dict if that type cannot be created."""
     moved = {key: _move(item, device, warned) for key, item in data.items()}
     if isinstance(data, dict) or hasattr(data, "__copy__"):
         # A shallow copy keeps attributes that the constructor would need as arguments, such as a default factory.

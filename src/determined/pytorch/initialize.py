@@ -142,6 +142,7 @@ def _make_context(
     enable_tensorboard_logging: bool,
     code_dir: Path | None,
 ) -> PyTorchTrialContext:
+    """Return the managed context of a run."""
     info: ClusterInfo = core_context.info
     return PyTorchTrialContext(
         core_context=core_context,

@@ -26,4 +26,5 @@ def named(distributed: DistributedContext) -> Iterator[None]:
 
 
 def _is_of_the_transport(error: RuntimeError) -> bool:
+    """Return whether an error comes from the communication between ranks."""
     return isinstance(error, torch.distributed.DistError) or any(word in str(error) for word in _WORDS_OF_TRANSPORTS)

@@ -65,6 +65,7 @@ def _keep_tensor(value: torch.Tensor) -> torch.Tensor:
 
 
 def _without_graph(value: Any) -> Any:
+    """Return a nested value with tensors as arrays, so that the graph and device memory are released."""
     if isinstance(value, torch.Tensor):
         return as_numpy(value)
     if isinstance(value, dict):
@@ -169,6 +170,7 @@ def combine(columns_of_ranks: Sequence[Columns]) -> Columns:
 
 
 def _mean_of_ranks(columns: list[Column]) -> Column:
+    """Return the mean of one column over ranks."""
     if all(isinstance(column, np.ndarray) for column in columns):
         if len({column.shape for column in columns}) == 1:
             return np.mean(np.stack(columns), axis=0)
@@ -190,6 +192,7 @@ def average(columns: Columns) -> Metrics:
 
 
 def _mean(column: Column) -> float | None:
+    """Return the mean of a column, NaN if it is empty, or None if its values are not real numbers."""
     if not isinstance(column, np.ndarray):
         values = [value for value in column if value is not None]
         if not values:

@@ -70,6 +70,7 @@ class NonFinite:
             self._act(batch, f"a weight is NaN or infinite after batch_idx {batch}")
 
     def _act(self, batch: int, finding: str) -> None:
+        """Raise NonFiniteError or RollBack, or warn once, according to the policy."""
         if self.policy == "stop":
             raise NonFiniteError(f"{finding}, and fit(on_nan='stop') ends training then")
         if self.policy == "rollback":

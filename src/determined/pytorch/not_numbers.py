@@ -56,6 +56,7 @@ class NotNumbers:
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a real number or an array with one element."""
     if isinstance(value, np.ndarray):
         return value.size == 1 and value.dtype.kind in "fiub"
     return isinstance(value, (int, float, np.number, np.bool_)) and not isinstance(value, np.complexfloating)

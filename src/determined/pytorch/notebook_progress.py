@@ -49,6 +49,7 @@ class NotebookProgress(Progress):
         self._replace("position", " | ".join(parts))
 
     def _replace(self, name: str, text: str) -> None:
+        """Replace one of the lines and update the output of the cell."""
         self._lines[name] = text
         shown = {"text/plain": "\n".join(line for line in self._lines.values() if line)}
         if self._output is None:

@@ -53,6 +53,7 @@ class OpenRun:
         self._record_end()
 
     def _record_end(self) -> None:
+        """Write the outcome of the last `fit` to the store, unless a `with` block does it."""
         if not self._has_block:
             self._core._report_end(self._fit_error)
             self._core._supervisor.flush()
@@ -86,5 +87,6 @@ class OpenRun:
         tell_of_new_run(self._core._supervisor.begun_attempt())
 
     def _end(self, error: BaseException | None) -> None:
+        """End the run with an error or without one."""
         with suppress(SystemExit):  # rejected hyperparameters end a script; an interactive session must continue
             self.leave(None if error is None else type(error), error, None if error is None else error.__traceback__)

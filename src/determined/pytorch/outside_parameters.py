@@ -76,6 +76,7 @@ def put_back(
 
 
 def _is_valid(stored: Any) -> bool:
+    """Return whether `stored` has the form that `take` returns."""
     return isinstance(stored, list) and all(
         isinstance(optimizer, list)
         and all(isinstance(one, dict) and isinstance(one.get("value"), torch.Tensor) for one in optimizer)
@@ -84,10 +85,12 @@ def _is_valid(stored: Any) -> bool:
 
 
 def _places(optimizer: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return group, position and shape of each parameter."""
     return [(one.get("group"), one.get("position"), tuple(one["value"].shape)) for one in optimizer]
 
 
 def _listed(stored: Any) -> str:
+    """Return a text that lists the parameters."""
     if not _is_valid(stored):
         return "no list of them"
     places = [(number, *place) for number, optimizer in enumerate(stored) for place in _places(optimizer)]

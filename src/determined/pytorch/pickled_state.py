@@ -55,6 +55,7 @@ class PickledParts:
         return _Unpickler(io.BytesIO(self._parts[number]), self._references).load()
 
     def _read(self) -> list[bytes]:
+        """Return the list of pickled parts; the parts themselves are not unpickled."""
         try:
             parts = pickle.loads((self._directory / FILE).read_bytes())
         except Exception as error:  # a damaged pickle can raise anything
@@ -65,6 +66,8 @@ class PickledParts:
 
 
 class _Pickler(pickle.Pickler):
+    """A pickler that writes objects of the run as references."""
+
     def __init__(self, file: io.BytesIO, references: References) -> None:
         super().__init__(file, protocol=4)
         self._references = references
@@ -75,6 +78,8 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    """An unpickler that resolves references to objects of this run."""
+
     def __init__(self, file: io.BytesIO, references: References) -> None:
         super().__init__(file)
         self._references = references

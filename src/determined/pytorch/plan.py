@@ -123,6 +123,7 @@ class Plan(NamedTuple):
         return self._before_comparison(batches, due)
 
     def _before_comparison(self, batches: int, stop: int) -> int:
+        """Return the first comparison between `batches` and `stop`, or `stop`."""
         return min((batch for batch in self.comparisons if batches < batch < stop), default=stop)
 
     def progress(self, batches: int) -> float:

@@ -36,6 +36,7 @@ class CheckpointPolicy(NamedTuple):
         return value < best if self.smaller_is_better else value > best
 
     def _value(self, metrics: Metrics) -> float | None:
+        """Return the metric as a float, or None if it is not finite; raise if `best` needs it and there is none."""
         value: Any = metrics.get(str(self.metric))
         try:
             return finite_number(float(value))

@@ -90,6 +90,7 @@ class Precision:
         return self.scaler.scale(loss) if self.automatic else loss
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Step an optimizer through the scaler, which skips the step if gradients overflowed."""
         self.scaler.step(optimizer)
         self._stepped = True
 
@@ -105,6 +106,7 @@ class Precision:
 
 
 def _fixed_scale(loss_scale: Any) -> float | None:
+    """Return a fixed loss scale, or None for a dynamic one."""
     if loss_scale is None or loss_scale == "dynamic":
         return None
     return float(loss_scale)

@@ -59,6 +59,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
 
 
 def _ranks_of_this_process() -> DistributedContext:
+    """Return the ranks of the launcher, else of an initialised process group, else a single one."""
     if all(name in os.environ for name in _LAUNCHER_VARIABLES[:3]):
         if int(os.environ["WORLD_SIZE"]) == 1:
             return DummyDistributedContext()

@@ -143,6 +143,7 @@ class Progress:
         return f"checkpoint after {self._where(batches)}: {uuid}"
 
     def _where(self, batches: int) -> str:
+        """Return the position as text, such as `epoch 2/10, batch 150/1000`."""
         batch = f"batch {batches}/{self._plan.last_batch}"
         if self._plan.epoch_length == UNKNOWN_LENGTH:
             return batch
@@ -151,6 +152,7 @@ class Progress:
         return f"epoch {epoch}/{epochs}, {batch}"
 
     def _show(self, parts: list[str]) -> None:
+        """Redraw the line on a terminal, or print it."""
         if not self._live:
             self._line(" | ".join(parts))
             return
@@ -172,6 +174,7 @@ class Progress:
         self._write(text + "\n")
 
     def _write(self, text: str) -> None:
+        """Write to the stream; if it is closed, stop showing progress."""
         try:
             self._stream.write(text)
             self._stream.flush()
@@ -203,6 +206,7 @@ def _cells(text: str) -> int:
 
 
 def _number(value: Any) -> str:
+    """Return a value with four significant digits, or as text if it is not a number."""
     try:
         return f"{float(value):.4g}"
     except OverflowError:

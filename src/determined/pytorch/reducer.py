@@ -77,6 +77,8 @@ class SimpleReducer(MetricReducer):
 
 
 class _Registered(NamedTuple):
+    """A reducer with its name and the reports it takes part in."""
+
     reducer: MetricReducer
     name: str | None
     for_training: bool

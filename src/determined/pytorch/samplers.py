@@ -162,6 +162,7 @@ class _Repeat(_Layer):
         return (lambda i: at(*divmod(i, length))), ENDLESS
 
     def _walk(self) -> Iterator[Any]:
+        """Yield the items pass after pass; raise ValueError if a pass has none."""
         while True:
             empty = True
             for item in self._inner:

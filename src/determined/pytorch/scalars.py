@@ -78,6 +78,7 @@ class Scalars:
         self._written_at = time.monotonic()
 
     def _write(self) -> None:
+        """Write the collected series and rows; series with the same names are joined and written at once."""
         for names, group in itertools.groupby(self._series, key=lambda one: tuple(one[1])):
             members = list(group)
             if names:
@@ -89,6 +90,7 @@ class Scalars:
         self._write_rows(self._rows)
 
     def _give_up(self, error: OSError) -> None:
+        """Stop writing scalars after an error, with one warning."""
         self._given_up = True
         events, self._events = self._events, None
         if events is not None:
@@ -104,6 +106,7 @@ class Scalars:
             self._events.close()
 
     def _write_series(self, tags: list[str], steps: Any, values: Any) -> None:
+        """Write several series with common steps, in one call if the library writes the event file itself."""
         if self._context._summary_writer is not None:
             self._write_rows(
                 (tag, int(step), float(value))
@@ -116,6 +119,7 @@ class Scalars:
         writer.flush()
 
     def _write_rows(self, rows: Iterable[Row]) -> None:
+        """Write single scalars."""
         rows = list(rows)
         if not rows:
             return
@@ -136,4 +140,5 @@ class Scalars:
 
 
 def _is_series(column: Any) -> bool:
+    """Return whether a column has one real number per batch."""
     return isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind != "c"

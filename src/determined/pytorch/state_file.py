@@ -89,6 +89,7 @@ class StateFile:
         self._filled = 0
 
     def _write_blocks(self, blocks: memoryview) -> None:
+        """Write blocks completely; if the file system rejects O_DIRECT for one, continue without it."""
         done = 0
         while done < len(blocks):
             try:

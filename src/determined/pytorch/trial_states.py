@@ -249,7 +249,7 @@ def _lazily(asks: Any, place: str) -> Any:
     def ask() -> Any:
         try:
             return asks()
-        except Exception as error:  # noqa: BLE001  (what needs it is refused, saying where)
+        except Exception as error:  # noqa: BLE001  (a value that needs this template raises an error that names its path)
             logger.warning("%s: state_dict() failed before its state was restored: %s", place, error)
             return MISSING
 
@@ -257,6 +257,7 @@ def _lazily(asks: Any, place: str) -> Any:
 
 
 def _listed(problems: list[Problem]) -> str:
+    """Return the problems as text, at most ten of them."""
     more = f"\n  and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
     if len(problems) == 1:
         return str(problems[0])

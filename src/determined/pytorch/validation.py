@@ -134,6 +134,7 @@ class Validation:
         )
 
     def _evaluate_all(self) -> tuple[Kept, list[int]]:
+        """Evaluate all batches of the loader, and end its workers after an error."""
         batches = iter(self.loader)
         try:
             return self._evaluate_each(batches)

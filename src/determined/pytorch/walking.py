@@ -187,6 +187,7 @@ class Walk:
         return copy.deepcopy(encoded(states, "the state of the training sampler"))
 
     def _load_own_state(self) -> None:
+        """Restore the state of the sampler and of its iterator."""
         if "sampler" in self._resumed_state:
             self._source.load_state_dict(copy.deepcopy(self._resumed_state["sampler"]))
         self._items = iter(self._source)

@@ -49,6 +49,7 @@ def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: F
 
 
 def _download_output(uuid: str, directory: Path | None, *, quiet: bool, form: Form) -> None:
+    """Download an output of batch inference."""
     from determined.experiment.output_download import download_output
 
     with opened_store() as store:

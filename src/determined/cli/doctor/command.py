@@ -47,6 +47,7 @@ def _extras_in_one_line(results: list[Result]) -> list[Result]:
 
 # torch is checked in a child process, which runs while the other checks are made.
 def _results() -> list[Result]:
+    """Run all checks and return their results."""
     from determined.cli.doctor.data import check_data
     from determined.cli.doctor.machine import check_machine
     from determined.cli.doctor.packages import check_packages

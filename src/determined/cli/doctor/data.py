@@ -36,6 +36,7 @@ _NETWORKS = (
 
 
 def check_data() -> Iterator[Result]:
+    """Check the data directory and, if it works, the store and the checkpoint storage."""
     directory = _data_directory()
     yield directory
     if directory.is_broken:
@@ -45,6 +46,7 @@ def check_data() -> Iterator[Result]:
 
 
 def _data_directory() -> Result:
+    """Check that the data directory exists, is writable and is private."""
     name = "data directory"
     try:
         path = paths.data_dir()
@@ -102,6 +104,7 @@ def _store() -> Result:
 
 
 def _checkpoint_storage() -> Result:
+    """Check that the default checkpoint storage works and has free space."""
     from determined.checkpoint_storage.build import build_from_argument
 
     storage = build_from_argument(None)

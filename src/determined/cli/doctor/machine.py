@@ -43,6 +43,7 @@ def _slots() -> Result:
 
 
 def _shared_memory() -> Result:
+    """Check the size of /dev/shm, through which workers of data loaders send batches."""
     usage = shutil.disk_usage(_SHARED_MEMORY)
     found = f"{size(usage.free)} free of {size(usage.total)}"
     if not os.access(_SHARED_MEMORY, os.W_OK):
@@ -54,6 +55,7 @@ def _shared_memory() -> Result:
 
 
 def _open_files() -> Result:
+    """Check the limit of open files."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -76,6 +78,7 @@ def _loopback() -> Result:
 
 
 def _host_name() -> Result:
+    """Check that the host name can be resolved, which torch.distributed may need."""
     name = socket.gethostname()
     try:
         address = socket.gethostbyname(name)
@@ -86,6 +89,7 @@ def _host_name() -> Result:
 
 
 def _clock() -> Result:
+    """Check that the clock does not show an earlier year than this version."""
     now = time.localtime()
     found = time.strftime("%Y-%m-%d %H:%M:%S%z, zone %Z", now)
     if now.tm_year < _YEAR_OF_THIS_VERSION:

@@ -26,6 +26,7 @@ class Requirement:
 
 
 def check_packages() -> Iterator[Result]:
+    """Check required packages and extras against the metadata of the installed package."""
     try:
         found = distribution(_PACKAGE)
     except PackageNotFoundError:

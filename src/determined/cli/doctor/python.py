@@ -23,6 +23,7 @@ def check_python() -> Iterator[Result]:
 
 
 def _det_on_path() -> Result:
+    """Check that a shell finds the `det` of this environment."""
     found = shutil.which("det")
     own = Path(sys.executable).parent
     called = Path(sys.argv[0])

@@ -69,6 +69,7 @@ def check_torch(process: subprocess.Popen[str]) -> Iterator[Result]:
 
 
 def _read(output: str) -> dict[str, Any] | None:
+    """Return the JSON in the last line of the output, or None."""
     try:
         found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     except (ValueError, IndexError):
@@ -81,6 +82,7 @@ def _broken(found: str) -> Result:
 
 
 def _version(found: dict[str, Any]) -> Result:
+    """Check that torch is new enough."""
     build = f"CUDA {found['cuda']}" if found["cuda"] else f"ROCm {found['hip']}" if found["hip"] else "CPU"
     about = f"{found['version']}, build for {build}, {found['threads']} threads"
     numbers = tuple(int(number) for number in re.findall(r"\d+", found["version"])[:2])
@@ -99,6 +101,7 @@ def _interfaces(found: dict[str, Any]) -> Result:
 
 
 def _devices(found: dict[str, Any]) -> Result:
+    """Check which devices torch sees, and report a GPU that it does not see."""
     if found["devices"]:
         return ok("devices", ", ".join(found["devices"]))
     if found["mps"]:
@@ -110,6 +113,7 @@ def _devices(found: dict[str, Any]) -> Result:
 
 
 def _compiler() -> Result:
+    """Check for a C compiler, which torch.compile needs."""
     for name in ("gcc", "g++", "clang"):
         found = shutil.which(name)
         if found is not None:

@@ -58,6 +58,7 @@ def comparison_plain(found: Sequence[Contender]) -> dict[str, Any]:
 
 
 def _contender_plain(one: Contender) -> dict[str, Any]:
+    """Return a contender as JSON data."""
     measured, trial = one.measured, one.trial
     best = None if measured is None else measured.best
     return {
@@ -82,6 +83,8 @@ def _contender_plain(one: Contender) -> dict[str, Any]:
 
 
 def _results(found: Sequence[Contender]) -> list[Line]:
+    """Return the lines of the results table."""
+
     def best(one: Contender) -> str:
         return "" if one.measured is None or one.measured.best is None else number(one.measured.best[1])
 
@@ -106,10 +109,12 @@ def _results(found: Sequence[Contender]) -> list[Line]:
 
 
 def _hparams(found: Sequence[Contender]) -> list[Line]:
+    """Return the lines of the hyperparameters."""
     return _lines([one.hparams for one in found])
 
 
 def _config(found: Sequence[Contender]) -> list[Line]:
+    """Return the lines of the configuration that differ."""
     return [line for line in _lines([one.config for one in found]) if line[1]]
 
 

@@ -134,6 +134,7 @@ def _workloads(store: Store, trial_id: int) -> list[Workload]:
 def _tables(
     experiments: list[Experiment], trials: list[Trial], workloads: dict[int, list[Workload]], metrics: bool
 ) -> Tables:
+    """Return the tables of experiments, trials and workloads."""
     names = metric_names([workload for rows in workloads.values() for workload in rows]) if metrics else ([], [])
     return [
         ("Experiment", "experiments.csv", _EXPERIMENT, [_experiment_row(row) for row in experiments]),
@@ -167,6 +168,7 @@ def _trial_row(row: Trial) -> Row:
 
 
 def _plain(row: Experiment, trials: list[Trial], workloads: dict[int, list[Workload]], metrics: bool) -> dict[str, Any]:
+    """Return an experiment with its trials and workloads as JSON data."""
     return {
         **experiment_plain(row),
         "trials": [

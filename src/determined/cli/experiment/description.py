@@ -50,6 +50,7 @@ def _headline(board: Leaderboard) -> str:
 
 
 def _trials(board: Leaderboard) -> str:
+    """Return the best trials as a table, with a command that shows all of them."""
     remark = f"det e list-trials {board.experiment.id} --wide"
     shown = list_text(board.fields(), board.entries[:_MOST_TRIALS], ColumnChoice(), remark=remark)
     if len(board.entries) <= _MOST_TRIALS:

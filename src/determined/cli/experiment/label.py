@@ -34,7 +34,7 @@ def label() -> None:
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    """Offer experiments, and after the first one labels as well: any number of ids may come before the label."""
+    """Complete ids of experiments, and after the first one also labels: any number of ids may precede the label."""
     found = complete_experiments(context, parameter, incomplete)
     if context.params.get("experiment_id") or context.params.get("text"):
         found += complete_labels(context, parameter, incomplete)

@@ -78,7 +78,7 @@ def list_checkpoints(
 
 
 def _fields(*, inference: bool) -> list[Field[_Saved]]:
-    """Return the columns; those for pipes are the ones that Determined has, and for batch inference also the type."""
+    """Return the columns; those shown in pipes are Determined's, plus the type for batch inference."""
     return [
         Field("Trial ID", lambda row: row.trial_id),
         Field("# of Batches", lambda row: row.batches, rank=2),

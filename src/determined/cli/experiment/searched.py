@@ -34,6 +34,7 @@ def searched_names(experiment: Experiment, trials: Sequence[Trial]) -> list[str]
 
 
 def _spaces(hyperparameters: dict[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
+    """Yield each hyperparameter with its range or value, nested ones with dots in their names."""
     for name, value in hyperparameters.items():
         if isinstance(value, dict) and "type" in value:
             yield f"{before}{name}", value.get("val") if value["type"] == "const" else value

@@ -26,6 +26,7 @@ Report: TypeAlias = "Metric | SharedReport"
 
 
 def _report_plain(report: Report | None, metrics: bool) -> dict[str, Any] | None:
+    """Return a report as JSON data, with metrics only if requested."""
     if report is None:
         return None
     rows = report.rows if isinstance(report, SharedReport) else (report,)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from determined.store.records import Checkpoint
     from determined.store.registry import Model, ModelVersion
 
-_DIGITS_OF_AN_ID = 18  # of 64 bits
+_DIGITS_OF_AN_ID = 18  # every number of 18 digits fits 64 bits
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Version:
     checkpoint: Checkpoint
 
 
-# Pipes have the columns that Determined has, in its order.
+# In pipes the columns are Determined's, in its order, because scripts rely on them.
 MODEL: list[Field[Model]] = [
     Field("ID", lambda model: model.id, rank=0),
     Field("Name", lambda model: model.name, long=True, rank=0),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Queued(NamedTuple):
-    """An experiment in the queue: its place in the scheduling order, and the slots that it holds."""
+    """An experiment in the queue: its position in the scheduling order, and the slots it holds."""
 
     position: int
     entry: Entry
@@ -22,7 +22,7 @@ class Queued(NamedTuple):
 
 
 def queued_plain(row: Queued) -> dict[str, Any]:
-    """Return an experiment in the queue for JSON."""
+    """Return an experiment in the queue as JSON data."""
     entry, experiment = row.entry, row.experiment
     return {
         "position": row.position,

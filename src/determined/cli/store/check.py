@@ -38,6 +38,7 @@ def check(form: Form) -> None:
 
 
 def _verdict(count: int) -> str:
+    """Return the final line for a number of findings."""
     if not count:
         return "everything is as it should be"
     things = "1 thing is" if count == 1 else f"{count} things are"

@@ -113,6 +113,7 @@ def _plain(archive: ImportedExperiments) -> dict[str, Any]:
 
 
 def _show(done: Imported, form: Form, copied: dict[str, Any]) -> None:
+    """Print the imported experiments as a table or JSON."""
     if form == "json":
         experiments = [asdict(experiment) for experiment in done.experiments]
         print_json({"place": done.place, "experiments": experiments, "rows": done.rows, **copied})
@@ -126,6 +127,7 @@ def _show(done: Imported, form: Form, copied: dict[str, Any]) -> None:
 
 
 def _tell(archive: ImportedExperiments) -> None:
+    """Print what was copied, and what cannot be used here."""
     if archive.checkpoints or archive.outputs:
         outputs = f" and {counted(archive.outputs, 'output')}" if archive.outputs else ""
         click.echo(visible(f"Copied {counted(archive.checkpoints, 'checkpoint')}{outputs} to {archive.storage}"))

@@ -27,6 +27,7 @@ class _Start(Command):
     """A command that accepts several values after `-t`, as Determined did: `-t 7 8`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat the option `-t` before each of its values, because click accepts one value per option."""
         spread: list[str] = []
         naming_trials = False
         for word in args:

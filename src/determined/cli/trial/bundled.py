@@ -72,6 +72,7 @@ def bundled(store: Store, trial: Trial, experiment: Experiment) -> Iterator[tupl
 
 
 def _files(experiment: Experiment) -> ExperimentFiles | None:
+    """Return the files of an experiment, or None if they are not on this machine."""
     from determined.experiment.files import ExperimentFiles, experiment_dir
 
     directory = None if experiment.by_hand else experiment_dir(experiment.key)
@@ -89,6 +90,7 @@ def _secrets(files: ExperimentFiles | None) -> Iterator[str]:
 
 
 def _attempts(store: Store, trial: Trial) -> list[dict[str, Any]]:
+    """Return the attempts of a trial as JSON data."""
     return [
         {
             "number": row.number,
@@ -106,6 +108,7 @@ def _attempts(store: Store, trial: Trial) -> list[dict[str, Any]]:
 
 
 def _logs(store: Store, trial_id: int) -> Iterator[dict[str, Any]]:
+    """Yield the log lines of a trial as JSON data, read in pages."""
     after = 0
     while page := store.logs(trial_id, after, _PAGE):
         after = page[-1].id
@@ -139,6 +142,7 @@ def _versions() -> dict[str, Any]:
 
 
 def _environment() -> dict[str, Any]:
+    """Return the names of all environment variables and the values of harmless ones."""
     return {
         "names": sorted(os.environ),
         "values": {name: os.environ[name] for name in _TELLING if name in os.environ},

@@ -108,6 +108,7 @@ def _properties(row: Trial) -> list[tuple[str, object]]:
 
 
 def _workload_row(workload: Workload, metrics: bool) -> Row:
+    """Return the row of a workload, with training metrics if requested."""
     checkpoint = workload.checkpoint
     reports = [report for report in (workload.training, workload.validation, checkpoint) if report is not None]
     return [

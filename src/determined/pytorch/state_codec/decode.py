@@ -96,11 +96,13 @@ class Decoder:
         self._states.clear()
 
     def _error(self, why: str) -> InvalidCheckpointException:
+        """Return an error that names the checkpoint and the current path."""
         return InvalidCheckpointException(
             f"checkpoint {self._checkpoint} cannot be resumed from: {paths.shown(self._path)}: {why}"
         )
 
     def _decode(self, tree: Any, template: Any) -> Any:
+        """Decode a value; data without tags is copied, with the values inside decoded."""
         kind = type(tree)
         if kind not in _TREES:
             return tree
@@ -127,12 +129,14 @@ class Decoder:
         return self._done.setdefault(id(tree), (tree, value))[1]
 
     def _at(self, step: Step, tree: Any, template: Any) -> Any:
+        """Decode a value one step below the current path."""
         self._path.append(step)
         value = self._decode(tree, child(template, step) if type(tree) in _TREES else MISSING)
         self._path.pop()  # not in a finally: after an exception the path is part of the message
         return value
 
     def _item(self, number: int, tree: Any, template: Any) -> Any:
+        """Decode an item of a sequence; a function that this program lacks becomes None."""
         value = self._at(("item", number), tree, template)
         return None if value is _SKIPPED else value
 
@@ -154,6 +158,7 @@ class Decoder:
         return value
 
     def _tag(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode a tagged dict with the handler for its kind."""
         if isinstance(template, Lazy):
             template = template.get()
         kind = tag[KIND]
@@ -175,6 +180,7 @@ class Decoder:
         return self._keep(tag, standard.from_values(name, values))
 
     def _object_array(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode a numpy array of objects."""
         items = _the(list, tag["items"])
         array = np.empty(len(items), dtype=object)
         array = self._keep(tag, array.reshape([_the(int, size) for size in tag["shape"]]))
@@ -184,6 +190,7 @@ class Decoder:
         return array
 
     def _enum(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode a member of an enumeration, or a combination of flags."""
         kind = self._kind(tag, type(template))
         if not issubclass(kind, enum.Enum):
             raise _Wrong(f"{classes.name_of(kind)} is no enumeration")
@@ -197,14 +204,17 @@ class Decoder:
         return kind(_the(int, tag["value"]))
 
     def _class(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode a class that is itself a value."""
         if "builtin" in tag:
             return classes.BUILTIN_CLASSES[tag["builtin"]]
         return self._kind(tag, template)
 
     def _program(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Return the program's own function or module in this place, or skip it."""
         return template if classes.is_program_value(template) else _SKIPPED
 
     def _reference(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Return the object of this run that a reference names."""
         try:
             return self._references.get(tag["to"])
         except (KeyError, TypeError):
@@ -214,6 +224,7 @@ class Decoder:
         return self._rebuilt(tag, template, classes.BASES[tag["base"]], tag["base"])
 
     def _object(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode an instance of a Python class: its items and attributes, without calling its constructor."""
         kind = self._kind(tag, type(template))
         layout = classes.layout_of(kind)
         if layout is None or layout.base != tag["base"]:
@@ -240,6 +251,7 @@ class Decoder:
     def _check_attributes(
         self, tag: dict[Any, Any], attributes: dict[Any, Any], kind: type, layout: classes.Layout, template: Any
     ) -> None:
+        """Raise if attributes are impossible for the class, or if some that it should have are missing."""
         for name in attributes:
             if type(name) is not str or not (layout.has_dict or name in layout.slots):
                 raise _Wrong(f"a {classes.name_of(kind)} has no attribute {name!r:.80}")
@@ -270,6 +282,7 @@ class Decoder:
         return self._keep(tag, base_class.__new__(kind, _the(base_class, plain)))
 
     def _fill(self, value: Any, tag: dict[Any, Any], template: Any, base_class: Any) -> None:
+        """Add the decoded items to a container, using the methods of the built-in class only."""
         trees = _the(list, tag["items"])
         if issubclass(base_class, dict):
             for pair in trees:
@@ -310,6 +323,7 @@ class Decoder:
         return key
 
     def _state(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode the state for an object of the program, which `load_states` loads later."""
         if template is MISSING or not classes.is_stateful(template):
             raise _Wrong(f"it is the state of a {tag['type']!r:.80}, and the trial has no such object there")
         self._kind(tag, type(template))
@@ -319,9 +333,11 @@ class Decoder:
         return template
 
     def _missing(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Raise, because this value could not be saved."""
         raise _Wrong(f"this part could not be saved, it was a {tag.get('type')!s:.200}: {tag.get('why')!s:.400}")
 
     def _pickled(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Unpickle a value from the separate file; raise unless the trial allows it."""
         if self._unpickled is None:
             raise _Wrong(
                 f"this part, a {tag.get('type')!s:.200}, was saved as a pickle, which can run code when it is read; "

@@ -78,6 +78,7 @@ class Encoder:
             return self._missing(value, "it is nested too deeply")
 
     def _encode(self, value: Any) -> Any:
+        """Encode a value; plain data stays as it is, and a value that was encoded before is reused."""
         kind = type(value)
         if kind in _PLAIN:
             return value
@@ -111,6 +112,7 @@ class Encoder:
         return self._done.setdefault(id(value), (value, encoded, path))[1]
 
     def _at(self, step: Step, value: Any) -> Any:
+        """Encode a value one step below the current path."""
         self._path.append(step)
         try:
             return self._encode(value)
@@ -124,6 +126,7 @@ class Encoder:
         return [self._at(paths.element(type(value)), value) for value in values]
 
     def _encode_tuple(self, value: tuple[Any, ...]) -> Any:
+        """Encode a tuple as a tuple, or as a tagged container if it contains itself."""
         if id(value) in self._open_tuples:
             # The tuple contains itself through a list, and the restricted loader does not read such tuples.
             return self._fill_container(self._keep(value, {KIND: "container"}), value, "tuple")
@@ -196,6 +199,7 @@ class Encoder:
         return self._pickled_if_unknown(value, kind) or self._encode_object(value, kind)
 
     def _encode_standard(self, value: Any, name: str) -> Any:
+        """Encode a value of the standard library or numpy."""
         if type(value) is np.ndarray and value.dtype == object:
             items = [self._at(("item", number), one) for number, one in enumerate(value.ravel().tolist())]
             return {KIND: "object array", "shape": list(value.shape), "items": items}
@@ -206,6 +210,7 @@ class Encoder:
         return {KIND: "standard", "of": name, "values": self._items(values)}
 
     def _encode_enum(self, value: enum.Enum) -> Any:
+        """Encode a member of an enumeration by name, or a combination of flags by value."""
         self._need(value, type(value))
         tag = {KIND: "enum", "type": classes.name_of(type(value))}
         if type(value).__members__.get(str(value.name)) is value:
@@ -215,6 +220,7 @@ class Encoder:
         raise _CannotEncode("it is no member of its class")
 
     def _encode_class(self, value: type) -> Any:
+        """Encode a class that is itself a value, by its name."""
         if classes.BUILTIN_CLASSES.get(value.__name__) is value:
             return {KIND: "class", "builtin": value.__name__}
         self._need(value, value)

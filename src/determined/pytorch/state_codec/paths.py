@@ -72,6 +72,7 @@ class Lazy:
         self._value: Any = MISSING
 
     def get(self) -> Any:
+        """Return the template, computed at the first call."""
         if self._ask is not None:
             ask, self._ask = self._ask, None
             found = ask()
@@ -100,6 +101,7 @@ def child(template: Any, step: Step) -> Any:
 
 
 def _item(template: Any, key: Any) -> Any:
+    """Return the item of a container of the program, or MISSING."""
     if isinstance(template, dict):
         return dict.get(template, key, MISSING)
     if isinstance(template, slice):

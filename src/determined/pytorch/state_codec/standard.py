@@ -126,12 +126,14 @@ def _values_of_time(value: datetime.time) -> list[Any]:
 
 
 def _the_bytes(value: Any) -> bytes:
+    """Return `value` if it is bytes, else raise TypeError."""
     if type(value) is not bytes:
         raise TypeError(f"expected bytes, got a {type(value).__name__}")  # bytearray(10**12) would allocate a terabyte
     return value
 
 
 def _the_integer(value: Any) -> int:
+    """Return `value` if it is an int, else raise TypeError."""
     if type(value) is not int:
         raise TypeError(f"expected an integer, got a {type(value).__name__}")  # Fraction("1e999999999") takes hours
     return value
@@ -148,6 +150,7 @@ def _description(dtype: np.dtype[Any]) -> Any:
 
 
 def _dtype(described: Any) -> np.dtype[Any]:
+    """Return the dtype of a description; raise for one that contains references to objects."""
     if type(described) not in (str, list, tuple):
         raise TypeError(f"a dtype is described by a string or a list, got a {type(described).__name__}")
     dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(described)
@@ -170,6 +173,7 @@ def _array_values(array: np.ndarray[Any, Any]) -> list[Any]:
 
 
 def _array(described: Any, shape: list[int], order: str, content: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return the array of a description, shape, order and bytes; raise if they do not fit each other."""
     dtype = _dtype(described)
     if not isinstance(content, torch.Tensor) or content.dtype is not torch.uint8 or content.dim() != 1:
         raise TypeError("the content of an array is a tensor of bytes")
