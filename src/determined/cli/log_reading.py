@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from determined.store.base import Store
     from determined.store.records import Log, LogFilter
 
-_PAGE = 1000
+_PAGE = 1000  # lines per query, which bounds memory for logs of any length
 _POLLING_SECONDS = 0.5
 
 Found = tuple[int, "Log"]  # the trial's id, and a line of its log

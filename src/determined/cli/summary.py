@@ -23,7 +23,7 @@ _MOST_FAILURES = 5
 
 @dataclass(frozen=True)
 class Summary:
-    """The data of the closing lines."""
+    """The result of an experiment, for the lines printed at its end."""
 
     experiment: Experiment
     trials: list[Trial]

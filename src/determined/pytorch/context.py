@@ -173,7 +173,7 @@ class PyTorchTrialContext(TrialContext):
 
         Args:
             optimizer: the optimizer, created from parameters of models that were wrapped before.
-            backward_passes_per_step: ignored; it configured a backend of older releases.
+            backward_passes_per_step: at least 1, else unused; it configured a backend of older releases.
             fp16_compression: exchange gradients between ranks in float16. Off by default.
             average_aggregated_gradients: divide gradients by the aggregation frequency before a step. On by default.
         """

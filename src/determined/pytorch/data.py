@@ -33,6 +33,7 @@ _default_collate: Callable[[Any], Any] = torch_collate.default_collate
 # from 0 on are not available: they are passes, whose order derives from the trial's seed and the pass number.
 _FOR_WORKERS, _FOR_BATCHES = -1, -2
 
+# Read from torch's signature, so that options of newer releases are accepted and misspelled ones are rejected at once.
 _TORCH_OPTIONS = frozenset(inspect.signature(torch.utils.data.DataLoader.__init__).parameters) - {"self"}
 
 

@@ -13,8 +13,8 @@ import torch
 
 logger = logging.getLogger("determined.pytorch")
 
-_QUIET_LEAVES = (str, bytes, int, float, complex, bool, type(None))
-_TENSOR_KINDS = "fciub"
+_QUIET_LEAVES = (str, bytes, int, float, complex, bool, type(None))  # values that never need to be moved: no warning
+_TENSOR_KINDS = "fciub"  # the kinds of numpy dtypes that torch can represent
 
 
 def choose_device(rank_count: int, local_rank: int) -> torch.device:

@@ -24,7 +24,7 @@ _LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTE
 
 @contextmanager
 def joined(distributed: DistributedContext | None) -> Iterator[DistributedContext]:
-    """Yield the ranks of this job: those given, else those of an initialised process group, else the launcher's.
+    """Yield the ranks of this job: those given, else the launcher's, else those of an initialised process group.
 
     A process group created here is destroyed at the end of the block. Raises RuntimeError if variables of the launcher
     are missing.

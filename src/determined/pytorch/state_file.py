@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-_BUFFER = 8 * 2**20
+_BUFFER = 8 * 2**20  # a multiple of the block size
 _BLOCK = 4096  # O_DIRECT requires lengths that are multiples of the block size
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
