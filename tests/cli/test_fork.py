@@ -71,7 +71,7 @@ def test_it_begins_with_a_checkpoint(searched: Searched) -> None:
         assert det_json("e", "config", str(fork["id"]))["searcher"]["source_checkpoint_uuid"] == uuid
     refused = det("e", "fork", str(latest["id"]), "--from-checkpoint", "best")
     assert refused.exit_code == 1
-    assert f"experiment {latest['id']} has no checkpoint that can be loaded" in refused.stderr
+    assert f"experiment {latest['id']}: it has no checkpoint that can be loaded" in refused.stderr
     for wrong in ("../../etc", "none"):
         assert f"Checkpoint {wrong} not found." in det("e", "fork", "1", "--from-checkpoint", wrong).stderr
 

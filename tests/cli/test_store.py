@@ -76,7 +76,7 @@ def test_backup_and_back(searched: Searched, tmp_path: Path, monkeypatch: pytest
     listed = det_ok("e", "ls")
     shown = det_ok("store", "backup", name)
     assert "mon\\nday" in shown
-    assert "is there already" in det("store", "backup", name).stderr
+    assert "already exists" in det("store", "backup", name).stderr
     monkeypatch.setenv("DET_STORE", str(tmp_path / name))
     assert det_ok("e", "ls") == listed
     assert det_json("store", "check")["ok"] is True
@@ -97,7 +97,7 @@ def test_while_a_run_writes(searched: Searched, store: Store) -> None:
     assert "experiment 2 is at work" in result.stderr
     done = det("store", "export", "all.jsonl")
     assert done.exit_code == 0
-    assert done.stderr == "Experiment 2 is at work: what it does from now on is not in the export\n"
+    assert done.stderr == "Experiment 2 is running: what it does from now on is not exported\n"
     det_ok("store", "backup", "copy.sqlite")
 
 

@@ -155,7 +155,7 @@ def test_whole_or_not_at_all(store: Store, tmp_path: Path, monkeypatch: pytest.M
     Path("notes.txt").write_text("mine")
     refused = det("t", "support-bundle", str(trial), "-o", "notes.txt")
     assert (refused.exit_code, refused.stdout, Path("notes.txt").read_text()) == (1, "", "mine")
-    assert refused.stderr.endswith("notes.txt is there already: name another place with -o, or remove it\n")
+    assert refused.stderr.endswith("notes.txt already exists: name another file with -o, or remove it\n")
     assert det("t", "support-bundle", "99").stderr == "Trial 99 not found.\n"
 
 

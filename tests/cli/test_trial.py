@@ -136,7 +136,7 @@ class TestDownload:
         assert rows_of(printed.partition("\n\n")[0])[0]["Checkpoint UUID"] == row.uuid
         assert f"Local checkpoint path: checkpoints/{row.uuid}" in printed
         det("c", "delete", row.uuid, "--yes")
-        assert "trial 1 has no checkpoint any more" in det("t", "download", "1", "--latest").stderr
+        assert "trial 1: it has no checkpoint any more" in det("t", "download", "1", "--latest").stderr
         assert "it is DELETED" in det("t", "download", "1", "--uuid", row.uuid, "-o", "new").stderr
 
     def test_what_is_refused(self, searched: Searched) -> None:
@@ -144,7 +144,7 @@ class TestDownload:
             assert det("t", "download", "1", *words).exit_code == 2
         assert "has no checkpoint '../x'" in det("t", "download", "1", "--uuid", "../x").stderr
         other = searched.checkpoint(2, 8).uuid
-        assert f"trial 1 has no checkpoint '{other}'" in det("t", "download", "1", "--uuid", other).stderr
+        assert f"trial 1: it has no checkpoint '{other}'" in det("t", "download", "1", "--uuid", other).stderr
         Path("mine").mkdir()
         Path("mine", "notes").write_text("keep")
         refused = det("t", "download", "1", "--best", "-o", "mine")
@@ -157,7 +157,7 @@ class TestDownload:
 
 def test_kill(searched: Searched, store: Store) -> None:
     del searched
-    assert "trial 1 has ended already: it is COMPLETED" in det("t", "kill", "1").stderr
+    assert "trial 1: it has ended already: it is COMPLETED" in det("t", "kill", "1").stderr
     experiment = new_experiment(store)
     lease = lead(store, experiment)
     (trial,) = add_trials(store, lease, [{}])

@@ -68,7 +68,7 @@ def test_the_code(searched: Searched) -> None:
     refused = det("e", "download-model-def", "1", "-o", "x/y")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.endswith(
-        "x/y/experiment_1_model_def.tgz is there already: name another place with -o, or remove it\n"
+        "x/y/experiment_1_model_def.tgz already exists: name another file with -o, or remove it\n"
     )
     assert Path("x/y/experiment_1_model_def.tgz").read_text() == "mine"
 

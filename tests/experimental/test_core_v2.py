@@ -43,8 +43,9 @@ def test_a_run_is_recorded_with_its_log_and_its_end(home: Path) -> None:
     done = run(
         """
 config = core_v2.Config(
-    name="by itself", hparams={"lr": 0.5, "api_token": "s3cr3t"}, data={"rows": 3}, description="why", labels=["x"],
-    workspace="w", project="p", searcher={"metric": "accuracy", "smaller_is_better": False},
+    name="by itself", hparams={"lr": 0.5, "api_token": "s3cr3t"}, data={"rows": 3}, description="why",
+    notes="at length", labels=["x"], workspace="w", project="p",
+    searcher={"metric": "accuracy", "smaller_is_better": False},
 )
 core_v2.init(config=config)
 assert core_v2.info.user_data == {"rows": 3} and core_v2.info.trial.hparams["api_token"] == "s3cr3t"
@@ -64,6 +65,7 @@ print("no end of line", end="")
         "why",
         ExperimentState.COMPLETED,
     )
+    assert experiment.notes == "at length"
     assert experiment.best_validation == 0.75
     assert (experiment.config["workspace"], experiment.config["data"]) == ("w", {"rows": 3})
     (trial,) = experiment.list_trials()
@@ -178,6 +180,7 @@ def test_parts_are_there_from_init_to_close(home: Path, closed: None) -> None:
         ({"name": 3}, TypeError, "Config.name must be a text, got 3"),
         ({"hparams": []}, TypeError, "Config.hparams must be a dict"),
         ({"labels": "one"}, TypeError, "Config.labels must be a list of texts, got 'one'"),
+        ({"notes": 3}, TypeError, "Config.notes must be a text, got 3"),
         ({"labels": [1]}, TypeError, "Config.labels must be a list of texts"),
         ({"external_experiment_id": ""}, ValueError, "Config.external_experiment_id must not be empty"),
         ({"external_trial_id": "a"}, ValueError, "Config.external_trial_id needs an external_experiment_id"),

@@ -163,7 +163,7 @@ FIELDS: dict[Any, str] = {
     core_v2.UnmanagedConfig: "workspace project external_experiment_id external_trial_id",
     core_v2.Config: (
         "name hparams data description labels workspace project checkpoint_storage searcher external_experiment_id "
-        "external_trial_id"
+        "external_trial_id notes"  # fields of ours come last: positional arguments keep their meaning
     ),
 }
 ENUMS: dict[type[enum.Enum], str] = {

@@ -76,7 +76,7 @@ def test_priorities(waiting: QueuedSearch) -> None:
     assert places() == [("2", "7"), ("1", "42")]
     assert det("experiment", "set", "priority", "2", "0").exit_code == 2
     refused = det("experiment", "set", "priority", "3", "7")
-    assert (refused.exit_code, "it is not in the queue" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "experiment 3: it is not in the queue" in refused.stderr) == (1, True)
 
 
 def test_out_of_the_queue(waiting: QueuedSearch) -> None:

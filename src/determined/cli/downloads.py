@@ -80,7 +80,7 @@ def fetch(experiment: Experiment, row: Checkpoint, target: Path) -> None:
     from determined.experiment.storages import storage_of
 
     if row.state == "DELETED":
-        raise CheckpointStateException(f"checkpoint {row.uuid} cannot be downloaded: it is {checkpoint_state(row)}")
+        raise CheckpointStateException(f"checkpoint {row.uuid} is {checkpoint_state(row)}")
     try:
         download_checkpoint(storage_of(experiment, row.storage), row.uuid, target, row.resources)
     except CheckpointNotFound as error:

@@ -11,6 +11,8 @@ from determined.cli.text import visible_lines
 from determined.errors import DeterminedError, InvalidExperimentConfig, NotFoundException
 from determined.plural import counted
 
+_RANGE = re.compile(r"\d+-\d+")
+
 
 def failure_text(action: str, parameters: Mapping[str, Any], error: DeterminedError | OSError) -> str:
     """Return the message for an error of a command.
@@ -56,9 +58,10 @@ class _Action(Formatter):
         listed = ", ".join(map(str, values))
         if not format_spec:
             return listed
-        if len(values) == 1:
+        is_one = len(values) == 1 and not _RANGE.fullmatch(listed)
+        if is_one:
             self.objects.append(f"{format_spec} {listed}")
-        noun = format_spec if len(values) == 1 else f"{format_spec}s"
+        noun = format_spec if is_one else f"{format_spec}s"
         return f"{noun} {listed}".rstrip()
 
 

@@ -40,6 +40,7 @@ def run_here(
 ) -> int:
     """Run an experiment and return the exit code: 0 if it completed, 128 + N if signal N ended it, else 1."""
     from determined.engines.local import LocalEngine
+    from determined.experiment.masked_secrets import check_secrets
     from determined.experiment.run import run_experiment
     from determined.experiment.run_again import check_can_run
     from determined.store.open import checked_place
@@ -65,7 +66,8 @@ def run_here(
         if isinstance(engine, LocalEngine):
             with opened_store() as store:
                 experiment = store.experiments.get(experiment_id)
-            check_can_run(experiment, max_trials)  # before waiting for slots, which may take long
+                check_can_run(experiment, max_trials)  # before waiting for slots, which may take long
+                check_secrets(store, experiment)
             reserve_slots(engine, experiment.config, experiment_id, sharing, say)
         ended = run_experiment(
             checked_place(),

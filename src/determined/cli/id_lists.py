@@ -23,6 +23,9 @@ class Ids(NamedTuple):
     first: int
     last: int | None = None
 
+    def __str__(self) -> str:
+        return str(self.first) if self.last is None else f"{self.first}-{self.last}"
+
 
 def uuids(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[str]:
     """Return the distinct checkpoint ids of one or several arguments, separated by commas."""

@@ -11,4 +11,4 @@ from determined.errors import DeterminedError
 def refuse_existing(path: Path) -> None:
     """Raise DeterminedError if something exists at `path`, also a broken link."""
     if os.path.lexists(path):
-        raise DeterminedError(f"{path} is there already: name another place with -o, or remove it")
+        raise DeterminedError(f"{path} already exists: name another file with -o, or remove it")

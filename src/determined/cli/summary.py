@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from determined.cli.own_command import own_command
 from determined.cli.plain import checkpoint_plain, experiment_plain, trial_plain
 from determined.cli.ranking import best_checkpoints, best_trials
 from determined.cli.render import cell, duration, number
@@ -123,7 +124,7 @@ def _failures(trials: list[Trial]) -> list[str]:
 
 
 def _commands(summary: Summary) -> list[str]:
-    """Return the commands to look closer at the experiment."""
+    """Return commands that show more; they can be typed as printed."""
     number = summary.experiment.id
     commands = [f"det experiment describe {number} --metrics"]
     failed = [trial for trial in summary.trials if trial.state == "ERROR"]
@@ -140,4 +141,4 @@ def _commands(summary: Summary) -> list[str]:
         from determined.experiment.run_again import run_again_command
 
         commands.append(f"{run_again_command(summary.experiment)}    # run it again, with the same code")
-    return commands
+    return [f"{own_command()}{command.removeprefix('det')}" for command in commands]

@@ -48,7 +48,13 @@ def mask_url_passwords(text: str) -> str:
 
 
 def inner_name(block: str, key: str) -> str:
-    """Return the name by which a field is judged: all below `secrets` and the `auth` of a registry are secret."""
+    """Return the name that decides whether a field is secret.
+
+    All below `secrets` is secret, and so is the `auth` of a registry. The `val` of `{type: const, val: ...}` belongs to
+    the hyperparameter that is written that way.
+    """
+    if key == "val":
+        return block
     return "secrets" if block == "secrets" or (block == "registry_auth" and key == "auth") else key
 
 

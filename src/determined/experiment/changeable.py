@@ -8,6 +8,7 @@ from typing import Any
 from determined.config.derive import derive
 from determined.config.hyperparameters import Const, leaves, nest
 from determined.config.length import read_length
+from determined.config.masked_settings import masked_settings
 from determined.errors import InvalidExperimentConfig, Mistake
 from determined.experiment.configured import GC_POLICY
 
@@ -43,8 +44,17 @@ def refuse_another_method(before: Config, changes: Config) -> None:
 
 
 def refuse_what_is_fixed(before: Config, after: Config, changed: Sequence[str]) -> None:
-    """Raise `InvalidExperimentConfig` with all changes that are not allowed, each with its reason."""
-    mistakes = [Mistake(path, None, reason) for path in changed if (reason := _why_not(path, before, after))]
+    """Raise `InvalidExperimentConfig` with every setting that cannot change, each with the reason.
+
+    A secret that was masked by an export must be set again, so it can always change.
+    """
+    masked = masked_settings(before).settings
+    mistakes = [
+        Mistake(path, None, reason)
+        for path in changed
+        if not any(name == path or name.startswith(f"{path}.") for name in masked)
+        and (reason := _why_not(path, before, after))
+    ]
     if mistakes:
         raise InvalidExperimentConfig(mistakes)
 

@@ -26,6 +26,7 @@ from determined.experiment.code_dir import CodeCopy, copy_code, copy_model_dir, 
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.hook_script import HookStopped
 from determined.experiment.interrupts import Interrupts
+from determined.experiment.masked_secrets import with_secrets
 from determined.experiment.settings import Settings, check_slots, settings_of
 from determined.experiment.startup_hook import PreparedHook
 from determined.experiment.storages import configured_storage
@@ -68,6 +69,7 @@ def create_experiment(
         words=three_words(random.Random()),
         checkpoints=str(paths.checkpoints_dir()),
     ).plain()
+    config = with_secrets(config, "this command with")
     config["startup_hook"] = startup_hook.is_wanted(config)
     settings = settings_of(config)
     check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)

@@ -25,6 +25,7 @@ from determined.experiment.changeable import (
 from determined.experiment.configured import present_config
 from determined.experiment.deciding import new_trial
 from determined.experiment.files import ExperimentFiles
+from determined.experiment.masked_secrets import continuing, with_secrets
 from determined.experiment.search import restored
 from determined.experiment.settings import settings_of
 from determined.searchers.base import Create, Extended, Reopened
@@ -142,9 +143,11 @@ def _change(
     config = load_experiment(derive(before, changes)).config.plain()
     names = changed_paths(before, config)
     refuse_what_is_fixed(before, config, names)
+    # The file keeps the asterisks of variables that come from the environment: the next process needs them as well.
+    complete = with_secrets(config, continuing(experiment.id))
     if "entrypoint" in names:
-        hook = startup_hook.prepare(files, config)
-        entrypoint.check(settings_of(config).command, files.place or files.code, config, None, hook)
+        hook = startup_hook.prepare(files, complete)
+        entrypoint.check(settings_of(complete).command, files.place or files.code, complete, None, hook)
     return _Change(before, config, names)
 
 

@@ -20,6 +20,7 @@ from determined.experiment.files import ExperimentFiles
 from determined.experiment.interrupts import Interrupts, Wish
 from determined.experiment.lease import held
 from determined.experiment.logs import LogKeeper, OnLine
+from determined.experiment.masked_secrets import continuing, with_secrets
 from determined.experiment.progress import Observer
 from determined.experiment.run_again import check_can_run
 from determined.experiment.runner import Runner
@@ -84,7 +85,9 @@ def run_experiment(
         check_can_run(experiment, max_trials)
         files = ExperimentFiles.for_key(experiment.key)
         journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
-        config = load_experiment(present_config(files, experiment, journal)).config
+        config = load_experiment(
+            with_secrets(present_config(files, experiment, journal), continuing(experiment_id))
+        ).config
         settings = settings_of(config.plain())
         snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment_id))
         search = restored(load_experiment(files.read_config()).config, experiment.seed, snapshot, journal)

@@ -140,6 +140,7 @@ def _open(
         checkpoint_storage=checkpoint_storage,
         preempt_mode=preempt_mode,
         tensorboard_mode=tensorboard_mode,
+        notes=None if described else config.notes,
         _hparams=None if described else config.hparams,
         _exp_conf=None if described else experiment_config(config),
         _detached=Detached(config.external_experiment_id, config.external_trial_id, None if client is None else store),

@@ -14,6 +14,7 @@ class Config:
         external_experiment_id, external_trial_id: the program's own names. A trial that is known under both continues
             from its latest checkpoint; an experiment that is known gets one more trial.
         workspace, project: stored in the configuration; there are no workspaces and projects.
+        notes: longer text about a new experiment, as `Experiment.set_notes` writes it.
     """
 
     name: str | None = None
@@ -27,6 +28,7 @@ class Config:
     searcher: dict[str, Any] | None = None
     external_experiment_id: str | None = None
     external_trial_id: str | None = None
+    notes: str | None = None
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -128,6 +130,7 @@ _KINDS: list[tuple[str, Any, str]] = [
     ("hparams", *_MAP),
     ("data", *_MAP),
     ("description", *_TEXT),
+    ("notes", *_TEXT),
     ("labels", (list, tuple, set), "a list of texts"),
     ("workspace", *_TEXT),
     ("project", *_TEXT),

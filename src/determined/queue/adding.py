@@ -9,6 +9,7 @@ import time
 from determined.config.experiment import load_experiment
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.files import ExperimentFiles, experiment_dir
+from determined.experiment.masked_secrets import check_secrets
 from determined.experiment.run_again import check_can_run
 from determined.experiment.settings import check_slots, settings_of
 from determined.queue.daemon import DaemonState, ensure_daemon
@@ -41,7 +42,7 @@ def add(
     `max_trials` extends the search, even one that has ended. Raise if a process is running the experiment or it is
     already queued.
     """
-    _check_can_run(store.experiments.get(experiment_id), slots, max_trials)
+    _check_can_run(store, store.experiments.get(experiment_id), slots, max_trials)
     lease = _acquired(store, experiment_id)
     try:
         _add(store, lease, priority, slots, max_trials)
@@ -52,7 +53,7 @@ def add(
 
 def activate(store: Store, store_place: str, experiment_id: int) -> DaemonState:
     """Let an experiment run: cancel the pause if a runner has it, otherwise add it to the queue."""
-    _check_can_run(store.experiments.get(experiment_id), None, None)
+    _check_can_run(store, store.experiments.get(experiment_id), None, None)
     try:
         lease = _acquired(store, experiment_id)
     except ExperimentHeld:
@@ -85,7 +86,8 @@ def has_files_here(experiment: Experiment) -> bool:
 def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, max_trials: int | None) -> None:
     """Enqueue an experiment and mark it as ACTIVE, while holding its lease."""
     experiment = store.experiments.get(lease.experiment_id)
-    _check_can_run(experiment, slots, max_trials)  # again, now under the lease: it may have ended meanwhile
+    # Again, now under the lease: it may have ended meanwhile.
+    _check_can_run(store, experiment, slots, max_trials)
     store.queue.add(
         NewEntry(
             experiment_id=experiment.id,
@@ -137,13 +139,14 @@ def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
     return True
 
 
-def _check_can_run(experiment: Experiment, slots: int | None, max_trials: int | None) -> None:
+def _check_can_run(store: Store, experiment: Experiment, slots: int | None, max_trials: int | None) -> None:
     """Raise `InvalidExperimentException` if an experiment cannot be queued on this machine."""
     check_can_run(experiment, max_trials)
     if not has_files_here(experiment):
         raise InvalidExperimentException(
             f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"
         )
+    check_secrets(store, experiment)
     settings = settings_of(experiment.config)
     if slots is not None:
         check_slots(settings, slots)

@@ -52,7 +52,7 @@ def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> N
         row = store.upkeep.checkpoint(uuid)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     if row.state == "DELETED":
-        raise CheckpointStateException(f"checkpoint {uuid} cannot be exported: it is {checkpoint_state(row)}")
+        raise CheckpointStateException(f"it is {checkpoint_state(row)}")
     from determined.experiment.storages import storage_of
     from determined.pytorch.plain_weights import read_weights, write_weights
 

@@ -11,14 +11,16 @@ from determined.cli.groups import Command
 from determined.cli.id_lists import Ids, complete_experiments, expand, numbers
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.render import size
+from determined.cli.signals import cleaning_up_on_signals
 from determined.cli.store.progress import progress
 from determined.cli.text import visible
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.experiment.moving.exporting import Which
 
 
-@click.command(cls=Command, action="export the experiments")
+@click.command(cls=Command, action="export {experiment_ids:experiment}")
 @click.argument(
     "experiment_ids",
     metavar="ID...",
@@ -50,7 +52,7 @@ def export(experiment_ids: list[Ids], checkpoints: Which, code: bool, output: Pa
 
     experiments = expand("experiment", experiment_ids)
     target = output or Path(f"experiment-{'-'.join(map(str, experiments[:5]))}.tar")
-    with progress("files") as tell:
+    with progress("files") as tell, cleaning_up_on_signals():
         done = export_experiments(target, experiments, which=checkpoints, code=code, progress=tell)
     for note in done.notes:
         click.echo(visible(note), err=True)
@@ -59,14 +61,10 @@ def export(experiment_ids: list[Ids], checkpoints: Which, code: bool, output: Pa
         print_json({**plain, "checkpoints": done.checkpoints, "outputs": done.outputs, "code": done.code})
         return
     parts = [
-        _counted(len(done.experiments), "experiment"),
-        _counted(len(done.checkpoints), "checkpoint"),
-        _counted(len(done.outputs), "output"),
+        counted(len(done.experiments), "experiment"),
+        counted(len(done.checkpoints), "checkpoint"),
+        counted(len(done.outputs), "output"),
         "code" if done.code else "no code",
     ]
     click.echo(visible(f"Exported to {target} ({size(target.stat().st_size)}): {', '.join(parts)}"))
     click.echo(visible(f"On the other machine: det experiment import {target.name}"))
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -9,6 +9,7 @@ import click
 
 from determined.cli.groups import Command
 from determined.cli.output import Form, print_json, with_json
+from determined.cli.signals import cleaning_up_on_signals
 from determined.cli.store.progress import progress
 from determined.cli.text import visible
 from determined.plural import counted
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from determined.store.moving.exporting import Format
 
 
-@click.command(cls=Command, action="export to {target}")
+@click.command(cls=Command, action="export the store")
 @click.argument("target", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--format",
@@ -42,10 +43,10 @@ def export(target: Path, file_format: Format, experiments: tuple[int, ...], form
     """
     from determined.store.moving.exporting import export_store
 
-    with progress("rows") as tell:
+    with progress("rows") as tell, cleaning_up_on_signals():
         done = export_store(target, file_format, experiments or None, tell)
     for experiment_id in done.running:
-        click.echo(f"Experiment {experiment_id} is at work: what it does from now on is not in the export", err=True)
+        click.echo(f"Experiment {experiment_id} is running: what it does from now on is not exported", err=True)
     if form == "json":
         plain = {"path": str(done.path.absolute()), "format": file_format, "rows": done.rows}
         print_json({**plain, "running": list(done.running)})
@@ -54,4 +55,4 @@ def export(target: Path, file_format: Format, experiments: tuple[int, ...], form
     click.echo(
         visible(f"Exported {counted(done.rows['experiments'], 'experiment')} ({counted(rows, 'row')}) to {target}")
     )
-    click.echo(f"det store import {visible(str(target))} takes them into another store, which DET_STORE names")
+    click.echo(f"det store import {visible(str(target))} imports them into another store, which DET_STORE names")

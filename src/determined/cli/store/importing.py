@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +12,20 @@ import click
 from determined.cli.groups import Command
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.render import Column, table
+from determined.cli.signals import cleaning_up_on_signals
 from determined.cli.store.progress import progress
 from determined.cli.text import visible
 from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.experiment.moving.importing import ImportedExperiments
+    from determined.experiment.moving.missing_files import MissingFiles
     from determined.store.moving.importing import Imported
 
 _COLUMNS = [Column("Source ID"), Column("New ID"), Column("Name", long=True), Column("New")]
 
 
-@click.command("import", cls=Command, action="import from {source}")
+@click.command("import", cls=Command, action="import the experiments")
 @click.argument("source", metavar="PATH", type=click.Path(path_type=Path))
 @click.option(
     "--map",
@@ -67,39 +66,41 @@ def import_(
     if is_archive(source):
         from determined.experiment.moving.importing import import_experiments
 
-        with progress("files and rows") as tell, _cleaning_up_on_sigterm():
+        with progress("files and rows") as tell, cleaning_up_on_signals():
             archive = import_experiments(
                 source, tell, storage=storage, mapping=mapping, take_over=take_over, skip_existing=skip_existing
             )
         _show(archive.imported, form, copied=_plain(archive))
         if form != "json":
-            _tell(archive)
+            _show_copied(archive)
+            _show_missing(archive.missing, archive.imported)
         return
     if storage is not None or skip_existing:
         raise click.UsageError("--storage and --skip-existing are for archives of det experiment export")
+    from determined.experiment.moving.missing_files import ImportedFiles
     from determined.store.moving.importing import import_store
 
-    with progress("rows") as tell:
+    files = ImportedFiles()
+
+    def change(table_name: str, row: dict[str, Any]) -> None:
+        mapping.change(table_name, row)
+        files.note(table_name, row)
+
+    with progress("rows") as tell, cleaning_up_on_signals():
         done = import_store(
             source,
             tell,
             take_over=take_over,
-            change=mapping.change,
+            change=change,
             finish=lambda _: mapping.refuse_unused(str(source)),
         )
-    _show(done, form, copied={})
-    if form != "json" and not take_over and any(each.new for each in done.experiments):
+    missing = files.missing()
+    _show(done, form, copied={"missing": [asdict(each) for each in missing]})
+    if form == "json":
+        return
+    if not take_over and any(each.new for each in done.experiments):
         click.echo("Checkpoints and code were not copied. Use --take-over to let this store manage them.")
-
-
-@contextmanager
-def _cleaning_up_on_sigterm() -> Iterator[None]:
-    """Exit through an exception on SIGTERM, so that unpacked files are removed."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    _show_missing(missing, done)
 
 
 def _plain(archive: ImportedExperiments) -> dict[str, Any]:
@@ -109,6 +110,7 @@ def _plain(archive: ImportedExperiments) -> dict[str, Any]:
         "outputs": archive.outputs,
         "without_code": list(archive.without_code),
         "masked": list(archive.masked),
+        "missing": [asdict(each) for each in archive.missing],
     }
 
 
@@ -126,7 +128,7 @@ def _show(done: Imported, form: Form, copied: dict[str, Any]) -> None:
     click.echo(visible(f"Imported {imported} ({sum(done.rows.values()):,} rows) into {done.place}"))
 
 
-def _tell(archive: ImportedExperiments) -> None:
+def _show_copied(archive: ImportedExperiments) -> None:
     """Print what was copied, and what cannot be used here."""
     if archive.checkpoints or archive.outputs:
         outputs = f" and {counted(archive.outputs, 'output')}" if archive.outputs else ""
@@ -137,3 +139,26 @@ def _tell(archive: ImportedExperiments) -> None:
     if archive.masked:
         names = ", ".join(archive.masked)
         click.echo(visible(f"Secrets were not exported. Set again before running: {names}"), err=True)
+
+
+def _show_missing(missing: Sequence[MissingFiles], done: Imported) -> None:
+    """Say which files are not here, where they are expected, and what to do."""
+    if not missing:
+        return
+    for each in missing:
+        parts = [
+            counted(number, noun)
+            for number, noun in ((each.checkpoints, "checkpoint"), (each.outputs, "output"))
+            if number
+        ]
+        click.echo(visible(f"Not on this machine: {' and '.join(parts)}, expected in {each.storage}"), err=True)
+    there = " ".join(str(experiment.there) for experiment in done.experiments if experiment.new)
+    here = " ".join(str(experiment.here) for experiment in done.experiments if experiment.new)
+    click.echo(
+        visible(
+            f"To use them, delete the imported rows (det experiment delete {here} --yes) and import again: with --map "
+            f"{missing[0].storage}=NEW if that directory is mounted as NEW here, or from an archive with the files "
+            f"(det experiment export {there} --checkpoints all)."
+        ),
+        err=True,
+    )

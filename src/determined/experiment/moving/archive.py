@@ -19,6 +19,7 @@ from typing import IO, Any
 
 from determined.errors import StoreError
 from determined.names import is_file_name, shown
+from determined.store.moving.format import not_an_export
 
 NAME = "determined-experiments"
 VERSION = 1
@@ -70,7 +71,7 @@ class ArchiveWriter:
     def _described(self, name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
         """Return a tar member with neutral owner and time; raise StoreError if the name is not portable."""
         if not is_file_name(name):
-            raise StoreError(f"{shown(name)} cannot be exported: it is no name that other systems accept for a file")
+            raise StoreError(f"other systems do not accept the file name {shown(name)}")
         member = tarfile.TarInfo(name)
         member.type, member.mode = kind, mode
         return member
@@ -101,7 +102,7 @@ class ArchiveReader:
         with open(self._path, "rb") as file, self._opened(file) as tar:
             header = self._next(tar)
             if header is None or header.name != HEADER:
-                raise self._mistake("it does not begin with a header")
+                raise not_an_export(str(self._path))
             self.header = self._json(tar, header)
             self._check_header(self.header)
             while (member := self._next(tar)) is not None:
@@ -175,7 +176,7 @@ class ArchiveReader:
         """Raise StoreError if the archive has another format or a newer version."""
         version = header.get("version")
         if header.get("format") != NAME or type(version) is not int or version < 1:
-            raise StoreError(f"{self._path} is not an export of experiments: det experiment export makes one")
+            raise not_an_export(str(self._path))
         if version > VERSION:
             raise StoreError(
                 f"{self._path} was written by a newer version of determined-pytorch (format {version}; this version "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -56,6 +56,8 @@ def export_experiments(
     """
     if os.path.lexists(target):
         raise DeterminedError(f"{target} already exists: name another file with -o, or remove it")
+    if not target.parent.is_dir():
+        raise DeterminedError(f"{target.parent} is not a directory: name another file with -o")
     done = ExportedExperiments(target, tuple(dict.fromkeys(experiments)))
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     store = open_store()
@@ -70,9 +72,9 @@ def export_experiments(
                 writer = ArchiveWriter(file, {"checkpoints_dir": str(paths.checkpoints_dir())})
                 writer.add_file(ROWS, rows)
                 for experiment_id in done.experiments:
-                    _Export(store, store.experiments.get(experiment_id), writer, done, Path(scratch), progress).write(
-                        which, code
-                    )
+                    row = store.experiments.get(experiment_id)
+                    with _naming(experiment_id, done.experiments):
+                        _Export(store, row, writer, done, Path(scratch), progress).write(which, code)
                 writer.finish()
                 file.flush()
                 os.fsync(file.fileno())
@@ -82,6 +84,17 @@ def export_experiments(
         with suppress(FileNotFoundError):
             draft.unlink()
     return done
+
+
+@contextmanager
+def _naming(experiment_id: int, experiments: Sequence[int]) -> Iterator[None]:
+    """Name the experiment in an error if several are exported; of a single one the command names it."""
+    try:
+        yield
+    except DeterminedError as error:
+        if len(experiments) == 1:
+            raise
+        raise DeterminedError(f"experiment {experiment_id}: {error}") from error
 
 
 def _put_in_place(draft: Path, target: Path) -> None:
@@ -127,8 +140,7 @@ class _Export:
         metric = self.experiment.metric
         if metric is None and present:
             raise DeterminedError(
-                f"experiment {self.experiment.id} has no searcher metric, so the best checkpoint is not known: "
-                "use --checkpoints all"
+                "no searcher metric is recorded, so the best checkpoint is not known: use --checkpoints all"
             )
         best = best_first(
             [row for row in present if row.state == "ACTIVE"],
@@ -180,9 +192,7 @@ class _Export:
             return
         root = experiment_dir(self.experiment.key)
         if root is None or not root.is_dir():
-            raise DeterminedError(
-                f"the code of experiment {self.experiment.id} is not on this machine: export it without --code"
-            )
+            raise DeterminedError("its code is not on this machine: export it without --code")
         files, below = ExperimentFiles(root), f"experiments/{self.experiment.key}"
         journal = self.store.experiments.journal(self.experiment.id)
         for number in (None, *continuations(journal)):

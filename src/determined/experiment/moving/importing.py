@@ -16,12 +16,13 @@ from typing import Any
 from determined import paths
 from determined.checkpoint_storage import files as trees
 from determined.checkpoint_storage.directory import DirectoryStorage
-from determined.config.masking import MASK
+from determined.config.masked_settings import masked_settings
 from determined.config.storage_block import directory_of, with_directory
 from determined.errors import CheckpointNotFound, StoreError
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.moving.archive import parsed_json
 from determined.experiment.moving.interrupted import ImportNote, remove_interrupted
+from determined.experiment.moving.missing_files import ImportedFiles, MissingFiles
 from determined.experiment.moving.unpacking import Unpacked, unpack
 from determined.names import named_entry
 from determined.store.contents import configuration_mistake
@@ -42,6 +43,7 @@ class ImportedExperiments:
     outputs: int
     without_code: tuple[int, ...]
     masked: tuple[str, ...]
+    missing: tuple[MissingFiles, ...]
 
 
 def import_experiments(
@@ -94,6 +96,7 @@ def import_experiments(
             len(placing.outputs),
             tuple(each.here for each in done.experiments if each.here in placing.without_code),
             tuple(placing.masked),
+            tuple(placing.files.missing()),
         )
 
 
@@ -129,6 +132,7 @@ class _Placing:
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     masked: list[str] = field(default_factory=list)
     without_code: set[int] = field(default_factory=set)
+    files: ImportedFiles = field(default_factory=ImportedFiles)
     _note: ImportNote | None = None
     _undo: ExitStack = field(default_factory=ExitStack)
     _new: list[str] = field(default_factory=list)  # keys of new experiments
@@ -156,6 +160,7 @@ class _Placing:
             below = rank_directory(row["rank"])
             files = {f"{below}/{name}": size for name, size in json.loads(row["files"]).items()}
             self._uploads.setdefault(row["trial_id"], {}).update(files)
+        self.files.note(table, row)
 
     def publish(self, moved: Sequence[Moved], *, skip_existing: bool) -> None:
         """Move all files into place; `take_back` moves them back if the rows are not committed."""
@@ -251,7 +256,7 @@ class _Placing:
             if wrong is not None:
                 raise StoreError(f"{where} {wrong}; nothing was imported")
             config = self._with_storage(self.mapping.config(config))
-            self.masked += [name for name in _masked_in(config) if name not in self.masked]
+            self.masked += [name for name in masked_settings(config).names if name not in self.masked]
             path.write_text(json.dumps(config, indent=2))
         if not (root / "config.json").is_file() or not (root / "code").is_dir():
             raise StoreError(f"{self.place}: experiments/{key} lacks its code or config.json; nothing was imported")
@@ -332,15 +337,6 @@ class _Placing:
         for entry in os.listdir(source):
             _move(source / entry, target / entry)
         trees.sync_tree(target)
-
-
-def _masked_in(value: Any, name: str = "") -> list[str]:
-    """Return the names of settings whose values were masked because they are secret."""
-    if isinstance(value, dict):
-        return [found for key, inner in value.items() for found in _masked_in(inner, f"{name}.{key}".lstrip("."))]
-    if isinstance(value, list):
-        return [found for inner in value for found in _masked_in(inner, name)]
-    return [name] if isinstance(value, str) and MASK in value else []
 
 
 def _differs(one: Path, other: Path) -> bool:

@@ -54,7 +54,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
     The copy is checked and appears under its name only when it is complete.
     """
     if target.exists() or target.is_symlink():
-        raise StoreError(f"{target} is there already: name a file that is not")
+        raise StoreError(f"{target} already exists: name another file, or remove it")
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     try:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -70,7 +70,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
         _name(draft, target)
         _flush(target.parent)
     except FileExistsError as error:
-        raise StoreError(f"{target} is there already: name a file that is not") from error
+        raise StoreError(f"{target} already exists: name another file, or remove it") from error
     finally:
         for ending in ("", "-wal", "-shm", "-journal"):
             with suppress(FileNotFoundError):

@@ -45,7 +45,9 @@ class _Writer(Protocol):
 def export_store(target: Path, form: Format, experiments: Sequence[int] | None, progress: Progress) -> Exported:
     """Export experiments into a file of JSON lines or a directory of Parquet files; by default all experiments."""
     if target.is_symlink() or (target.exists() and not (form == "parquet" and _is_empty_directory(target))):
-        raise StoreError(f"{target} is there already: name a place that is not")
+        raise StoreError(f"{target} already exists: name another place, or remove it")
+    if not target.parent.is_dir():
+        raise StoreError(f"{target.parent} is not a directory: name another place")
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     with opened_database() as database, one_moment(database):
         source = Source(database, experiments)

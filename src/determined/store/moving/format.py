@@ -29,10 +29,15 @@ class Header:
         return {"format": NAME, "version": VERSION, "schema": self.schema, "exported": moment}
 
 
+def not_an_export(place: str) -> StoreError:
+    """Return the error for a file that no command for exports has written."""
+    return StoreError(f"{place} is neither an archive (det experiment export) nor an export of rows (det store export)")
+
+
 def read_header(value: Any, place: str) -> Header:
-    """Return a validated header. Raise `StoreError` if it is not one of ours or of a newer version."""
+    """Return the header of an export; raise `StoreError` for other files, and for those of newer versions."""
     if not isinstance(value, dict) or value.get("format") != NAME:
-        raise StoreError(f"{place} is not an export of a store: det store export makes one")
+        raise not_an_export(place)
     version, schema = value.get("version"), value.get("schema")
     for number in (version, schema):
         if type(number) is not int or number < 1:

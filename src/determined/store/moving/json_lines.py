@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from determined.errors import StoreError
-from determined.store.moving.format import Header, read_header
+from determined.store.moving.format import Header, not_an_export, read_header
 from determined.store.moving.reading_store import Rows
 from determined.store.tables import Table
 
@@ -84,8 +84,12 @@ def _lines(file: IO[str], place: str) -> Iterator[dict[str, Any]]:
                 return
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
+            if number == 1:  # some other file
+                raise not_an_export(place) from error
             raise StoreError(f"{place}, line {number}: it cannot be read as JSON: {error}") from error
         if not isinstance(value, dict):
+            if number == 1:
+                raise not_an_export(place)
             raise StoreError(f"{place}, line {number}: expected a map")
         yield value
 
