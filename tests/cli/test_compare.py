@@ -231,5 +231,5 @@ def test_a_standalone_run_cannot_be_activated(store: Store, options: tuple[str, 
     alone = run_by_hand(store, {"loss": 0.25})
     refused = det("e", "activate", str(alone), *options)
     assert refused.exit_code == 1
-    reason = f"experiment {alone} is a standalone run of /home/me/train.py: start the program again"
+    reason = "it is a standalone run of /home/me/train.py: start the program again"
     assert refused.stderr == f"Cannot activate experiment {alone}: {reason}\n"
