@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from tools import recording
 
 from determined.cli.groups import LazyGroup
 from determined.cli.main import main
@@ -28,6 +29,13 @@ def test_a_wrong_command_is_noticed() -> None:
     assert look_up("det experiment craete config.yaml") == "there is no experiment craete"
     assert look_up("det e create config.yaml . --dryrun") == "experiment create has no --dryrun"
     assert look_up("det run --label x python train.py --epochs 3") == ""
+
+
+def test_the_picture_shows_commands_that_exist() -> None:
+    picture = re.sub(r"<[^>]+>", "", (ROOT / "docs" / "det.svg").read_text()).replace("&#160;", " ")
+    for command in recording.COMMANDS:
+        assert f"$ {command}" in picture, "python -m tools.recording writes the picture again"
+        assert [look_up(found) for found in commands(f"```sh\n{command}\n```\n")] == [""]
 
 
 def commands(text: str) -> list[str]:
