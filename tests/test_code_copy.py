@@ -6,8 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
 from determined import code_copy
+from determined.code_copy import LEFT_OUT_DIRECTORIES, LEFT_OUT_NAMES, left_out
+
+AT_TOP = ("/shared_fs/", "/runs/")
+NAMES = [
+    *("train.py", "old.pyc", "x.pyo", "pyc", ".env", "...", "a.b", "__pycache__", "x.egg-info", "egg-info", "runs"),
+    *("shared_fs", "x.tfstate", "x.tfstate.backup", "tfstate", "x.tfvars", "a.PEM", "a.Key", "key", "a.p12", "a.pFx"),
+    *("a.ppk", "a.jks", "a.JKS", "a.keystore", "a.kdbx", "id_rsa", "id_rsa.pub", "my_id_rsa", "id_dsa_2", "id_ecdsa"),
+    *("id_ed25519-x", "aws_credentials.json", "credentials.json.txt", "credentials", "a\nb.pem", "ä.pem"),
+]
 
 
 def copied(source: Path, *leave_out: Path) -> set[str]:
@@ -65,3 +77,22 @@ def test_too_much_is_skipped_and_named(
     (source / "z.py").write_text("x")
     assert copied(source) == {"a.py", "z.py"}
     assert "big.bin" in caplog.text
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.sampled_from(NAMES) | st.text("abkepy_", min_size=1, max_size=4), max_size=3),
+    st.sampled_from(NAMES),
+    st.booleans(),
+)
+def test_built_in_rules_are_those_of_gitignore(around: list[str], name: str, is_directory: bool) -> None:
+    """The same patterns in an ignore file exclude the same paths, if all directories around them are taken."""
+    as_in_a_file = GitIgnoreSpec.from_lines([*LEFT_OUT_NAMES, *(f"{one}/" for one in LEFT_OUT_DIRECTORIES), *AT_TOP])
+    check = left_out(LEFT_OUT_NAMES, LEFT_OUT_DIRECTORIES)
+    path = ""
+    for directory in around:
+        path = f"{path}{directory}/"
+        assume(not as_in_a_file.match_file(path))
+        assert not check(path)
+    path = f"{path}{name}/" if is_directory else f"{path}{name}"
+    assert check(path) == as_in_a_file.match_file(path)

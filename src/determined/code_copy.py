@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import logging
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 logger = logging.getLogger("determined")
@@ -18,11 +20,10 @@ MAX_FILES = 10_000
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-ALWAYS_LEFT_OUT = [
+# What is never copied, whatever ignore files say: by the name of a file or directory, and by that of a directory.
+LEFT_OUT_NAMES = (
     ".*",
-    "__pycache__/",
     "*.py[co]",
-    "*.egg-info/",
     "*.tfstate*",
     "*.tfvars",
     "*.[pP][eE][mM]",
@@ -38,9 +39,32 @@ ALWAYS_LEFT_OUT = [
     "id_ecdsa*",
     "id_ed25519*",
     "*credentials*.json",
-    "/shared_fs/",
-    "/runs/",
-]
+)
+LEFT_OUT_DIRECTORIES = ("__pycache__", "*.egg-info")
+_LEFT_OUT_AT_THE_TOP = ("shared_fs/", "runs/")
+
+
+def left_out(names: Iterable[str], directories: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function that takes a path relative to the top, a directory with `/` at its end, and checks its name.
+
+    It expects the directories around that path to have been checked before. A few patterns of names need no
+    `pathspec`, whose import would take longer than all else that is done with the code of a small program.
+    """
+    is_left_out, is_left_out_directory = _any_of(names), _any_of(directories)
+
+    def check(relative: str) -> bool:
+        path = relative.removesuffix("/")
+        name = path[path.rfind("/") + 1 :]
+        if is_left_out(name):
+            return True
+        return path != relative and (relative in _LEFT_OUT_AT_THE_TOP or is_left_out_directory(name))
+
+    return check
+
+
+def _any_of(patterns: Iterable[str]) -> Callable[[str], bool]:
+    match = re.compile("|".join(map(fnmatch.translate, patterns))).match
+    return lambda name: match(name) is not None
 
 
 def copy_code(source: Path, target: Path, leave_out: list[Path]) -> None:
@@ -93,7 +117,12 @@ def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, i
     from pathspec import GitIgnoreSpec
 
     own = [line for name in (".gitignore", ".detignore") for line in read_ignore_file(source / name)]
-    ignored = GitIgnoreSpec.from_lines([*ALWAYS_LEFT_OUT, *own, *ALWAYS_LEFT_OUT])
+    ignored = GitIgnoreSpec.from_lines(own)
+    never = left_out(LEFT_OUT_NAMES, LEFT_OUT_DIRECTORIES)
+
+    def is_excluded(relative: str) -> bool:
+        return never(relative) or ignored.match_file(relative)
+
     forbidden = {os.path.realpath(path) for path in leave_out}
 
     for directory, subdirectories, names in os.walk(source, onerror=_log_unreadable):
@@ -101,14 +130,14 @@ def _wanted_files(source: Path, leave_out: list[Path]) -> Iterator[tuple[Path, i
         subdirectories[:] = sorted(
             name
             for name in subdirectories
-            if not ignored.match_file(f"{(below / name).as_posix()}/")
+            if not is_excluded(f"{(below / name).as_posix()}/")
             and not os.path.islink(os.path.join(directory, name))
             and os.path.realpath(os.path.join(directory, name)) not in forbidden
         )
         real = os.path.realpath(directory)
         for name in sorted(names):
             relative = below / name
-            if ignored.match_file(relative.as_posix()) or os.path.join(real, name) in forbidden:
+            if is_excluded(relative.as_posix()) or os.path.join(real, name) in forbidden:
                 continue
             try:
                 status = os.lstat(os.path.join(directory, name))

@@ -8,11 +8,10 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from determined.code_copy import ALWAYS_LEFT_OUT, NO_SPACE, read_ignore_file
+from determined.code_copy import LEFT_OUT_DIRECTORIES, LEFT_OUT_NAMES, NO_SPACE, left_out, read_ignore_file
 from determined.code_root import CodeRoot
 
 if TYPE_CHECKING:
@@ -31,7 +30,8 @@ _CHUNK = 2**20
 # Files that mark virtual environments and checkpoints: a downloaded checkpoint contains a snapshot itself.
 _MARKS_OF_OTHER_THINGS = ("pyvenv.cfg", "conda-meta", "load_data.json")
 
-_NEVER = [*ALWAYS_LEFT_OUT, "credentials", "*.env", "node_modules/", "site-packages/"]
+_NEVER_NAMES = (*LEFT_OUT_NAMES, "credentials", "*.env")
+_NEVER_DIRECTORIES = (*LEFT_OUT_DIRECTORIES, "node_modules", "site-packages")
 
 # A file may be replaced by a link or a pipe after it was checked: do not follow the former nor block on the latter.
 _READ_WITHOUT_WAITING = os.O_RDONLY | sum(getattr(os, f"O_{name}", 0) for name in ("CLOEXEC", "NOFOLLOW", "NONBLOCK"))
@@ -63,11 +63,11 @@ class _OutOfTime(Exception):
     """The snapshot has reached its time limit."""
 
 
-@dataclass
 class _Skipped:
     """The files that a snapshot does not contain, by reason."""
 
-    by_reason: dict[str, list[str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.by_reason: dict[str, list[str]] = {}
 
     def add(self, reason: str, name: str) -> None:
         self.by_reason.setdefault(reason, []).append(name)
@@ -85,7 +85,10 @@ class _Snapshot:
         self._source = root.directory
         self._target = target
         self._forbidden = {os.path.realpath(path) for path in [*leave_out, target]}
-        self._ignored, self._requested = _rules(root.directory)
+        self._is_left_out = left_out(_NEVER_NAMES, _NEVER_DIRECTORIES)
+        own = read_ignore_file(root.directory / ".detignore")
+        self._ignored = _rules([*read_ignore_file(root.directory / ".gitignore"), *own])
+        self._requested = _rules(own)  # their lines `!pattern` include more than text
         self._deadline = time.monotonic() + MAX_SECONDS
         self._device = os.stat(root.directory).st_dev
         self._taken: set[str] = set()
@@ -159,12 +162,12 @@ class _Snapshot:
             yield entry
 
     def _is_wanted(self, relative: str) -> bool:
-        return not self._ignored.match_file(relative) and self._path(relative) not in self._forbidden
+        return not self._is_excluded(relative) and self._path(relative) not in self._forbidden
 
     def _is_wanted_directory(self, relative: str) -> bool:
         """Return whether to descend into a directory: not ignored, on the same file system, and no environment."""
         path = self._path(relative)
-        if self._ignored.match_file(f"{relative}/") or path in self._forbidden:
+        if self._is_excluded(f"{relative}/") or path in self._forbidden:
             return False
         try:
             if os.lstat(path).st_dev != self._device:
@@ -174,6 +177,11 @@ class _Snapshot:
             self._skipped.add(error.strerror or str(error), f"{relative}/")
             return False
         return not any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS_OF_OTHER_THINGS)
+
+    def _is_excluded(self, relative: str) -> bool:
+        if self._is_left_out(relative):
+            return True
+        return self._ignored is not None and self._ignored.match_file(relative)
 
     def _path(self, relative: str) -> str:
         # The source is a real path and no link below it is followed, so this is a real path, too.
@@ -213,7 +221,7 @@ class _Snapshot:
 
     def _copy(self, descriptor: int, status: os.stat_result, relative: str) -> None:
         """Copy an open file if it is within the limits."""
-        requested = self._requested.check_file(relative).include is False
+        requested = self._requested is not None and self._requested.check_file(relative).include is False
         content = None if requested else os.read(descriptor, MAX_FILE_BYTES + 1)
         size = status.st_size if content is None else len(content)
         reason = self._reason_to_skip(size, content)
@@ -273,13 +281,13 @@ class _Snapshot:
             raise _OutOfTime
 
 
-def _rules(source: Path) -> tuple[GitIgnoreSpec, GitIgnoreSpec]:
-    """Return the exclusion rules, and the rules of `.detignore` alone, whose `!pattern` includes more than text."""
-    from pathspec import GitIgnoreSpec
+def _rules(lines: list[str]) -> GitIgnoreSpec | None:
+    """Return the rules that these lines of ignore files make; None if there is no line."""
+    if not lines:
+        return None
+    from pathspec import GitIgnoreSpec  # here: many programs have no ignore file
 
-    own = read_ignore_file(source / ".detignore")
-    lines = [*read_ignore_file(source / ".gitignore"), *own, *_NEVER]  # the last matching line decides
-    return GitIgnoreSpec.from_lines(lines), GitIgnoreSpec.from_lines(own)
+    return GitIgnoreSpec.from_lines(lines)
 
 
 def _some(names: list[str]) -> str:

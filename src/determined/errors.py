@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class DeterminedError(Exception):
@@ -34,8 +34,7 @@ class InvalidConfigurationException(InvalidExperimentException):
         super().__init__(message or str(config))
 
 
-@dataclass(frozen=True)
-class Mistake:
+class Mistake(NamedTuple):
     """One error in a configuration: place, message and hint.
 
     `path` is the dotted path of the field, `file` the file or the option in which it was given.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -113,7 +113,7 @@ def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here:
         given_here = any(mistake.path == path or mistake.path.startswith(path + ".") for path in set_here)
         line = None if given_here else line_of(mistake.path, lines)
         file = "--config" if given_here else name
-        first.setdefault(mistake.path, replace(mistake, line=line, file=file))
+        first.setdefault(mistake.path, mistake._replace(line=line, file=file))
     found = sorted(first.values(), key=lambda mistake: (mistake.line is None, mistake.line or 0))
     more = [Mistake("", None, "there are more mistakes")] if len(found) > MOST_MISTAKES else []
     return found[:MOST_MISTAKES] + more

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from determined.checkpoint_storage import retention
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.config.measures import number
 from determined.core.supervisor import Supervisor
 from determined.errors import DeterminedError
+
+if TYPE_CHECKING:
+    from determined.checkpoint_storage import retention
 
 logger = logging.getLogger("determined.core")
 
@@ -30,12 +32,16 @@ def retention_of(block: Any, searcher: dict[str, Any]) -> Retention | None:
     numbers = {name: block[name] for name in _NUMBERS if block.get(name) is not None}
     if not numbers:
         return None
+    from determined.checkpoint_storage import retention  # here: most standalone runs keep every checkpoint
+
     smaller = bool(searcher.get("smaller_is_better", True))
     return Retention(retention.Policy(**numbers, smaller_is_better=smaller), searcher.get("metric"))
 
 
 def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention) -> None:
     """Delete the checkpoints that this trial need not keep. A failure is logged: it costs disk space, not the run."""
+    from determined.checkpoint_storage import retention
+
     try:
         in_use = supervisor.checkpoints_in_use()
         known = [

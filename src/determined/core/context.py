@@ -12,7 +12,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +37,6 @@ from determined.core.experimental import ExperimentalContext
 from determined.core.left_open import LeftOpen, end_earlier_runs, tell_of_new_run
 from determined.core.managed import managed_trial
 from determined.core.output_copy import is_wanted
-from determined.core.outputs import OutputContext
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.run_identity import run_labels, run_name, run_notes
@@ -54,6 +53,7 @@ from determined.store.open import checked_place
 from determined.store.process import Process, this_process
 
 if TYPE_CHECKING:
+    from determined.core.outputs import OutputContext
     from determined.sinks.base import Sink
 
 logger = logging.getLogger("determined.core")
@@ -81,18 +81,18 @@ class Context:
         info: ClusterInfo,
         supervisor: Supervisor,
         tensorboard: TensorboardFiles,
-        outputs: OutputContext,
+        storage: CheckpointStorage,
         copies_output: bool = False,
     ) -> None:
         self.distributed = distributed
         self.checkpoint = checkpoint
-        self.outputs = outputs
         self.preempt = preempt
         self.train = train
         self.searcher = searcher
         self.profiler = profiler
         self.info = info
         self._supervisor = supervisor
+        self._storage = storage
         self.experimental = ExperimentalContext(supervisor)
         self._tensorboard = tensorboard
         self._at_close: list[Callable[[BaseException | None], None]] = []
@@ -101,6 +101,13 @@ class Context:
         self._left_open: LeftOpen | None = None
         self._copies_output = copies_output
         self._error_is_shown = False  # whether Python has already printed the error that ended the program
+
+    @cached_property
+    def outputs(self) -> OutputContext:
+        """The files that batch inference uploads."""
+        from determined.core.outputs import OutputContext  # here: training has no outputs
+
+        return OutputContext(self.distributed, self._storage, self._supervisor)
 
     @property
     def run_dir(self) -> Path:
@@ -317,7 +324,7 @@ def init(
         info=info,
         supervisor=supervisor,
         tensorboard=tensorboard,
-        outputs=OutputContext(distributed, storages[0], supervisor),
+        storage=storages[0],
         copies_output=described is None and copies_output,
     )
     if _detached is None:  # core_v2 ends a detached run itself

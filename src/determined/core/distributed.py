@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from determined.core.object_group import ObjectGroup
 from determined.core.rendezvous import LOOPBACK, find_store
 from determined.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
+
+    from determined.core.object_group import ObjectGroup
 
 
 class _DefaultPort(int):
@@ -69,14 +70,17 @@ class DistributedContext:
         self._port = None if isinstance(pub_port, _DefaultPort) else pub_port
         self._world: ObjectGroup | None = None
         self._node: ObjectGroup | None = None
-        if self.size > 1:
-            self._world = ObjectGroup(
-                name="world",
-                rank=self.rank,
-                members=range(self.size),
-                on_one_node=self.local_size == self.size,
-                find_store=self._find_store,
-            )
+        if self.size == 1:
+            return
+        from determined.core.object_group import ObjectGroup  # here: most programs have one rank
+
+        self._world = ObjectGroup(
+            name="world",
+            rank=self.rank,
+            members=range(self.size),
+            on_one_node=self.local_size == self.size,
+            find_store=self._find_store,
+        )
         if self.local_size == self.size:
             self._node = self._world
         elif self.local_size > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -44,7 +43,6 @@ class StatusChange(NamedTuple):
     exit_code: int | None = None
 
 
-@dataclass
 class RunStatus:
     """The current status of a run."""
 

@@ -45,7 +45,12 @@ _IMPORTED = (
     "determined.pytorch",
     "determined.exec.harness",
     "determined.launch.torch_distributed",
+    "determined.core.object_group",
+    "determined.checkpoint_storage.retention",
+    "determined.store.sql_experiments",
+    "determined.store.sql_registry",
     "determined.store.sql_store",
+    "determined.store.sql_upkeep",
     "determined.store.sqlite",
     "pathspec",
 )

@@ -199,7 +199,7 @@ class Checkpointer:
         encoded = self._states.encode(checkpoint)
         metadata.update(encoded.metadata())
         if not wait and self._in_background and encoded.size > SMALL:
-            kept = replace(encoded, tree=snapshot(encoded.tree))
+            kept = encoded._replace(tree=snapshot(encoded.tree))
             _load_what_writing_needs()
             try:
                 self._storing = self._core.checkpoint.begin_storing(

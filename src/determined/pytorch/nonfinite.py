@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -39,15 +38,15 @@ def checked_policy(on_nan: Any) -> OnNan:
     return policy
 
 
-@dataclass
 class NonFinite:
     """Checks the metrics of each report for NaN and infinity.
 
     At a report they are on the host anyway; checking each batch would make it wait for the device.
     """
 
-    policy: OnNan
-    told: bool = False
+    def __init__(self, policy: OnNan) -> None:
+        self.policy = policy
+        self.told = False
 
     def look(self, columns: Columns, batch_of: Callable[[int], int]) -> None:
         """Apply the policy if a metric of these batches is not finite; `batch_of` maps a row to a batch index."""
@@ -80,12 +79,12 @@ class NonFinite:
             logger.warning("%s; training goes on, see fit(on_nan=...) for what else can be done", finding)
 
 
-@dataclass
 class RollBacks:
     """The rollbacks of one fit, and the batches to skip because of them."""
 
-    skip: set[int] = field(default_factory=set)
-    in_a_row: int = 0
+    def __init__(self) -> None:
+        self.skip: set[int] = set()
+        self.in_a_row = 0
 
     def note(self, finding: RollBack, source: Any, saved_at: int, window: int) -> None:
         """Skip the batch of `finding` and the rest of its gradient aggregation window.

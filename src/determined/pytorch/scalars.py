@@ -8,14 +8,16 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.metrics import Columns, Metrics
-from determined.tensorboard.events import EventFileWriter
 from determined.tensorboard.metric_writers.base import Row, is_scalar, validation_rows
+
+if TYPE_CHECKING:
+    from determined.tensorboard.events import EventFileWriter
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -135,6 +137,8 @@ class Scalars:
 
     def _event_writer(self) -> EventFileWriter:
         if self._events is None:
+            from determined.tensorboard.events import EventFileWriter  # with the first report
+
             self._events = EventFileWriter(self._context.get_tensorboard_path())
         return self._events
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,14 +33,13 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class EncodedState:
+class EncodedState(NamedTuple):
     """A checkpoint as plain data, with the values that could not be encoded and those that were pickled."""
 
     tree: dict[str, Any]
     size: int  # of all tensors, in bytes
-    problems: list[Problem] = field(default_factory=list)
-    pickles: list[bytes] = field(default_factory=list)
+    problems: list[Problem]
+    pickles: list[bytes]
 
     def metadata(self) -> dict[str, Any]:
         """Return entries for the metadata of the checkpoint; empty if it is complete and contains no pickles."""

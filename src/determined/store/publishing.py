@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from determined.store import process
 from determined.store.columns import text
@@ -36,8 +35,7 @@ class Ask(Protocol):
     def __call__(self, question: Callable[[Store], T], /) -> T: ...
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """The attempt that saved a checkpoint, identified across all stores that share a checkpoint storage."""
 
     store: str
@@ -47,11 +45,10 @@ class Origin:
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as a dict, to be stored as JSON."""
-        return asdict(self)
+        return self._asdict()
 
 
-@dataclass(frozen=True)
-class Unrecorded:
+class Unrecorded(NamedTuple):
     """A checkpoint that was about to be published by an attempt that has ended or was superseded."""
 
     uuid: str

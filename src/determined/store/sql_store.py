@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined.errors import NotFoundException, StoreError
 from determined.store import columns, process
 from determined.store.columns import text
 from determined.store.database import Database
-from determined.store.experiments import Experiments
-from determined.store.lineage import Lineage
 from determined.store.migrate import migrate
-from determined.store.outputs import Outputs
-from determined.store.publishing import Publishing
-from determined.store.queueing import Queue
 from determined.store.ranks import claim_shared_metric, counting, merged_metadata
 from determined.store.records import (
     ALL_LINES,
@@ -42,17 +38,18 @@ from determined.store.records import (
     SharedMetric,
     StatusRow,
 )
-from determined.store.registry import Registry
 from determined.store.reports import archive_after, write_reports
 from determined.store.sql_by_hand import add_trial, find_named_trial, newest_saved_step, set_metric
-from determined.store.sql_experiments import SqlExperiments
-from determined.store.sql_lineage import SqlLineage
 from determined.store.sql_logs import newest_log, read_logs
-from determined.store.sql_outputs import SqlOutputs
-from determined.store.sql_queue import SqlQueue
-from determined.store.sql_registry import SqlRegistry
-from determined.store.sql_upkeep import SqlUpkeep
-from determined.store.upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from determined.store.experiments import Experiments
+    from determined.store.lineage import Lineage
+    from determined.store.outputs import Outputs
+    from determined.store.publishing import Publishing
+    from determined.store.queueing import Queue
+    from determined.store.registry import Registry
+    from determined.store.upkeep import Upkeep
 
 R = TypeVar("R")
 
@@ -67,13 +64,6 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._experiments = SqlExperiments(database)
-        self._queue = SqlQueue(database)
-        self._registry = SqlRegistry(database)
-        self._lineage = SqlLineage(database)
-        self._outputs = SqlOutputs(database)
-        self._publishing = Publishing(database)
-        self._upkeep = SqlUpkeep(database)
         try:
             migrate(database)
         except BaseException:
@@ -84,33 +74,49 @@ class SqlStore:
     def place(self) -> str:
         return self._database.place
 
-    @property
+    # Each of these is imported when it is used: a program that trains needs few of them.
+
+    @cached_property
     def experiments(self) -> Experiments:
-        return self._experiments
+        from determined.store.sql_experiments import SqlExperiments
 
-    @property
+        return SqlExperiments(self._database)
+
+    @cached_property
     def registry(self) -> Registry:
-        return self._registry
+        from determined.store.sql_registry import SqlRegistry
 
-    @property
+        return SqlRegistry(self._database)
+
+    @cached_property
     def lineage(self) -> Lineage:
-        return self._lineage
+        from determined.store.sql_lineage import SqlLineage
 
-    @property
+        return SqlLineage(self._database)
+
+    @cached_property
     def publishing(self) -> Publishing:
-        return self._publishing
+        from determined.store.publishing import Publishing
 
-    @property
+        return Publishing(self._database)
+
+    @cached_property
     def outputs(self) -> Outputs:
-        return self._outputs
+        from determined.store.sql_outputs import SqlOutputs
 
-    @property
+        return SqlOutputs(self._database)
+
+    @cached_property
     def queue(self) -> Queue:
-        return self._queue
+        from determined.store.sql_queue import SqlQueue
 
-    @property
+        return SqlQueue(self._database)
+
+    @cached_property
     def upkeep(self) -> Upkeep:
-        return self._upkeep
+        from determined.store.sql_upkeep import SqlUpkeep
+
+        return SqlUpkeep(self._database)
 
     def begin_attempt(self, start: AttemptStart) -> BegunAttempt:
         execute = self._database.execute

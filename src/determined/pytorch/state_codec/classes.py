@@ -6,8 +6,7 @@ import collections
 import functools
 import logging
 import types
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -97,8 +96,7 @@ def is_stateful(value: Any) -> bool:
     return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How instances of a class hold their state: items of a built-in base, slots, and a dict of attributes."""
 
     base: str  # a key of BASES, or "object"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,11 @@ _CONTAINERS = frozenset(classes.BASES.values())
 _NOT_VISIBLE = "its values cannot be seen from Python"
 
 
-@dataclass(frozen=True)
 class Encoded:
     """Plain data that an encoder produced; another encoder uses it unchanged."""
 
-    tree: Any
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
 
 
 class _CannotEncode(Exception):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from determined.pytorch.state_codec.paths import Path
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """A class found in a place of a state, and the attributes of the instance."""
 
     kind: Any

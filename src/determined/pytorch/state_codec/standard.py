@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import decimal
-import fractions
+import importlib
 import io
 import math
 import pathlib
+import sys
 import uuid
-import zoneinfo
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -67,7 +66,6 @@ KINDS: dict[str, _Kind] = {
         lambda values: datetime.timedelta(*values),
     ),
     "timezone": (datetime.timezone, lambda value: list(value.__getinitargs__()), lambda v: datetime.timezone(*v)),
-    "zone": (zoneinfo.ZoneInfo, lambda value: [value.key], lambda values: zoneinfo.ZoneInfo(*values)),
     "datetime": (
         datetime.datetime,
         lambda value: [*_values_of_date(value.date()), *_values_of_time(value.timetz())],
@@ -77,12 +75,6 @@ KINDS: dict[str, _Kind] = {
         datetime.time,
         lambda value: _values_of_time(value),
         _time,
-    ),
-    "decimal": (decimal.Decimal, lambda value: [str(value)], lambda values: decimal.Decimal(*values)),
-    "fraction": (
-        fractions.Fraction,
-        lambda value: [value.numerator, value.denominator],
-        lambda values: fractions.Fraction(*map(_the_integer, values)),
     ),
     "uuid": (uuid.UUID, lambda value: [value.bytes], lambda values: uuid.UUID(bytes=_the_bytes(*values))),
     "numpy dtype": (np.dtype, lambda value: [_description(value)], lambda values: _dtype(*values)),
@@ -96,6 +88,19 @@ KINDS: dict[str, _Kind] = {
 
 NAMES: dict[type, str] = {kind: name for name, (kind, _, _) in KINDS.items()}
 
+# The same for classes of modules that take milliseconds to import. A program that has not imported the module has no
+# value of the class. Name of the kind: module, class, to a list of simpler values, from such a list to its arguments.
+_OF_OTHER_MODULES: dict[str, tuple[str, str, Callable[[Any], list[Any]], Callable[[list[Any]], list[Any]]]] = {
+    "zone": ("zoneinfo", "ZoneInfo", lambda value: [value.key], lambda values: values),
+    "decimal": ("decimal", "Decimal", lambda value: [str(value)], lambda values: values),
+    "fraction": (
+        "fractions",
+        "Fraction",
+        lambda value: [value.numerator, value.denominator],
+        lambda values: [_the_integer(value) for value in values],
+    ),
+}
+
 
 def name_of(value: Any) -> str | None:
     """Return the kind of a value, or None if it is none of these."""
@@ -104,16 +109,28 @@ def name_of(value: Any) -> str | None:
         return "numpy scalar"
     if name is None and isinstance(value, np.dtype):
         return "numpy dtype"  # each dtype has a separate class
-    return name
+    return _name_in_other_modules(type(value)) if name is None else name
+
+
+def _name_in_other_modules(kind: type) -> str | None:
+    for name, (module, class_name, _, _) in _OF_OTHER_MODULES.items():
+        if kind.__name__ == class_name and kind is getattr(sys.modules.get(module), class_name, None):
+            return name
+    return None
 
 
 def values_of(value: Any, name: str) -> list[Any]:
     """Return the list of simpler values; raise ValueError or TypeError if the value cannot be represented."""
+    if name in _OF_OTHER_MODULES:
+        return _OF_OTHER_MODULES[name][2](value)
     return KINDS[name][1](value)
 
 
 def from_values(name: str, values: list[Any]) -> Any:
     """Return the value that `values_of` was called with; an invalid list can raise any exception."""
+    if name in _OF_OTHER_MODULES:
+        module, class_name, _, arguments = _OF_OTHER_MODULES[name]
+        return getattr(importlib.import_module(module), class_name)(*arguments(values))
     return KINDS[name][2](values)
 
 

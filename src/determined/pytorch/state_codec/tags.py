@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,8 +16,7 @@ PICKLED_PART = "pickled"
 DEEPEST = 60  # levels; a level takes up to eight Python calls, and the default recursion limit is a thousand
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A value that could not be encoded: its path, its class, and the reason."""
 
     path: str
