@@ -20,7 +20,7 @@ MAX_FILES = 10_000
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-# What is never copied, whatever ignore files say: by the name of a file or directory, and by that of a directory.
+# Names of files and directories, and of directories only, that are never copied: ignore files cannot include them.
 LEFT_OUT_NAMES = (
     ".*",
     "*.py[co]",
