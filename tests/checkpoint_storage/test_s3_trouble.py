@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from determined import core, paths
+from determined import core, paths, pytorch
 from determined.checkpoint_storage import CheckpointStorage, build_from_argument
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, NoDirectStorageAccess, StorageAccessError
 from tests.helpers.ranks import free_port
+from tests.helpers.records import opened
 from tests.helpers.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, Wire
+from tests.helpers.trials import HPARAMS, LineTrial
 
 MEGABYTE = 1 << 20
 WRONG_KEY = "wRoNg-distinctive-4Kd"
@@ -233,6 +236,33 @@ def test_an_upload_that_is_interrupted_leaves_nothing(
             context.checkpoint.upload(source, STEPS)
     assert own_server.objects() == []
     assert left_here() == []
+
+
+class Interrupted(LineTrial):
+    """Is interrupted in its second batch, and has weights that take a while to upload."""
+
+    def make_model(self) -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(1, MEGABYTE), torch.nn.Linear(MEGABYTE, 1))
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        if batch_idx == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().train_batch(batch, epoch_idx, batch_idx)
+
+
+def test_a_second_interrupt_during_an_upload_stops_training_at_once(
+    own_server: S3Server, wire: Callable[..., Wire]
+) -> None:
+    slow = wire(up=2 * MEGABYTE, then=lambda: os.kill(os.getpid(), signal.SIGINT))
+    config = own_server.config(endpoint_url=slow.endpoint_url)
+    with pytest.raises(SystemExit) as ended:
+        with pytorch.init(hparams=HPARAMS, checkpoint_storage=config) as context:
+            pytorch.Trainer(Interrupted(context), context).fit(max_length=pytorch.Epoch(9), checkpoint_policy="none")
+    assert ended.value.code == 130
+    assert own_server.objects() == []
+    with opened() as store:
+        assert store.experiments.list()[0].state == "PAUSED"
+        assert store.checkpoints(1) == []
 
 
 def test_a_full_disk_on_this_machine_is_told_in_the_systems_words(server: S3Server, tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from determined.cli.summary import summarize, summary_lines, summary_plain
 from determined.store.base import Store
 from tests.cli.filling import add_trials, end, end_trial, lead, new_experiment
+from tests.cli.running import det
 
 
 def test_the_best_trial_its_checkpoint_and_what_to_type(store: Store, search: int) -> None:
@@ -50,6 +53,64 @@ def test_nothing_came_of_it(store: Store) -> None:
     assert (
         lines[-1] == f"  det experiment continue {experiment_id}    # run it again, with the same code"
     )  # a random search
+
+
+@pytest.mark.parametrize(
+    ("searcher", "experiment_reason", "trial_reason", "last"),
+    [
+        ("random", "", "OSError: no space left (train.py, line 3); tried 6 times", "det experiment continue 1"),
+        ("random", "", "ended by the signal SIGKILL", "det experiment continue 1"),
+        ("random", "", "exit code 3", "det experiment continue 1"),
+        ("random", "", "RuntimeError: CUDA out of memory (train.py, line 3)", "det experiment continue 1"),
+        ("adaptive_asha", "", "exit code 3", "det experiment fork 1"),
+        (
+            "random",
+            "",
+            "ValueError: bad; data (train.py, line 3); not retried: same error twice",
+            "det experiment create CONFIG MODEL_DIR",
+        ),
+        ("random", "", "KeyError: 'lr' (train.py, line 3); tried 6 times", "det experiment create CONFIG MODEL_DIR"),
+        (
+            "adaptive_asha",
+            "the first 3 trials failed with the same error: KeyError: 'lr' (train.py, line 3)",
+            None,
+            "det experiment create CONFIG MODEL_DIR",
+        ),
+        (
+            "single",
+            "Metric 'val_loss' is not reported; reported: mse, mae",
+            "Metric 'val_loss' is not reported; reported: mse, mae",
+            "det experiment fork 1 --config searcher.metric=mse",
+        ),
+        (
+            "single",
+            "Metric 'val_loss' is not reported; reported: a b",
+            None,
+            "det experiment fork 1 --config searcher.metric=NAME",
+        ),
+        (
+            "adaptive_asha",
+            "No trial has reported the searcher metric 'loss' as a number.",
+            None,
+            "det experiment fork 1 --config searcher.metric=NAME",
+        ),
+        ("random", "", "INVALID_HP", "det experiment fork 1 --config hyperparameters.NAME=VALUE"),
+    ],
+)
+def test_the_last_line_after_a_failure_is_a_command_that_helps(
+    store: Store, searcher: str, experiment_reason: str, trial_reason: str | None, last: str
+) -> None:
+    experiment_id = new_experiment(store, config={"searcher": {"name": searcher, "metric": "loss"}})
+    lease = lead(store, experiment_id)
+    for trial_id in add_trials(store, lease, [{}] * 2):
+        state = "INVALID_HP" if trial_reason == "INVALID_HP" else "ERROR"
+        end_trial(store, lease, trial_id, state, reason=trial_reason or "exit code 1")  # type: ignore[arg-type]
+    end(store, lease, "ERROR", reason=experiment_reason)
+    lines = summary_lines(summarize(store, experiment_id), None)
+    assert lines[-1].partition("    # ")[0].strip() == last
+    refused = det("e", "activate", str(experiment_id))
+    assert refused.exit_code == 1
+    assert refused.stderr.rstrip().endswith(last)
 
 
 def test_trials_that_did_nothing_are_no_quiet_success(store: Store) -> None:

@@ -263,7 +263,7 @@ def test_every_rank_has_its_lines(data_home: Path) -> None:
     [
         ("sys.exit(3)", "ERROR", 3, None),
         ("sys.exit('no data')", "ERROR", 1, "no data"),
-        ("sys.exit(143)", "CANCELED", 143, None),
+        ("sys.exit(143)", "PAUSED", 143, None),
         ("sys.exit()", "COMPLETED", 0, None),
     ],
 )

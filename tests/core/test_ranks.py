@@ -274,6 +274,44 @@ def test_a_rank_elsewhere_that_has_another_file_as_its_store(ranks: Ranks, caplo
     assert not Path(paths.store_place()).exists()
 
 
+@pytest.mark.parametrize("noted", [True, False], ids=["while it trains", "at the end"])
+def test_output_of_a_rank_elsewhere_is_not_dropped_silently(
+    ranks: Ranks, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], noted: bool
+) -> None:
+    """Once, with what is not stored, why, and where it still is; after training has begun, or at the end."""
+    _, worker = ranks(2, chief=Process("another-machine", 1, "then"))
+    worker.copy_output()
+    print("first")  # noqa: T201
+    if noted:
+        worker.note_recorded()
+        print("second")  # noqa: T201
+        deadline = time.monotonic() + 30
+        while not warnings(caplog):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    worker.end_output()
+    (warning,) = warnings(caplog)
+    assert "What this process prints is no longer stored: what rank 1 on" in warning
+    assert "is a file on another-machine; let DET_STORE name a PostgreSQL server" in warning
+    assert warning.endswith("what it prints is only where its standard output and error go")
+    assert "first" in capsys.readouterr().out
+    assert not Path(paths.store_place()).exists()
+
+
+def test_output_of_a_rank_elsewhere_waits_for_a_shared_file(ranks: Ranks, caplog: pytest.LogCaptureFixture) -> None:
+    chief, worker = ranks(2, chief=Process("another-machine", 1, "then"))
+    worker.copy_output()
+    print("early")  # noqa: T201
+    chief.report_metrics("training", 1, {"loss": 0})
+    chief.flush()
+    worker.note_recorded()
+    worker.end_output()
+    worker.flush()
+    with opened() as store:
+        assert [line.text for line in store.logs(1)] == ["early"]
+    assert warnings(caplog) == []
+
+
 def test_a_rank_elsewhere_whose_file_is_the_same(ranks: Ranks) -> None:
     chief, worker = ranks(2, chief=Process("another-machine", 1, "then"))
     chief.report_metrics("training", 1, {"loss": 0})

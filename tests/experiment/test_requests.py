@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import queue
 import signal
 import subprocess
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from determined.experiment.interrupts import Interrupts
 from determined.store.base import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import Search
@@ -139,6 +142,23 @@ def test_the_second_interrupt_stops_without_saving(make_search: MakeSearch) -> N
     assert "Pausing: saving 2 trials … (Ctrl-C again: stop without saving)" in said
     assert "Stopping without saving" in said
     assert said.splitlines()[-1].strip().startswith(f"det experiment activate {experiment}")
+
+
+def test_the_third_interrupt_ends_a_runner_that_is_stuck() -> None:
+    """The first two are announced and leave the program alone, SIGTERM and SIGHUP in between do not count."""
+    announced: queue.SimpleQueue[tuple[str, signal.Signals]] = queue.SimpleQueue()
+    interrupts = Interrupts(lambda wish, number: announced.put((wish, number)))
+    with interrupts.listening():
+        for wish in ("pause", "halt"):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert announced.get(timeout=30) == (wish, signal.SIGINT)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                os.kill(os.getpid(), number)
+            assert interrupts.wish == wish
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert interrupts.signal == signal.SIGINT
+    assert announced.empty()
 
 
 def test_two_interrupts_lose_no_more_than_a_kill(make_search: MakeSearch) -> None:

@@ -64,6 +64,28 @@ def test_troubles_on_one_slot(engine: LocalEngine) -> None:
         assert [attempt.start_step for attempt in raised] == [0, 4]
 
 
+def test_the_log_of_a_trial_says_everything_once(engine: LocalEngine) -> None:
+    """A line for each training report with its loss, for each validation and each checkpoint; no PIDs before them."""
+    found = run(engine, "hurt", config(["none"], min_validation_period={"batches": 4}))
+    (trial,) = found.trials
+    with opened() as store:
+        lines = [line.text for line in store.logs(trial.id)]
+        uuids = [row.uuid for row in store.checkpoints(trial.id)]
+    text = "\n".join(lines)
+    assert len(uuids) == 2, text
+    for uuid in uuids:  # that the policy deletes one later is said as well
+        assert len([line for line in lines if uuid in line and "Deleted" not in line]) == 1, text
+    for batch in (2, 4, 6, 8):
+        trained = [line for line in lines if f"batch {batch}/8 | loss " in line]
+        assert len(trained) == 1, text
+    for batch in (4, 8):
+        validated = [line for line in lines if "validation_loss" in line and f"batch {batch}/8" in line]
+        assert len(validated) == 1, text
+    assert sum("validation_loss" in line for line in lines) == 2, text
+    assert "report of group" not in text
+    assert not [line for line in lines if re.match(r"(\[\d+\]|pid)", line)], text
+
+
 @pytest.mark.parametrize("policy", ["best", "none"])
 def test_the_first_validation_without_the_searcher_metric_ends_the_experiment(engine: LocalEngine, policy: str) -> None:
     """With the policy `none` the trial itself would train on: its length is far beyond the test."""

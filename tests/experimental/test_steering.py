@@ -76,7 +76,7 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
         experiment.wait()
     saved = {checkpoint.training.trial_id: checkpoint for checkpoint in experiment.list_checkpoints()}
     assert len(saved) == 2
-    with pytest.raises(DeterminedError, match="would go on from there"):
+    with pytest.raises(DeterminedError, match="would resume from it"):
         saved[trial.id].delete()
     with pytest.raises(InvalidExperimentException, match="is PAUSED: it can be deleted once it has ended"):
         experiment.delete()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,10 @@ class Slow(pytorch.PyTorchCallback):
 
 
 class Trial(LineTrial):
+    def make_model(self):
+        hidden = self.context.get_hparam("hidden")
+        return torch.nn.Sequential(torch.nn.Linear(1, hidden), torch.nn.Linear(hidden, 1))
+
     def build_callbacks(self):
         return {"slow": Slow()} if os.environ.get("SLOW_SAVE") else {}
 
@@ -38,6 +43,8 @@ class Trial(LineTrial):
             print("trained", flush=True)
             while not os.path.exists("continue"):
                 time.sleep(0.01)
+        if batch_idx == int(os.environ.get("LOG_AT", -1)):
+            print("a message of the program", file=sys.stderr, flush=True)
         if os.environ.get("PRINT"):
             time.sleep(0.05)
             if batch_idx % 10 == 9:
@@ -46,7 +53,8 @@ class Trial(LineTrial):
 
 
 if __name__ == "__main__":
-    with pytorch.init(hparams={"global_batch_size": 8, "lr": 0.1}) as context:
+    hparams = {"global_batch_size": 8, "lr": 0.1, "hidden": int(os.environ.get("HIDDEN", 1))}
+    with pytorch.init(hparams=hparams) as context:
         pytorch.Trainer(Trial(context), context).fit(
             max_length=pytorch.Epoch(int(sys.argv[1])),
             checkpoint_policy="none",
@@ -90,6 +98,13 @@ class Script:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == code, errors
         return errors.splitlines()
+
+    def state(self) -> str:
+        """Return the state of the only experiment."""
+        with records.opened(self.data) as store:
+            ((experiment,), (trial,)) = store.experiments.list(), store.experiments.trials(1)
+            assert trial.state == experiment.state
+            return experiment.state
 
     def staged(self) -> list[str]:
         return [str(path) for path in self.data.rglob(".staging-*")]
@@ -146,6 +161,40 @@ def test_a_failure_ends_with_how_to_continue(script: Script) -> None:
     assert resumed[-1] == f"To continue: {shown}"
 
 
+def contents(data: Path) -> list[Any]:
+    """Return what the store says of all runs."""
+    with records.opened(data) as store:
+        trials = [trial for experiment in store.experiments.list() for trial in store.experiments.trials(experiment.id)]
+        rows = [(store.attempts(trial.id), store.logs(trial.id), store.metrics(trial.id)) for trial in trials]
+        return [store.experiments.list(), trials, rows]
+
+
+def test_a_start_with_hyperparameters_that_do_not_fit_changes_nothing(script: Script) -> None:
+    """In a fresh interpreter, as above. What was COMPLETED stays so; the former values continue it."""
+    script.run(1, LATEST="latest")
+    before, (checkpoint,) = contents(script.data), records.checkpoints(script.data)
+    refused = subprocess.run(
+        python("train.py", "2"),
+        cwd=script.directory,
+        env=script.env(LATEST="latest", HIDDEN="2"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert refused.returncode == 1
+    assert "hidden: 1 -> 2" in refused.stderr
+    assert refused.stderr.splitlines()[-1] == (
+        f"To continue the former run, use the code and hyperparameters of checkpoint {checkpoint.name}; to train with "
+        "the present ones, give the run another name: DET_RUN_NAME=NAME python train.py 2"
+    )
+    assert contents(script.data) == before
+    assert script.state() == "COMPLETED"
+    script.run(2, LATEST="latest", HIDDEN="2", DET_RUN_NAME="wide")
+    with records.opened(script.data) as store:
+        assert len(store.experiments.list()) == 2
+    assert any("at epoch 1" in line for line in script.run(2, LATEST="latest"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_signal_saves_and_says_so(script: Script, number: signal.Signals) -> None:
     process = script.start(3, WAIT_AT="1", LATEST="latest")
@@ -162,6 +211,9 @@ def test_a_signal_saves_and_says_so(script: Script, number: signal.Signals) -> N
     assert process.returncode == 128 + number
     assert errors.splitlines()[-1] == "To continue: python train.py 3"
     assert len(records.checkpoints(script.data)) == 1
+    assert script.state() == "PAUSED"
+    script.run(3, LATEST="latest")
+    assert script.state() == "COMPLETED"
 
 
 def test_a_second_interrupt_during_the_save_stops_at_once(script: Script) -> None:
@@ -185,6 +237,7 @@ def test_a_second_interrupt_during_the_save_stops_at_once(script: Script) -> Non
     assert errors.splitlines()[-1] == "To continue: python train.py 5"
     assert records.checkpoints(script.data) == [before]
     assert script.staged() == []
+    assert script.state() == "PAUSED"
     resumed = script.run(2, LATEST="latest")
     assert any(line.startswith(f"Resuming from checkpoint {before.name} at epoch 1") for line in resumed)
 
@@ -211,6 +264,24 @@ def test_the_progress_line_fits_the_terminal(script: Script, columns: int) -> No
     assert any(("next validation" in line) == (columns == 140) for line in progress)
     # A line that wrapped would have left pieces that begin otherwise.
     assert all(line.startswith(("epoch ", "from the program", "Killed", "$")) for line in shown)
+
+
+def test_lines_beside_the_progress_line_are_stored_alone(script: Script) -> None:
+    """On the terminal the progress line wraps; in the log nothing of it is before what is printed next."""
+    env = script.env(LATEST="latest", WAIT_AT="12", LOG_AT="6", PRINT="1")
+    with Terminal(python("train.py", "30"), env=env, cwd=script.directory, is_warm=True) as terminal:
+        terminal.read_until(b"from the program 9")
+        terminal.read_until(b"left")
+        terminal.read_until(b"trained")
+        terminal.signal(signal.SIGINT)
+        terminal.read_until(b"Stopping because")
+        (script.directory / "continue").touch()
+        terminal.read_to_the_end()
+    with records.opened(script.data) as store:
+        lines = [row.text for row in store.logs(1)]
+    assert "Stopping because of the signal SIGINT: saving a checkpoint … (Ctrl-C again: stop without saving)" in lines
+    assert "a message of the program" in lines
+    assert not [line for line in lines if "batches/s" in line or "\x1b" in line]
 
 
 def test_a_resized_terminal_gets_lines_of_its_new_width(script: Script) -> None:

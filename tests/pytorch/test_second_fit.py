@@ -108,6 +108,63 @@ def test_an_interrupted_length_is_finished(data_home: Path, how: Any, raised: ty
     assert steps(data_home, "training") == list(range(1, 3 * EPOCH_LENGTH + 1))
 
 
+def test_a_shorter_length_finishes_the_interrupted_one(
+    capfd: pytest.CaptureFixture[str], data_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is shown, trained and recorded agree; the fit after that counts from the end."""
+    monkeypatch.setenv("DET_PROGRESS", "1")
+    with pytorch.init(hparams=HPARAMS) as context:
+        trial = Shuffled(context)
+        trainer = pytorch.Trainer(trial, context)
+        trainer.fit(max_length=pytorch.Epoch(1))
+        trial.interrupt_at, trial.how = 3 * EPOCH_LENGTH, send_sigint
+        with pytest.raises(SystemExit):
+            trainer.fit(max_length=pytorch.Epoch(4), **REPORTS)
+        capfd.readouterr()
+        trainer.fit(max_length=pytorch.Epoch(1), **REPORTS)
+        shown = capfd.readouterr().err
+        assert f"Finishing the length of the interrupted fit: training to epoch 5 (batch {5 * EPOCH_LENGTH})" in shown
+        assert f"validation after epoch 4/5, batch {4 * EPOCH_LENGTH}/{5 * EPOCH_LENGTH}" in shown
+        assert [batch for _, batch in trial.seen] == list(range(5 * EPOCH_LENGTH))
+        trainer.fit(max_length=pytorch.Epoch(1), **REPORTS)
+    assert [batch for _, batch in trial.seen] == list(range(6 * EPOCH_LENGTH))
+    assert "Finishing" not in capfd.readouterr().err
+    with opened(data_home) as store:
+        assert store.runs()[0].progress == 1.0
+
+
+def test_a_longer_length_counts_from_where_the_interrupted_one_began() -> None:
+    with pytorch.init(hparams=HPARAMS) as context:
+        trial = Shuffled(context)
+        trial.interrupt_at, trial.how = EPOCH_LENGTH, send_sigint
+        with pytest.raises(SystemExit):
+            pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(2))
+        pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(3))
+    assert len(trial.seen) == 3 * EPOCH_LENGTH
+
+
+class Wider(LineTrial):
+    def make_model(self) -> torch.nn.Module:
+        return torch.nn.Linear(1, 1, bias=True)
+
+
+def test_a_refused_fit_is_not_continued(data_home: Path) -> None:
+    """Its counters are those of the checkpoint that did not fit: the next fit starts from the beginning."""
+    with pytorch.init(hparams=HPARAMS, name="one") as context:
+        pytorch.Trainer(LineTrial(context), context).fit(max_length=pytorch.Epoch(1))
+    with pytorch.init(hparams=HPARAMS, name="one") as context:
+        trial = Wider(context)
+        with pytest.raises(RuntimeError) as refused:
+            pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(2), latest_checkpoint="latest")
+        assert "give the run another name (name= in init(), or DET_RUN_NAME)" in refused.value.__notes__[0]
+        with opened(data_home) as store:
+            assert [row.state for row in store.experiments.list()] == ["COMPLETED"]
+        pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(1))
+    assert trial.batch_indices == list(range(EPOCH_LENGTH))
+    with opened(data_home) as store:
+        assert [row.state for row in store.experiments.list()] == ["COMPLETED", "COMPLETED"]
+
+
 class StopsOnce(Shuffled):
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         if batch_idx == 1:

@@ -51,7 +51,13 @@ def filled(store: Store) -> Store:
     trials = [row.id for row in store.experiments.list() if row.by_hand and row.name == "TRAIN.py"]
     store.write([EndRow(store.experiments.trials(trials[0])[0].id, 1, "stopped", 9.0, 1.0)])
     # Several trials in one experiment: one of them alone does not tell the state.
-    for name, ends in (("one", ["failed", "completed", "stopped"]), ("two", ["completed", "failed", None])):
+    several: dict[str, list[str | None]] = {
+        "one": ["failed", "completed", "stopped"],
+        "two": ["completed", "failed", None],
+        "three": ["canceled"],
+        "four": ["canceled", "stopped"],
+    }
+    for name, ends in several.items():
         for end in ends:
             begun = begin(store, process=alive(), external_experiment=name)
             if end is not None:

@@ -116,15 +116,31 @@ class TestRunsByHand:
         store.write([StatusRow(elsewhere.trial_id, 1, "training", 0.25)])
         found = store.experiments.list()[::-1]
         states = [experiment.state for experiment in found]
-        assert states == ["ACTIVE", "ERROR", "COMPLETED", "CANCELED", "ERROR", "ACTIVE"]
+        assert states == ["ACTIVE", "ERROR", "COMPLETED", "PAUSED", "ERROR", "ACTIVE"]
         assert [experiment.ended for experiment in found] == [None, None, 5000.0, 5000.0, 5000.0, None]
         assert found[-1].progress == 0.25
         assert (found[0].by_hand, found[0].name, found[0].program) == (True, "mine", "/home/me/train.py")
         assert (found[0].trial_count, found[0].best, found[0].metric) == (1, None, None)
         trials = [store.experiments.trial(attempt.trial_id) for attempt in attempts]
-        assert [trial.state for trial in trials] == ["RUNNING", "ERROR", "COMPLETED", "CANCELED", "ERROR"]
+        assert [trial.state for trial in trials] == ["RUNNING", "ERROR", "COMPLETED", "PAUSED", "ERROR"]
         assert store.experiments.trials(attempts[2].experiment_id) == [trials[2]]
         assert (trials[2].number, trials[2].started, trials[2].ended) == (0, 2000.0, 5000.0)
+
+    def test_only_a_request_cancels_them(self, store: Store) -> None:
+        """Of several trials the interrupted ones are canceled; those that run or have ended stay as they are."""
+        begun = [begin(store, process=alive(), external_experiment="one") for _ in range(4)]
+        for attempt, state in zip(begun, ("stopped", "failed", "stopped"), strict=False):
+            store.write([EndRow(attempt.trial_id, 1, state, 5000.0, 7.5)])  # type: ignore[arg-type]
+        number, ids = begun[0].experiment_id, [attempt.trial_id for attempt in begun]
+        states = lambda: [trial.state for trial in store.experiments.trials(number)]  # noqa: E731
+        assert states() == ["PAUSED", "ERROR", "PAUSED", "RUNNING"]
+        assert store.experiments.cancel_paused(number, ids[2]) == [ids[2]]
+        assert store.experiments.cancel_paused(number, ids[3]) == []
+        assert states() == ["PAUSED", "ERROR", "CANCELED", "RUNNING"]
+        assert store.experiments.cancel_paused(number) == ids[:1]
+        assert states() == ["CANCELED", "ERROR", "CANCELED", "RUNNING"]
+        lease, _ = with_trials(store, 1)
+        assert store.experiments.cancel_paused(lease.experiment_id) == []
 
     def test_nobody_can_run_them(self, store: Store) -> None:
         attempt = begin(store)

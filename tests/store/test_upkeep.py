@@ -205,6 +205,16 @@ class TestCheckpoints:
         store.experiments.commit(lease, Change(experiment=ExperimentChange("COMPLETED", ended=9.0)))
         store.upkeep.condemn_experiment(experiment_id)
 
+    def test_the_newest_of_an_interrupted_run_stays_until_that_is_canceled(self, store: Store) -> None:
+        begun = begin(store)
+        old, new = checkpoint(begun, 5, "old"), checkpoint(begun, 9, "new")
+        store.write([old, new, EndRow(begun.trial_id, 1, "stopped", 9.0, 1.0)])
+        with pytest.raises(CheckpointInUse, match=r"new is the newest of trial .* cancel the experiment first"):
+            store.upkeep.condemn(["new"])
+        store.upkeep.condemn(["old"])
+        store.experiments.cancel_paused(begun.experiment_id)
+        store.upkeep.condemn(["new"])
+
 
 class TestDeletion:
     def test_every_row_goes_and_nothing_else(self, store: Store) -> None:

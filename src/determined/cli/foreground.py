@@ -66,7 +66,8 @@ def run_here(
         if isinstance(engine, LocalEngine):
             with opened_store() as store:
                 experiment = store.experiments.get(experiment_id)
-                check_can_run(experiment, max_trials)  # before waiting for slots, which may take long
+                trials = store.experiments.trials(experiment_id)
+                check_can_run(experiment, max_trials, trials)  # before waiting for slots, which may take long
                 check_secrets(store, experiment)
             reserve_slots(engine, experiment.config, experiment_id, sharing, say)
         ended = run_experiment(

@@ -138,7 +138,8 @@ def _commands(summary: Summary) -> list[str]:
     if summary.experiment.state == "PAUSED":
         commands.append(f"det experiment activate {number}    # resume")
     elif summary.experiment.state == "ERROR":
-        from determined.experiment.run_again import run_again_command
+        from determined.experiment.run_again import run_again
 
-        commands.append(f"{run_again_command(summary.experiment)}    # run it again, with the same code")
+        advice = run_again(summary.experiment, summary.trials)
+        commands.append(f"{advice.command}    # {advice.effect}")
     return [f"{own_command()}{command.removeprefix('det')}" for command in commands]

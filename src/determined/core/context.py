@@ -122,7 +122,12 @@ class Context:
         Reports replace those of the previous attempt for the same steps. If the store knows the checkpoint, this run
         becomes the next attempt of that checkpoint's trial.
         """
-        self._supervisor.begin_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
+        self._supervisor.expect_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
+        self._begin_expected()
+
+    def _begin_expected(self) -> None:
+        """Start the attempt that `begin_attempt` would, where the supervisor was told before what to expect."""
+        self._supervisor.begin_expected()
         if self.distributed.rank == 0:
             self.checkpoint._record_published()
 

@@ -19,6 +19,7 @@ from determined.core.output_limit import OutputLimit
 from determined.errors import DeterminedError
 from determined.output_lines import LONGEST, level_of, pieces
 from determined.program import ipython_shell
+from determined.switches import is_on
 
 logger = logging.getLogger("determined.core")
 
@@ -30,6 +31,13 @@ _MOST_WAITING = 10_000  # lines kept for a run that is not in the store yet
 _SECONDS_BETWEEN_TRIES = 0.5
 _STREAMS = ("stdout", "stderr")
 _ERASE_LINE = ("\x1b[K", "\x1b[2K")
+
+
+class Transient(str):
+    """A text that a terminal shows until it is overwritten; it is not stored.
+
+    Stored, it would be joined with the next line that another part of the program prints to the same stream.
+    """
 
 
 class PrintedLine(NamedTuple):
@@ -47,7 +55,7 @@ def is_wanted(given: bool | None, environment: Mapping[str, str]) -> bool:
         raise TypeError(f"init: store_output must be True, False or None, got {given!r:.80}")
     if given is not None:
         return given
-    return environment.get(VARIABLE, "1").lower() not in ("0", "false", "off", "no")
+    return is_on(environment, VARIABLE)
 
 
 class OutputCopy:
@@ -134,6 +142,8 @@ class OutputCopy:
 
         def write(text: Any, /) -> Any:
             done = original(text)
+            if isinstance(text, Transient):
+                return done
             # The original may be an older replacement of this object, reached through IPython's.
             is_newest = self._newest.get(name) is write
             if is_newest and self._listening and isinstance(text, str) and os.getpid() == self._pid:

@@ -94,6 +94,9 @@ class StoreSupervisor:
         # The profiler reports from another thread, and an attempt must be begun only once.
         self._beginning = threading.Lock()
         self._attempt: BegunAttempt | None = None
+        self._expected = False  # the next report of the chief starts an attempt
+        self._is_recorded = False  # of another rank than the chief: the chief has recorded the attempt
+        self._refused = False  # the start of a standalone run was refused: there is no attempt whose end is recorded
         self._has_begun_it = False
         self._origin: tuple[BegunAttempt, dict[str, Any]] | None = None
         self._attempt_began = time.monotonic()
@@ -161,15 +164,33 @@ class StoreSupervisor:
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
         """Begin the next attempt; ranks other than the chief join it with their next report."""
+        self.expect_attempt(checkpoint=checkpoint, steps_completed=steps_completed)
+        self.begin_expected()
+
+    def expect_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
+        """Let the next report or `begin_expected` begin the next attempt."""
         with self._beginning:
             self._attempts.start_another(checkpoint, steps_completed)
             if self._member.is_chief:
-                self._begin()
+                self._expected = True
             else:
                 if self._has_begun_it:
                     self._write_end("completed")
-                self._attempt, self._has_begun_it = None, False  # the new attempt is joined with the next report
+                self._attempt, self._has_begun_it = None, False  # joined with the next report
                 self._log = None
+
+    def begin_expected(self) -> None:
+        with self._beginning:
+            if self._expected:
+                self._begin()
+
+    def note_recorded(self) -> None:
+        self._is_recorded = not self._member.is_chief
+
+    def withdraw_attempt(self) -> None:
+        if self._managed is None:  # the runner of a search wants to know of every attempt
+            self._refused = self._attempt is None
+            self._expected = False
 
     def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:
         if self._member.is_chief and self._managed is None:
@@ -183,6 +204,7 @@ class StoreSupervisor:
     def end_output(self, error: BaseException | None = None) -> None:
         """Store the remaining output and an error that Python is about to print; stop copying."""
         if self._output is not None:
+            self.note_recorded()  # if no attempt is found now, there is none to wait for
             self._output.stop(error)
 
     def _store_lines(self, lines: list[PrintedLine]) -> bool:
@@ -192,6 +214,8 @@ class StoreSupervisor:
             if begun is not None:
                 self._take_lines_of(begun)
         if self._log is None:
+            if self._is_recorded:
+                self._refuse_lines_out_of_reach()
             return False
         if self._mask is None:
             # Imported on use: not needed by programs that print nothing.
@@ -204,6 +228,14 @@ class StoreSupervisor:
             number, rank = next(numbers), self._member.rank
             self._writer.put(LogRow(trial_id, attempt, rank, number, line.stream, text, line.written, line.level))
         return True
+
+    def _refuse_lines_out_of_reach(self) -> None:
+        """Raise StoreOutOfReach if lines of this rank would wait for ever, because the store is on another machine."""
+        try:
+            self._attempts.check_reach()
+        except StoreOutOfReach as error:
+            where = "what it prints is only where its standard output and error go"
+            raise StoreOutOfReach(f"{error}; until then {where}") from None
 
     def _take_lines_of(self, begun: BegunAttempt) -> None:
         """Assign log lines to this attempt from now on, numbered from 0."""
@@ -358,7 +390,7 @@ class StoreSupervisor:
         if not self._member.is_chief:
             self._report_status_of_another_rank(change)
             return
-        ended_badly = change.state in ("stopped", "failed")
+        ended_badly = change.state in ("stopped", "failed") and not self._refused
         told = (change.progress, change.early_exit, change.follows_operations)
         if ended_badly or any(value is not None for value in told):
             self._begun()
@@ -455,9 +487,9 @@ class StoreSupervisor:
 
     def _begun(self) -> BegunAttempt:
         """Return the current attempt; begin or join it first if necessary."""
-        if self._attempt is None:
+        if self._attempt is None or self._expected:
             with self._beginning:
-                if self._attempt is None:
+                if self._attempt is None or self._expected:
                     self._begin()
         assert self._attempt is not None
         return self._attempt
@@ -482,7 +514,7 @@ class StoreSupervisor:
         begun, self._has_begun_it = self._attempts.begin_or_join(self._attempt)
         if self._sinking is not None:
             self._sinking.begin(begun, self._writer.ask(lambda store: store.attempts(begun.trial_id)[0]))
-        self._attempt = begun
+        self._attempt, self._expected, self._refused = begun, False, False
         self._take_lines_of(begun)
         if self._output is not None:
             self._output.run_has_begun()
@@ -552,10 +584,26 @@ class StoreSupervisor:
             return
         seconds = time.monotonic() - self._attempt_began
         attempt, rank = self._attempt, self._member.rank
-        reason = exit_code = None
+        state, reason, exit_code = self._recorded_end(state), None, None
         if change is not None and self._managed is None:
             reason, exit_code = change.reason, change.exit_code
         self._writer.put(EndRow(attempt.trial_id, attempt.number, state, time.time(), seconds, rank, reason, exit_code))
+
+    def _recorded_end(self, state: AttemptState) -> AttemptState:
+        """Return how an attempt of a standalone run ended, where a request ended it.
+
+        `fit` returns then and the program ends well, but the run has not completed. What a trial of a search does after
+        a request, its runner records.
+        """
+        reason = None if self._stop is None or self._managed is not None else self._stop.reason
+        if state == "completed" and self._status.stop_acknowledged:
+            ends: dict[StopReason | None, AttemptState] = {
+                "pause": "stopped",
+                "reschedule": "stopped",
+                "cancel": "canceled",
+            }
+            return ends.get(reason, state)
+        return "canceled" if state == "stopped" and reason == "cancel" else state
 
     def _check_names(self, store: Store, rows: list[Row]) -> None:
         """Warn once per attempt if two ranks report the same metric. Called by the writer's thread."""

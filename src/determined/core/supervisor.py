@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from determined.store.base import Store
-from determined.store.records import BegunAttempt, Checkpoint
+from determined.store.records import AttemptState, BegunAttempt, Checkpoint
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class StatusChange(NamedTuple):
     progress: float | None = None
     early_exit: str | None = None
     follows_operations: bool | None = None
-    state: Literal["running", "completed", "stopped", "failed"] | None = None
+    state: AttemptState | None = None
     reason: str | None = None  # why the run ended; recorded for standalone runs, like the exit code
     exit_code: int | None = None
 
@@ -86,6 +86,22 @@ class Supervisor(Protocol):
 
         Reports replace those of earlier attempts for the same steps.
         """
+        ...
+
+    def expect_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
+        """Let the next report, or `begin_expected`, start an attempt as `begin_attempt` does. Every rank calls this."""
+        ...
+
+    def begin_expected(self) -> None:
+        """Start the expected attempt, unless a report has. With several ranks every rank calls this."""
+        ...
+
+    def note_recorded(self) -> None:
+        """Note on every rank that the chief has recorded the attempt: a rank that does not find it cannot reach it."""
+        ...
+
+    def withdraw_attempt(self) -> None:
+        """Forget the expected attempt, because the start was refused: a standalone run that has none records no end."""
         ...
 
     def compare_by(self, metric: str, *, smaller_is_better: bool) -> None:

@@ -13,6 +13,7 @@ from determined.store.process import this_process
 Wish = Literal["pause", "cancel", "kill"]
 
 
+_NOT_RUNNING = "Experiment {} was not running; it is now {}."
 _DOING: dict[Wish, str] = {"pause": "Pausing", "cancel": "Canceling", "kill": "Killing"}
 
 
@@ -23,13 +24,10 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
     """
     experiment = store.experiments.get(experiment_id)
     _refuse_ended(experiment)
-    if experiment.by_hand:
-        for trial in store.experiments.trials(experiment_id):
-            if trial.state == "RUNNING":
-                store.add_request(trial.id, kind)
-        return f"{_DOING[kind]} experiment {experiment_id}."
     if kind == "pause" and experiment.state == "PAUSED":
         return f"Experiment {experiment_id} is already paused."
+    if experiment.by_hand:
+        return _request_standalone(store, experiment_id, kind)
     try:
         lease = store.experiments.acquire(experiment_id, this_process())
     except ExperimentHeld:
@@ -41,7 +39,17 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
         store.queue.remove(experiment_id)  # while the lease is held, so that the queue cannot start it in between
     finally:
         store.experiments.release(lease)
-    return f"Experiment {experiment_id} was not running; it is now {'paused' if kind == 'pause' else 'canceled'}."
+    return _NOT_RUNNING.format(experiment_id, "paused" if kind == "pause" else "canceled")
+
+
+def _request_standalone(store: Store, experiment_id: int, kind: Wish) -> str:
+    """Ask the processes of a standalone run; trials that were interrupted have none, and are canceled here."""
+    if kind != "pause":
+        store.experiments.cancel_paused(experiment_id)
+    running = [trial for trial in store.experiments.trials(experiment_id) if trial.state == "RUNNING"]
+    for trial in running:
+        store.add_request(trial.id, kind)
+    return f"{_DOING[kind]} experiment {experiment_id}." if running else _NOT_RUNNING.format(experiment_id, "canceled")
 
 
 def _refuse_ended(experiment: Experiment) -> None:

@@ -25,7 +25,8 @@ from determined.experiment.files import experiment_dir
 from determined.experiment.storages import storage_of
 from determined.names import is_name
 from determined.store.base import Store
-from determined.store.experiment_records import ENDED, Experiment, Lease
+from determined.store.by_hand import is_over
+from determined.store.experiment_records import Experiment, Lease
 from determined.store.process import is_running, this_process
 from determined.store.publishing import settle_unrecorded
 from determined.store.records import Checkpoint
@@ -48,7 +49,7 @@ class Deleted:
 
 
 def delete_experiment(store: Store, experiment_id: int) -> Deleted:
-    """Delete an experiment that has ended: checkpoints, outputs, code, directories, TensorBoard files and rows.
+    """Delete an experiment that has ended, or an interrupted standalone run, with all its files and rows.
 
     Raises `CheckpointInUse` if one of its checkpoints is registered or something starts from it, and `ExperimentHeld`
     if it is running; nothing is deleted then. The files of an imported experiment that belong to another store are
@@ -168,7 +169,7 @@ def _record_published(store: Store, experiment: Experiment) -> None:
 
     Otherwise their files would never be deleted.
     """
-    if experiment.state not in ENDED or experiment.borrowed:
+    if not is_over(experiment) or experiment.borrowed:
         return
 
     def ask(question: Callable[[Store], T]) -> T:

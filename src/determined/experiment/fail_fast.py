@@ -23,6 +23,13 @@ _PYTHON_FAILED = 1  # exit code of Python after an uncaught exception
 _EXCEPTION = re.compile(r"^((?:\w+\.)*\w+)(?:: .*)? \(.+, line \d+\)$", re.DOTALL)
 # Names of OSError subclasses in common libraries: only the text of a traceback is known here.
 _OS_ERRORS = {"URLError", "HTTPError", "ConnectTimeout", "ReadTimeout", "SSLError", "ProxyError"}
+# What is recorded before and after an error, and how the errors about the searcher metric begin.
+_SHARED = re.compile(r"^the first \d+ trials failed with the same error: ")
+_ADDED = re.compile(r"(; tried \d+ times|; not retried: [^;]*)$")
+_NOT_REPORTED = re.compile(
+    r"(?:Metric .* is not reported; reported: (.+)|No trial has reported the searcher metric .*)$"
+)
+_NO_NAMES = "none"
 _COUNTERS = ("batches", "epochs")
 _MEMORY_ERRORS = {"MemoryError", "OutOfMemoryError"}
 
@@ -50,6 +57,24 @@ def shared_error(run: Running) -> str | None:
     return None if error is None else f"the first {count} trials failed with the same error: {error}"
 
 
+def is_error_of_program(reason: str) -> bool:
+    """Return whether a recorded reason is an exception that the same code would raise again.
+
+    The reason is that of a trial, or of an experiment whose first trials failed alike.
+    """
+    error = _ADDED.sub("", _SHARED.sub("", reason))
+    found = _EXCEPTION.match(error)
+    return found is not None and not _may_pass(found[1].rpartition(".")[2]) and "out of memory" not in error
+
+
+def unreported_metric(reason: str) -> list[str] | None:
+    """Return the reported metrics if a recorded reason says that the searcher metric is not among them, else None."""
+    found = _NOT_REPORTED.match(reason)
+    if found is None:
+        return None
+    return [] if found[1] in (None, _NO_NAMES) else found[1].split(", ")
+
+
 def note_missing_metric(run: Running, trial: LiveTrial, *, ended: bool) -> None:
     """Record that a trial does not report the searcher metric, unless this or another trial has reported it.
 
@@ -74,7 +99,7 @@ def note_missing_metric(run: Running, trial: LiveTrial, *, ended: bool) -> None:
 
 def shown_names(names: Iterable[str]) -> str:
     """Return metric names for a message, without the counters that are added to every validation."""
-    return ", ".join(name for name in names if name not in _COUNTERS) or "none"
+    return ", ".join(name for name in names if name not in _COUNTERS) or _NO_NAMES
 
 
 def _validation_metrics(run: Running, trial: LiveTrial) -> list[str]:

@@ -82,7 +82,7 @@ def run_experiment(
         if in_queue and entry is None:
             raise InvalidExperimentException(f"experiment {experiment_id} was taken out of the queue")
         experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
-        check_can_run(experiment, max_trials)
+        check_can_run(experiment, max_trials, writer.ask(lambda store: store.experiments.trials(experiment_id)))
         files = ExperimentFiles.for_key(experiment.key)
         journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
         config = load_experiment(

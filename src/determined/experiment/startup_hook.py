@@ -33,6 +33,7 @@ from determined.experiment.environment import user_variables
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.hook_environment import HookEnvironment, parent_packages
 from determined.experiment.hook_script import HookResult, HookStopped, log_lines, run_hook
+from determined.switches import is_on
 
 logger = logging.getLogger("determined.experiment")
 
@@ -40,7 +41,6 @@ _HOME = "startup-hook"
 _SECONDS_BETWEEN_TRIES = 0.2
 _OURS = Path(paths.__file__).with_name("__init__.py")  # of the package `determined` that runs here
 _SIGNS_OF_CONSTRAINTS = ("constraint", "ResolutionImpossible")  # messages of pip, with and without --quiet
-_OFF = ("0", "false", "no", "off")
 _FIND_DETERMINED = (
     "import sys, importlib.util\n"
     "sys.path[:] = [place for place in sys.path if place]\n"
@@ -143,7 +143,7 @@ def prepare(
 
 def is_wanted(config: Mapping[str, Any]) -> bool:
     """Return whether a new experiment with this configuration runs its hook: DET_STARTUP_HOOK may disable it."""
-    return _is_enabled(config) and os.environ.get("DET_STARTUP_HOOK", "").lower() not in _OFF
+    return _is_enabled(config) and is_on(os.environ, "DET_STARTUP_HOOK")
 
 
 def has_hook(directory: Path) -> bool:

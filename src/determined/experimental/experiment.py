@@ -164,7 +164,10 @@ class Experiment:
             now = time.monotonic()
             if self.state is ExperimentState.PAUSED:
                 why = f" ({self.reason})" if self.reason else ""
-                raise ValueError(f"experiment {self.id} is paused{why}: it would not end; go on with activate()")
+                from determined.store.by_hand import how_to_resume
+
+                how = how_to_resume(self._row) if self._row.by_hand else "call activate()"
+                raise ValueError(f"experiment {self.id} is paused{why} and would not end. To resume it, {how}")
             unattended = None if self._is_attended() else unattended or now
             if unattended is not None and now - unattended >= _SECONDS_TO_CHANGE_HANDS:
                 raise DeterminedError(self._why_unattended())

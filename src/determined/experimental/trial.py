@@ -285,6 +285,8 @@ class Trial:
 
         def ask(store: Store) -> None:
             trial = store.experiments.trial(self.id)
+            if trial.state == "PAUSED" and store.experiments.cancel_paused(trial.experiment_id, trial.id):
+                return
             if trial.ended is not None:
                 return
             if store.experiments.get(trial.experiment_id).by_hand:

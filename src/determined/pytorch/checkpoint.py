@@ -22,6 +22,7 @@ from determined.checkpoint_storage import files, manifest
 from determined.code_copy import CODE, copy_code
 from determined.core.agreement import in_step
 from determined.core.forked import CannotFork, can_fork
+from determined.core.run_identity import NAME_VARIABLE
 from determined.core.storing import Storing, saying_not_saved
 from determined.errors import InvalidCheckpointException
 from determined.pytorch import checkpoint_format, checkpoint_legacy, outside_parameters, pickled_state, rng
@@ -391,7 +392,8 @@ def _saying_not_taken(what: str, name: str) -> Iterator[None]:
     except RuntimeError as error:
         error.add_note(
             f"Checkpoint {name} does not fit {what} of the trial: use the code and the hyperparameters that it was "
-            "saved with, or train from the beginning (fit() without latest_checkpoint)."
+            "saved with, or train from the beginning: give the run another name (name= in init(), or "
+            f"{NAME_VARIABLE}), or call fit() without latest_checkpoint."
         )
         raise
     except (TypeError, LookupError, AttributeError) as error:

@@ -130,7 +130,7 @@ class PyTorchTrialContext(TrialContext):
     def close(self) -> None:
         """End the run; for programs and notebooks that do not use `with pytorch.init()`. Further calls do nothing.
 
-        The run is recorded with the outcome of its last `fit`: COMPLETED, CANCELED after an interrupt, ERROR after an
+        The run is recorded with the outcome of its last `fit`: COMPLETED, PAUSED after an interrupt, ERROR after an
         exception. A run that is still open is closed when the program or the notebook's kernel exits.
         """
         if self._run is not None:

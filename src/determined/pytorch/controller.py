@@ -91,8 +91,9 @@ class PyTorchTrialController:
         self.load_data = load_data
         self.code_dir = code_dir
         self._checkpointer: Checkpointer | None = None
+        self._is_refused = False  # the checkpoint to start from does not fit
         self.state = TrialState(trial_id=context.get_trial_id())
-        self.begins_at = 0
+        self.begins_at = self.unfinished_end = 0
         self.saved_before: str | None = None  # the last checkpoint of an earlier fit in this context
         earlier = context._last_fit
         if earlier is not None:
@@ -100,6 +101,7 @@ class PyTorchTrialController:
         if latest_checkpoint is None and earlier is not None:
             self.state = earlier.next_state(checkpoint_policy.metric)
             self.begins_at, self.saved_before = earlier.next_beginning(), earlier.checkpoint
+            self.unfinished_end = earlier.unfinished_end()
 
         self.callbacks = Callbacks(trial_inst.build_callbacks())
         self.first_generation = first_generation.is_first_generation(trial_inst, context)
@@ -169,6 +171,8 @@ class PyTorchTrialController:
         ranks = self.context.distributed
         if is_interactive() or ranks.rank != 0 or self.core_context.info.trial.trial_id != 0:
             return None
+        if self._is_refused:
+            return resuming.after_refusal(given, str(self.latest_checkpoint), ranks=ranks.size)
         saved = self._checkpointer is not None and self._checkpointer.has_stored
         has_checkpoint = saved or self.latest_checkpoint not in (None, latest.LATEST)
         return resuming.how_to_continue(given, has_checkpoint=has_checkpoint, ranks=ranks.size)
@@ -196,7 +200,7 @@ class PyTorchTrialController:
                 if self.context.distributed.rank == 0:
                     differences.tell(checkpoint, str(self.latest_checkpoint), self.load_data)
             self.state.skipped = sorted({*self.state.skipped, *self.rollbacks.skip})
-            self._begin_attempt()
+            self._expect_attempt()
             self.context._steps_completed = self.state.batches_trained
             for callback in self.callbacks:
                 self._start_up(callback, cleanup)
@@ -220,14 +224,17 @@ class PyTorchTrialController:
                     self.core_context.info.trial, self.context, data.epoch_length, data.epoch_offset
                 ),
                 self.begins_at,
+                self.unfinished_end,
             )
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
             loop = self._build_loop(plan, data, stopping, cleanup)
-            cleanup.callback(self._remember, plan, data, loop)
             if self.context.distributed.rank == 0:
                 outside_parameters.warn(self.context.models, self.context.optimizers, self.context.distributed.size)
             if checkpoint is not None:
-                loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
+                self._restore(loop, checkpoint)
+            cleanup.callback(self._remember, plan, data, loop)  # not before: a refused fit has trained nothing
+            self._begin_attempt()
+            if checkpoint is not None:
                 loop.reporter.progress.note(
                     resuming.resumed(
                         str(self.latest_checkpoint),
@@ -236,6 +243,8 @@ class PyTorchTrialController:
                         nothing_to_do=loop.is_nothing_to_do(),
                     )
                 )
+            if plan.last_batch > plan.given_end:
+                loop.reporter.progress.note(resuming.finishing(plan))
             self._checkpointer = loop.checkpointer
             restoring.close()  # deletes the local copy of a checkpoint from remote storage before training
             loop.batches = data.begin()
@@ -276,22 +285,32 @@ class PyTorchTrialController:
             ends=self.ends,
         )
 
-    def _begin_attempt(self) -> None:
-        """Start a new attempt in the run's record.
+    def _restore(self, loop: TrainLoop, checkpoint: Path) -> None:
+        """Restore a checkpoint. One that does not fit refuses the start, which leaves the records as they are."""
+        try:
+            loop.checkpointer.restore(checkpoint, str(self.latest_checkpoint), self.state, loop.window)
+        except Exception:
+            self._is_refused = True
+            self.core_context._supervisor.withdraw_attempt()
+            raise
 
-        Reports from now on replace those made after the checkpoint by an earlier attempt. A rollback is recorded as
-        well.
-        """
+    def _expect_attempt(self) -> None:
+        """Let reports from now on belong to a new attempt, which is recorded once the checkpoint is restored."""
         steps = self.state.batches_trained
         given = self.latest_checkpoint
-        source = Path(given).name if steps and given is not None else None  # the last part of a path is the id
-        ranks, policy = self.context.distributed, self.checkpoint_policy
+        source = Path(given).name if steps and given is not None else None  # of a path, the id is the last part
+        self.core_context._supervisor.expect_attempt(checkpoint=source, steps_completed=steps)
+
+    def _begin_attempt(self) -> None:
+        """Record the attempt: its reports replace those that came after the checkpoint; record a rollback as well."""
+        ranks, policy, steps = self.context.distributed, self.checkpoint_policy, self.state.batches_trained
         in_step(
             ranks.allgather,
             ranks.rank,
-            lambda: self.core_context.begin_attempt(checkpoint=source, steps_completed=steps),
+            self.core_context._begin_expected,
             doing="opening the run's record",
         )
+        self.core_context._supervisor.note_recorded()
         if policy.metric is not None:
             self.core_context._compare_by(policy.metric, smaller_is_better=policy.smaller_is_better)
         if self.rollbacks.skip and self.context.distributed.rank == 0:

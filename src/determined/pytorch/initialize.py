@@ -19,7 +19,7 @@ from determined.core.jsonable import as_text, to_jsonable
 from determined.core.left_open import end_earlier_runs
 from determined.info import ClusterInfo, from_env
 from determined.program import Program, this_program
-from determined.pytorch import process_group, rng
+from determined.pytorch import process_group, progress, rng
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.open_run import OpenRun
 from determined.tensorboard import directory as tensorboard_directory
@@ -74,6 +74,7 @@ def init(
     """
     refuse_while_importing("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
+    progress.is_wanted()  # raises for a wrong value of its variable: here, on all ranks, rather than later on one
     passed, texts = _storable(hparams)
     described = from_env(os.environ)
     end_earlier_runs()

@@ -21,6 +21,10 @@ class LastFit(NamedTuple):
         """Return the batch from which the next length counts: the current one, or where an unfinished length began."""
         return self.begins_at if self.state.batches_trained < self.last_batch else self.state.batches_trained
 
+    def unfinished_end(self) -> int:
+        """Return the last batch of a length that was not reached, or 0: the next `fit` trains at least to there."""
+        return self.last_batch if self.state.batches_trained < self.last_batch else 0
+
     def next_state(self, metric: str | None) -> TrialState:
         """Return the state that the next `fit` begins with.
 

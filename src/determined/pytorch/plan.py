@@ -83,10 +83,16 @@ class Plan(NamedTuple):
     epoch_offset: int = 0
     comparisons: tuple[int, ...] = ()  # batches at which the searcher compares trials; each is validated
     begins_at: int = 0  # the batch from which the length is counted; not 0 after an earlier `fit` in the same context
+    unfinished_end: int = 0  # the last batch of an interrupted `fit`, whose length is finished first
 
     @property
     def last_batch(self) -> int:
         """The number of batches at the end of training, counted from batch 0."""
+        return max(self.unfinished_end, self.given_end)
+
+    @property
+    def given_end(self) -> int:
+        """The number of batches at the end of the length that was given to `fit`."""
         if self.begins_at:
             return self.begins_at + max(0, batches_of(self.max_length, self.epoch_length))
         return max(0, batches_of(self.max_length, self.epoch_length, self.epoch_offset))

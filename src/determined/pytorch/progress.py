@@ -12,7 +12,9 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from determined.core.output_copy import Transient
 from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
+from determined.switches import is_on
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -36,7 +38,7 @@ def say(text: str) -> None:
 
 def is_wanted() -> bool:
     """Return False if the environment variable DET_PROGRESS switches progress off."""
-    return os.environ.get("DET_PROGRESS", "1").lower() not in ("0", "false", "off", "no")
+    return is_on(os.environ, "DET_PROGRESS")
 
 
 class Progress:
@@ -121,7 +123,7 @@ class Progress:
         """Erase the redrawn line."""
         if self._drawn:
             self._drawn = False
-            self._write("\r\x1b[K")
+            self._write(Transient("\r\x1b[K"))
 
     def _describe(self, batches: int) -> list[str]:
         """Return the parts of the line, the most useful first: a narrow terminal shows only the first ones."""
@@ -159,7 +161,7 @@ class Progress:
         columns = self._columns()
         # The line is padded to the full width: the cursor then waits at the right margin and the terminal wraps before
         # the next character. Anything printed next, also by the shell after a SIGKILL, begins on a new line.
-        self._write(f"\r\x1b[K{_fitted(parts, columns)}")
+        self._write(Transient(f"\r\x1b[K{_fitted(parts, columns)}"))
         self._drawn = True
 
     def _columns(self) -> int:

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from determined.config.masking import mask_arguments
+from determined.core.run_identity import NAME_VARIABLE
 from determined.program import this_program
 from determined.pytorch.latest import LATEST
 from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
@@ -23,6 +24,11 @@ def resumed(checkpoint: str, batches: int, plan: Plan, *, nothing_to_do: bool) -
     within = 0 if plan.epoch_length == UNKNOWN_LENGTH else plan.epoch_of(batches)[1]
     preposition = "in" if within else "at"
     return f"Resuming from checkpoint {checkpoint} {preposition} {_where(batches, plan)}"
+
+
+def finishing(plan: Plan) -> str:
+    """Return the line about a `fit` that is given less than what is left of an interrupted one."""
+    return f"Finishing the length of the interrupted fit: training to {_where(plan.last_batch, plan)}"
 
 
 def _where(batches: int, plan: Plan, *, brief: bool = False) -> str:
@@ -49,6 +55,17 @@ def how_to_continue(given: Any, *, has_checkpoint: bool, ranks: int) -> str | No
     if given == LATEST:
         return f"To continue: {command}"
     return f'To continue: pass latest_checkpoint="latest" to fit(), and run again: {command}'
+
+
+def after_refusal(given: Any, checkpoint: str, *, ranks: int) -> str | None:
+    """Return the line about a start that was refused because the checkpoint does not fit; see `how_to_continue`."""
+    command = _command(ranks)
+    if command is None:
+        return None
+    former = f"To continue the former run, use the code and hyperparameters of checkpoint {checkpoint}"
+    if given == LATEST:
+        return f"{former}; to train with the present ones, give the run another name: {NAME_VARIABLE}=NAME {command}"
+    return f"{former}; to train with the present ones, call fit() without latest_checkpoint"
 
 
 def say_after_traceback(error: BaseException, line: str) -> None:

@@ -80,10 +80,9 @@ class Trainer:
             checkpoint_period: how often to save a checkpoint, in addition to those of the policy and one at the end.
             validation_period: how often to validate, in addition to a validation at the end.
             max_length: `Batch(n)` or `Epoch(n)`, counted from the first batch of the trial. Required, unless the
-            experiment
-                configuration contains a length. Without `latest_checkpoint`, another `fit` in the same context
-                continues from memory: after a completed one the length counts from its end, after an interrupted one
-                from where it began.
+                experiment configuration contains a length. Without `latest_checkpoint`, another `fit` in the same
+                context continues from memory: after a completed one the length counts from its end; after an
+                interrupted one from where it began, and at least the interrupted length is finished.
             reporting_period: how often metrics are averaged and reported; by default every 100 batches.
             checkpoint_policy: after which validations to save a checkpoint: `"best"` (default), `"all"` or `"none"`.
                 `"best"` without a metric to compare means `"all"`.

@@ -141,7 +141,7 @@ def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
 
 def _check_can_run(store: Store, experiment: Experiment, slots: int | None, max_trials: int | None) -> None:
     """Raise `InvalidExperimentException` if an experiment cannot be queued on this machine."""
-    check_can_run(experiment, max_trials)
+    check_can_run(experiment, max_trials, store.experiments.trials(experiment.id))
     if not has_files_here(experiment):
         raise InvalidExperimentException(
             f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"

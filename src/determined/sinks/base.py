@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from determined.config.measures import finite_number
 
-EndState = Literal["running", "completed", "stopped", "failed"]
+EndState = Literal["running", "completed", "stopped", "canceled", "failed"]
 
 # The last step of each metric group that a service has. A resumed trial repeats steps, which are not sent again.
 Known = dict[str, int]

@@ -15,7 +15,13 @@ from determined.sinks.base import Begin, CheckpointReference, EndState, Known, R
 
 _KEY = "determined.key"
 _STEPS = "determined.steps_completed"  # tag with the last step that was sent, by group
-_STATUS = {"completed": "FINISHED", "stopped": "KILLED", "failed": "FAILED", "running": "RUNNING"}
+_STATUS = {
+    "completed": "FINISHED",
+    "stopped": "KILLED",
+    "canceled": "KILLED",
+    "failed": "FAILED",
+    "running": "RUNNING",
+}
 
 # Limits of MLflow servers, including older versions.
 _LONGEST_NAME, _LONGEST_PARAM, _LONGEST_TAG = 250, 500, 5000

@@ -17,7 +17,7 @@ _SENT = "determined/steps_completed/"  # + group: summary field with the last st
 _NOT_IN_PROJECTS = re.compile(r"[/\\#?%:\s]+")
 _LONGEST_NAME = 128
 _SERVICE_PROCESS = "wandb-core"
-_EXIT_CODES = {"completed": 0, "stopped": 143, "failed": 1, "running": 1}
+_EXIT_CODES = {"completed": 0, "stopped": 143, "canceled": 143, "failed": 1, "running": 1}
 _SECONDS_TO_BEGIN, _SECONDS_TO_FINISH = 60.0, 8.0
 
 # Send only what the run reports: no console output, no code, no data about the machine or the command line.

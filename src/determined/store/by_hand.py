@@ -6,18 +6,21 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from determined.store.experiment_records import ExperimentState, TrialState
+from determined.store.experiment_records import ENDED, Experiment, ExperimentState, TrialState
 from determined.store.process import Process, is_running, on_this_machine
 from determined.store.records import AttemptState
 
+# An interrupted run continues when its program is started again: only `cancel` and `kill` make it CANCELED.
 STATES_AFTER_THE_END: dict[AttemptState, ExperimentState] = {
     "completed": "COMPLETED",
-    "stopped": "CANCELED",
+    "stopped": "PAUSED",
+    "canceled": "CANCELED",
     "failed": "ERROR",
 }
 _OF_TRIAL: dict[ExperimentState, TrialState] = {
     "ACTIVE": "RUNNING",
     "COMPLETED": "COMPLETED",
+    "PAUSED": "PAUSED",
     "CANCELED": "CANCELED",
     "ERROR": "ERROR",
 }
@@ -48,6 +51,21 @@ def common_state(states: Sequence[ExperimentState]) -> ExperimentState:
 def trial_state(attempt: AttemptState, process: Process) -> TrialState:
     """Return the state of the trial of a standalone run from its newest attempt."""
     return _OF_TRIAL[experiment_state(attempt, process)]
+
+
+def is_over(experiment: Experiment) -> bool:
+    """Return whether no process works on an experiment and none will by itself.
+
+    A paused search has trials that its next runner continues; a paused standalone run has no process at all.
+    """
+    return experiment.state in ENDED or (experiment.by_hand and experiment.state == "PAUSED")
+
+
+def how_to_resume(experiment: Experiment) -> str:
+    """Return what continues a paused experiment, as the end of a sentence."""
+    if experiment.by_hand:
+        return f"start its program again: {experiment.program}"
+    return f"det experiment activate {experiment.id}"
 
 
 def unreported_reason(attempt: AttemptState, state: ExperimentState | TrialState) -> str | None:

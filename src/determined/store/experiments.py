@@ -102,6 +102,13 @@ class Experiments(Protocol):
         """Add a request to the runner of an experiment and return the id of the request."""
         ...
 
+    def cancel_paused(self, experiment_id: int, trial_id: int | None = None) -> list[int]:
+        """Cancel the interrupted trials of a standalone experiment, or one of them, and return the ids of those.
+
+        No process works on them, so nothing has to be asked to stop.
+        """
+        ...
+
     def requests(self, experiment_id: int, after: int = 0) -> list[ExperimentRequest]:
         """Return the requests to an experiment with an id above `after`, in order."""
         ...

@@ -48,8 +48,8 @@ def needed(
         if newest is not None and any(checkpoint.uuid == newest for checkpoint in checkpoints):
             reasons.setdefault(
                 newest,
-                f"checkpoint {newest} is the newest of trial {trial_id}, which has not ended: "
-                "it would go on from there",
+                f"checkpoint {newest} is the newest of trial {trial_id}, which has not ended and would resume from "
+                "it. To delete it, cancel the experiment first",
             )
     return reasons
 
@@ -129,7 +129,7 @@ def _goes_on_from(database: Database, trial_id: int) -> str | None:
         [trial_id],
     )
     if state is None:  # a standalone run
-        alive = attempt_state == "running" and is_running(Process(*process))
+        alive = attempt_state == "stopped" or (attempt_state == "running" and is_running(Process(*process)))
     else:
         alive = ended is None
     return newest if alive else None

@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 from determined.errors import StoreError
 from determined.store.process import Process
 
-AttemptState = Literal["running", "completed", "stopped", "failed"]
+# "stopped": interrupted, to be resumed; "canceled": by `cancel` or `kill`.
+AttemptState = Literal["running", "completed", "stopped", "canceled", "failed"]
 CheckpointState = Literal["ACTIVE", "PARTIALLY_DELETED", "DELETED"]
 RequestKind = Literal["pause", "cancel", "kill", "stop"]
 

@@ -72,6 +72,20 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
     return int(trial_id)
 
 
+def cancel_paused(database: Database, experiment_id: int, trial_id: int | None) -> list[int]:
+    """Cancel the interrupted trials of a standalone experiment, or one of them, and return the ids of those."""
+    found = database.execute(
+        "SELECT a.trial_id, a.number FROM attempts a JOIN trials t ON t.id = a.trial_id AND t.attempt = a.number "
+        "JOIN experiments e ON e.id = t.experiment_id "
+        "WHERE e.id = ? AND e.by_hand = 1 AND a.state = 'stopped' ORDER BY a.trial_id",
+        [experiment_id],
+    )
+    chosen = [row for row in found if trial_id in (None, row[0])]
+    for row in chosen:
+        database.execute("UPDATE attempts SET state = 'canceled' WHERE trial_id = ? AND number = ?", list(row))
+    return [int(trial) for trial, _ in chosen]
+
+
 def set_metric(database: Database, row: ComparedMetricRow) -> None:
     """Record the validation metric that compares the checkpoints of a standalone run, and update the best values."""
     found = database.read_locked(

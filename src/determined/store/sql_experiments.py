@@ -31,6 +31,7 @@ from determined.store.experiment_records import (
 from determined.store.experiments import ListOfExperiments, ListOfIds
 from determined.store.process import Process
 from determined.store.records import Checkpoint, Metric
+from determined.store.sql_by_hand import cancel_paused
 
 
 class SqlExperiments:
@@ -150,6 +151,11 @@ class SqlExperiments:
                 "SELECT max(id) FROM experiment_requests WHERE experiment_id = ?", [experiment_id]
             )
             return int(number)
+
+    def cancel_paused(self, experiment_id: int, trial_id: int | None = None) -> list[int]:
+        with self._database.transaction(exclusive=True):
+            self._check(experiment_id)
+            return cancel_paused(self._database, experiment_id, trial_id)
 
     def requests(self, experiment_id: int, after: int = 0) -> list[ExperimentRequest]:
         found = self._database.execute(

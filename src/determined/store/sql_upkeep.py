@@ -11,9 +11,10 @@ from determined.errors import CheckpointInUse, InvalidExperimentException, NotFo
 from determined.store import columns
 from determined.store import experiment_columns as rows
 from determined.store import lease as leases
+from determined.store.by_hand import is_over
 from determined.store.columns import text
 from determined.store.database import Database
-from determined.store.experiment_records import ENDED, Experiment, Lease
+from determined.store.experiment_records import Experiment, Lease
 from determined.store.in_use import needed, refuse_in_use
 from determined.store.records import Checkpoint, CheckpointState
 from determined.store.upkeep import RunDirectory
@@ -199,8 +200,8 @@ class SqlUpkeep:
         return found[0]
 
     def _check_ended(self, experiment: Experiment, what: str) -> None:
-        """Raise `InvalidExperimentException` if the experiment has not ended."""
-        if experiment.state not in ENDED:
+        """Raise `InvalidExperimentException` unless the experiment has ended or is an interrupted standalone run."""
+        if not is_over(experiment):
             raise InvalidExperimentException(
                 f"experiment {experiment.id} is {experiment.state}: it can be {what} once it has ended; cancel or "
                 "kill it first"

@@ -16,6 +16,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import experiment_plain
 from determined.cli.text import visible
 from determined.errors import DeterminedError
+from determined.store.by_hand import how_to_resume
 from determined.store.experiment_records import ENDED
 
 
@@ -47,7 +48,7 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
         while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in ENDED:
             if row.state == "PAUSED":
                 why = f" ({row.reason})" if row.reason else ""
-                raise DeterminedError(f"it is paused{why}; resume with: det experiment activate {experiment_id}")
+                raise DeterminedError(f"it is paused{why}. To resume it: {how_to_resume(row)}")
             # Checked twice in a row: between an experiment's creation and the first step of its runner, no process
             # holds it.
             hints = advice(store, [row])

@@ -29,12 +29,17 @@ def kill(trial_id: int, form: Form) -> None:
         experiment = store.experiments.get(trial.experiment_id)
         if trial.state not in ("QUEUED", "RUNNING", "PAUSED", "STOPPING"):
             raise DeterminedError(f"trial {trial_id} has already ended ({trial.state})")
-        if experiment.by_hand:
+        paused = trial.state == "PAUSED" and store.experiments.cancel_paused(experiment.id, trial_id)
+        if paused:
+            trial = store.experiments.trial(trial_id)
+        elif experiment.by_hand:
             store.add_request(trial_id, "kill")
         else:
             store.experiments.request(experiment.id, "kill", trial_id)
     if form == "json":
         print_json(trial_plain(trial))
+    elif paused:
+        click.echo(f"Trial {trial_id} was not running; it is now canceled.")
     elif experiment.by_hand:
         click.echo(f"Trial {trial_id}: asked the run to end")
     elif experiment.state == "PAUSED" or is_abandoned(experiment):

@@ -1,0 +1,26 @@
+"""Environment variables that switch something on or off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from determined.errors import DeterminedError
+
+_ON = ("1", "true", "on", "yes")
+_OFF = ("0", "false", "off", "no")
+
+
+def is_on(environment: Mapping[str, str], variable: str) -> bool:
+    """Return whether a variable is on, which it is where it is unset or empty; raise for a value that is neither.
+
+    A value that was taken for the default would leave a user with the opposite of what was meant.
+    """
+    value = environment.get(variable, "").strip().lower()
+    if value in _OFF:
+        return False
+    if value in _ON or not value:
+        return True
+    raise DeterminedError(
+        f"{variable} is {environment[variable]!r:.80}: expected {', '.join(_ON)} to switch it on, or {', '.join(_OFF)} "
+        "to switch it off"
+    )
