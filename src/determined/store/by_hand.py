@@ -54,7 +54,7 @@ def trial_state(attempt: AttemptState, process: Process) -> TrialState:
 
 
 def is_over(experiment: Experiment) -> bool:
-    """Return whether no process works on an experiment and none will by itself.
+    """Return whether an experiment has ended, or is a standalone run that was interrupted.
 
     A paused search has trials that its next runner continues; a paused standalone run has no process at all.
     """
