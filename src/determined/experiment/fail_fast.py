@@ -23,7 +23,7 @@ _PYTHON_FAILED = 1  # exit code of Python after an uncaught exception
 _EXCEPTION = re.compile(r"^((?:\w+\.)*\w+)(?:: .*)? \(.+, line \d+\)$", re.DOTALL)
 # Names of OSError subclasses in common libraries: only the text of a traceback is known here.
 _OS_ERRORS = {"URLError", "HTTPError", "ConnectTimeout", "ReadTimeout", "SSLError", "ProxyError"}
-# What is recorded before and after an error, and how the errors about the searcher metric begin.
+# Texts that are recorded before and after an error, and reasons about the searcher metric.
 _SHARED = re.compile(r"^the first \d+ trials failed with the same error: ")
 _ADDED = re.compile(r"(; tried \d+ times|; not retried: [^;]*)$")
 _NOT_REPORTED = re.compile(
