@@ -33,7 +33,7 @@ test: $(STAMP)
 # Many tests wait for something: three at a time keep two cores busy. Idle workers take over tests of busy ones. The
 # sources are compiled first, because PYTHONDONTWRITEBYTECODE would let every process of the tests compile them again.
 tests: $(STAMP)
-	$(BIN)/python -m compileall -q src tests
+	$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests
 
 # The tests with the lowest versions that pyproject.toml declares, of the library and of its extras.
