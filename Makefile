@@ -71,6 +71,11 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak --cycles 120
 	$(BIN)/python -m tests.soak.searches --kills 100
 
+# The same in two minutes, for CI: six kills of a training program on one rank, and four of the runner of a search.
+soak-short: $(STAMP)
+	$(BIN)/python -m tests.soak --cycles 6 --without-lost-ranks
+	$(BIN)/python -m tests.soak.searches --kills 4
+
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -96,14 +101,16 @@ $(BENCH_STAMP): pyproject.toml constraints.txt
 	$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
-# The sinks with the real clients of MLflow, Weights & Biases and Trackio, which bring much along.
+# The sinks with the real clients of MLflow, Weights & Biases and Trackio, which have many requirements. All others
+# come from the environment of `make test`, which installs in a minute what a complete environment takes several for.
 sinks: $(SINKS_STAMP)
 	$(SINKS_VENV)/bin/python -m pytest -n $(WORKERS) tests/sinks
 
-$(SINKS_STAMP): pyproject.toml constraints.txt
+$(SINKS_STAMP): $(STAMP)
 	$(PYTHON) -m venv $(SINKS_VENV)
-	$(SINKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt "torch==2.13.0"
-	$(SINKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,examples,mlflow,wandb,trackio]"
+	$(SINKS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt mlflow-skinny trackio wandb
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" \
+		> $$($(SINKS_VENV)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/rest.pth
 	touch $@
 
 # Debian packages that some tests need: gcc for torch.compile, PostgreSQL for the store.

@@ -33,7 +33,13 @@ if sys.argv[1] == "die" and ranks.rank == 1:
 if sys.argv[1] == "politely":
     signal.signal(signal.SIGTERM, lambda *_: (sys.stderr.write("saved\\n"), sys.exit(0)))
     signal.signal(signal.SIGUSR1, lambda *_: sys.stderr.write("shown\\n"))
+    # Not signal.pause(), which misses a signal that comes just before it: the C handler writes to this pipe.
+    came, note = os.pipe()
+    os.set_blocking(note, False)
+    signal.set_wakeup_fd(note)
     sys.stderr.write("waiting\\n")
+    while True:
+        os.read(came, 1)
 while True:
     signal.pause()
 """
