@@ -10,7 +10,8 @@ LONGEST = 16 * 1024
 # masking.
 _LONGEST_WORD = 1024
 
-_LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
+# "WARNING: text" as this library prints it, and "WARNING:root:text" as `logging.basicConfig()` does.
+_LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):(?: |[\w.]+:)")
 
 
 def level_of(text: str) -> str | None:

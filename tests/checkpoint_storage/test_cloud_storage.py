@@ -239,7 +239,7 @@ def test_half_an_upload_is_invisible_and_collected_a_day_later(s3: CloudStorage,
         note = server.bucket / ".unfinished" / name
         os.utime(note, (note.stat().st_atime, note.stat().st_mtime - 25 * 3600))
     server.restart()
-    with pytest.raises(CheckpointNotFound, match="1 files of an upload"):
+    with pytest.raises(CheckpointNotFound, match="1 file of an unfinished upload"):
         s3.resources("old")
     s3.probe()
     assert server.objects() == [".unfinished/fresh", "fresh/state", f"whole/{METADATA_FILE}", "whole/state"]

@@ -84,6 +84,7 @@ def test_what_is_registered_stays(searched: Searched, store: Store) -> None:
     for words in (["delete", both], ["rm", kept.uuid, "--glob", "weights"], ["rm", both, "--glob", "*"]):
         result = det("c", *words, "--yes")
         assert result.exit_code == 1
+        assert kept.uuid in result.stderr
         assert "is registered as version 1 of model" in result.stderr
     for row in (kept, other):
         assert (searched.files(row) / "weights").exists()

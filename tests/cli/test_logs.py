@@ -10,9 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from determined import core
 from determined.store.base import Store
 from determined.store.queueing import NewEntry
-from tests.cli.filling import Steps, add_trials, end, lead, new_experiment, work
+from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import DET, Terminal, det, det_ok
 from tests.helpers.searches import Search
 from tests.helpers.terminal import CTRL_C
@@ -72,13 +73,68 @@ def test_what_waits_in_a_queue_is_followed_from_before_its_beginning(store: Stor
         assert process.wait(timeout=30) == 0
 
 
+def test_a_log_without_lines_says_why(store: Store) -> None:
+    """On standard error, with exit code 0: a script sees an empty log."""
+
+    def said(*words: str) -> str:
+        for form in ((), ("--json",)):
+            result = det(*words, *form)
+            assert (result.exit_code, result.stdout) == (0, "")
+        (line,) = result.stderr.splitlines()
+        return line
+
+    paused = new_experiment(store, "paused", paused=True)
+    waiting = new_experiment(store, "waiting")
+    store.queue.add(NewEntry(waiting, "another-machine", "somebody"))
+    running = new_experiment(store, "running")
+    lease = lead(store, running)
+    first, second, third = map(str, add_trials(store, lease, [{}, {}, {}]))
+    for command in (["e", "logs", str(paused)], ["e", "logs", str(paused), "--all"]):
+        assert said(*command) == (
+            f"No trial of experiment {paused} has started yet (the experiment is PAUSED; resume with: "
+            f"det experiment activate {paused})."
+        )
+    assert said("e", "logs", str(waiting)) == (
+        f"No trial of experiment {waiting} has started yet (the experiment is in the queue; see: det queue)."
+    )
+    for command in (["t", "logs", first], ["e", "logs", str(running)]):
+        assert said(*command) == f"Trial {first} has not started yet (the experiment is ACTIVE)."
+    work(store, lease, int(first), Steps(lines=[(0, "INFO", "INFO: root: hello")]))
+    assert said("t", "logs", first, "--level", "error") == "No line matches the given options."
+    assert said("e", "logs", str(running), "--search", "nothing") == "No line matches the given options."
+    work(store, lease, int(second), Steps())
+    assert said("t", "logs", second) == f"Trial {second} has not printed anything yet. -f waits for output."
+    end_trial(store, lease, int(second), "COMPLETED")
+    assert said("t", "logs", second) == f"Trial {second} printed nothing."
+    end_trial(store, lease, int(third), "CANCELED")
+    assert said("t", "logs", third) == f"Trial {third} ended before it started (CANCELED)."
+    end(store, lease, "COMPLETED")
+    assert "hello" in det("t", "logs", first).stdout
+
+
+def test_a_standalone_run_whose_output_is_not_stored_says_so(store: Store) -> None:
+    with core.init(store_output=False) as context:
+        context.train.report_validation_metrics(1, {"loss": 1.0})
+    (row,) = store.experiments.list()
+    (trial,) = store.experiments.trials(row.id)
+    for command in (["t", "logs", str(trial.id)], ["e", "logs", str(row.id)]):
+        result = det(*command)
+        assert (result.exit_code, result.stdout) == (0, "")
+        assert result.stderr == (
+            f"No output of trial {trial.id} is stored: it printed nothing, or storing was disabled "
+            "(store_output=False, DET_STORE_OUTPUT=0).\n"
+        )
+
+
 def test_the_filters_are_those_of_one_trial(search: int) -> None:
     def texts(*arguments: str) -> list[str]:
         return [line.rpartition(": ")[2] for line in det_ok("e", "logs", str(search), "--all", *arguments).splitlines()]
 
     assert texts("--search", "second") == ["second"]
     assert texts("--search", "root: ", "--tail", "2") == ["oops", "second"]
-    assert texts("--stdtype", "stderr") == []
+    nothing = det("e", "logs", str(search), "--all", "--stdtype", "stderr")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert nothing.stderr == "No line matches the given options.\n"
     assert det("e", "logs", str(search), "--source", "x").stderr.startswith("--source is accepted and not used")
 
 
@@ -91,7 +147,7 @@ def test_a_time_without_a_zone_is_in_the_one_that_is_shown(
     time.tzset()
 
     def count(*arguments: str) -> int:
-        return len(det_ok("e", "logs", str(search), *arguments).splitlines())
+        return len(det("e", "logs", str(search), *arguments).stdout.splitlines())
 
     shown = det_ok("e", "logs", str(search)).partition("]")[0][1:]
     assert count("--timestamp-after", shown) == 3

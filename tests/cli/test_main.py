@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
@@ -12,8 +13,10 @@ import click
 import pytest
 
 import determined
+from determined.cli.foreground import warnings_to
 from determined.cli.groups import LazyGroup
 from determined.cli.main import main
+from determined.experimental.session import Session
 from tests.cli.running import DET, det, det_json, det_ok, run_det
 from tests.helpers.records import opened
 
@@ -196,3 +199,22 @@ def test_names_that_the_terminals_encoding_has_not(weird: int) -> None:
     done = run_det("e", "ls", env={**os.environ, "PYTHONIOENCODING": "iso-8859-1"})
     assert done.returncode == 0, done.stderr
     assert "\\u65e5" in done.stdout
+
+
+def test_warnings_of_the_library_show_their_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed by any command, once, and by the runner of an experiment among its own lines."""
+    det_ok("version")
+    det_ok("version")
+    logger = logging.getLogger("determined.store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.root, "handlers", [])  # of pytest
+        logger.warning("careful")
+        logger.error("lost")
+        said: list[str] = []
+        with warnings_to(said.append):
+            logger.warning("among lines")
+        assert capsys.readouterr().err.splitlines() == ["WARNING: careful", "ERROR: lost"]
+        assert said == ["WARNING: among lines"]
+        Session(None)  # of the SDK
+        logger.warning("again")
+        assert capsys.readouterr().err.splitlines() == ["WARNING: again"]

@@ -137,7 +137,7 @@ class TestDownload:
         assert f"Local checkpoint path: checkpoints/{row.uuid}" in printed
         det("c", "delete", row.uuid, "--yes")
         assert "trial 1: it has no checkpoint any more" in det("t", "download", "1", "--latest").stderr
-        assert "is DELETED" in det("t", "download", "1", "--uuid", row.uuid, "-o", "new").stderr
+        assert "it is DELETED" in det("t", "download", "1", "--uuid", row.uuid, "-o", "new").stderr
 
     def test_what_is_refused(self, searched: Searched) -> None:
         for words in ([], ["--best", "--latest"], ["--latest", "--sort-by", "x"], ["--best", "--sort-by", "accuracy"]):
@@ -152,12 +152,12 @@ class TestDownload:
         assert "mine holds something else" in refused.stderr
         assert [path.name for path in Path("mine").iterdir()] == ["notes"]
         nothing = det("t", "download", "1", "--best", "--sort-by", "none", "--smaller-is-better", "true")
-        assert "no checkpoint of trial 1 has a number for that validation metric" in nothing.stderr
+        assert "no checkpoint has a number for that validation metric" in nothing.stderr
 
 
 def test_kill(searched: Searched, store: Store) -> None:
     del searched
-    assert "trial 1: it has ended already: it is COMPLETED" in det("t", "kill", "1").stderr
+    assert "Cannot kill trial 1: it has already ended (COMPLETED)" in det("t", "kill", "1").stderr
     experiment = new_experiment(store)
     lease = lead(store, experiment)
     (trial,) = add_trials(store, lease, [{}])

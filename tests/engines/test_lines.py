@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.engines.base import Line
 from determined.engines.lines import Stream
-from determined.output_lines import LONGEST
+from determined.output_lines import LONGEST, level_of
 
 
 def lines_of(*blocks: bytes) -> list[Line]:
@@ -76,3 +77,19 @@ def test_a_long_line_is_cut_between_words() -> None:
     assert all(len(text) <= LONGEST for text in found)
     assert all(text.endswith(" ") for text in found[:-1])
     assert "".join(found) == words + "end"
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("WARNING: text", "WARNING"),
+        ("INFO:root:as logging.basicConfig() prints it", "INFO"),
+        ("ERROR:my.module:text", "ERROR"),
+        ("CRITICAL:", None),
+        ("ERROR:nothing", None),
+        ("error: text", None),
+        ("INFORMATION: text", None),
+    ],
+)
+def test_levels_that_programs_print(text: str, level: str | None) -> None:
+    assert level_of(text) == level

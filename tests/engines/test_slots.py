@@ -65,7 +65,7 @@ def test_gpus_that_the_user_hides_are_not_there(visible: str, names: list[str]) 
 
 @pytest.mark.usefixtures("two_gpus")
 def test_more_slots_than_gpus_are_refused() -> None:
-    with pytest.raises(EngineError, match="3 slots were asked for, but there are only 2 GPUs"):
+    with pytest.raises(EngineError, match="3 slots were requested, but this machine has only 2 GPUs"):
         find_slots(3, {})
     assert find_slots(3, {"CUDA_VISIBLE_DEVICES": ""}).gpus == ()
 

@@ -83,7 +83,7 @@ def test_the_log_says_what_it_could_not_say_while_the_disk_was_full(tmp_path: Pa
     os.close(full)
     os.close(log)
     first, second = (tmp_path / "log").read_text().splitlines()
-    assert first.endswith(" (1 lines before this one could not be written) kept")
+    assert first.endswith(" (1 line before this one could not be written) kept")
     assert second.endswith("00 as ever")
 
 

@@ -139,7 +139,7 @@ def test_rows_that_belong_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with closing(sqlite3.connect(place, isolation_level=None)) as connection:
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute("UPDATE logs SET trial_id = trial_id + 90")
-    assert findings() == ["logs: 2 rows refer to rows of trials that are not there"]
+    assert findings() == ["logs: 2 rows refer to missing rows of trials"]
 
 
 def test_a_server_that_does_not_keep_references(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from determined.checkpoint_storage.bucket import Bucket, Entry
 from determined.checkpoint_storage.cloud_outputs import CloudOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.plural import counted
 
 logger = logging.getLogger("determined.checkpoint_storage")
 
@@ -235,7 +236,7 @@ class CloudStorage:
         return {entry.key.removeprefix(f"{storage_id}/"): entry.size for entry in self._bucket.entries(storage_id)}
 
     def _not_found(self, storage_id: str, leftovers: int = 0) -> CheckpointNotFound:
-        why = f" ({leftovers} files of an upload or a deletion that was not finished)" if leftovers else ""
+        why = f" ({counted(leftovers, 'file')} of an unfinished upload or deletion)" if leftovers else ""
         return CheckpointNotFound(f"no checkpoint {storage_id} in {self._bucket.shown}{why}")
 
     def _note(self, storage_id: str) -> None:

@@ -115,15 +115,15 @@ def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[
 
 @contextmanager
 def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
-    """Print warnings that the runner logs among the other lines, inside the block."""
+    """Print warnings of the library among the other lines, in place of standard error."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             say(visible(f"{record.levelname}: {record.getMessage()}"))
 
-    logger, handler = logging.getLogger("determined"), Handler(logging.WARNING)
-    logger.addHandler(handler)
+    logger = logging.getLogger("determined")
+    others, logger.handlers = logger.handlers, [Handler(logging.WARNING)]
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logger.handlers = others

@@ -35,19 +35,20 @@ def print_log(
     may_grow: Callable[[], bool],
     name_trials: bool,
     form: Form,
-) -> None:
-    """Print the selected lines of the logs of these trials.
+) -> int:
+    """Print the selected lines of the logs of these trials, and return how many there were.
 
     With `choice.follow`, poll until `may_grow` returns False; `trials` is called at every poll, as new ones may start.
     """
     log = _Reader(store, trials, choice.only)
-    _print(log.last_lines(choice.tail) if choice.tail else log.new_lines(choice.head), name_trials, form)
+    printed = _print(log.last_lines(choice.tail) if choice.tail else log.new_lines(choice.head), name_trials, form)
     follow = choice.follow
     while follow:
         follow = patiently(may_grow)  # checked before reading, so that lines written until then are still printed
-        _print(log.new_lines(), name_trials, form)
+        printed += _print(log.new_lines(), name_trials, form)
         if follow:
             time.sleep(_POLLING_SECONDS)
+    return printed
 
 
 class _Reader:
@@ -92,9 +93,10 @@ class _Reader:
         return [(trial_id, line) for line in lines]
 
 
-def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> None:
-    """Print lines in blocks, because a call of `click.echo` costs the same for one line as for many."""
+def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> int:
+    """Print lines and return how many. They are printed in blocks, because a call of `click.echo` costs the same for one line as for many."""
     lines = iter(lines)
+    printed = 0
     while some := list(islice(lines, _PAGE)):
         if form == "json":
             click.echo("\n".join(json_line(log_plain(line, trial_id)) for trial_id, line in some))
@@ -104,3 +106,5 @@ def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> None:
                 for trial_id, line in some
             ]
             click.echo("\n".join(shown), color=True)  # keep colours for files and pipes, where click would remove them
+        printed += len(some)
+    return printed

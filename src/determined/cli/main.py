@@ -45,6 +45,9 @@ def main(master: str | None, user: str | None) -> None:
 
     Results are stored in one file on this machine. DET_STORE selects another store: a file, or a PostgreSQL server.
     """
+    from determined.console_log import show_levels
+
+    show_levels()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack characters in names

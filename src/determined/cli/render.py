@@ -15,6 +15,7 @@ from typing import Any
 from determined.cli import text
 from determined.cli.fitting import fit
 from determined.cli.zone import shown_zone
+from determined.plural import counted
 
 _TWO_DIGITS = [f"{number:02d}" for number in range(60)]
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as in JSON output
@@ -47,7 +48,7 @@ def hidden_note(names: Sequence[str], remark: str) -> str:
     note = text.visible(f"Hidden: {', '.join(names)} ({remark})")
     if text.width(note) <= shutil.get_terminal_size().columns:
         return note
-    return f"{len(names)} column{'' if len(names) == 1 else 's'} hidden ({remark})"
+    return f"{counted(len(names), 'column')} hidden ({remark})"
 
 
 def fitted_table(columns: Sequence[Column], rows: Sequence[Row], *, wide: bool) -> tuple[str, list[str]]:

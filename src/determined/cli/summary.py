@@ -13,6 +13,7 @@ from determined.cli.render import cell, duration, number
 from determined.cli.text import visible
 from determined.cli.watching import flat
 from determined.config.effective import differences
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.base import Store
@@ -107,10 +108,10 @@ def _headline(summary: Summary, seconds: float | None) -> str:
     """Return the line with state, number of trials and duration."""
     row = summary.experiment
     states = Counter(trial.state for trial in summary.trials)
-    counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    trials = f"{len(summary.trials)} trial{'' if len(summary.trials) == 1 else 's'}"
+    by_state = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    trials = counted(len(summary.trials), "trial")
     taken = "" if seconds is None else f" in {duration(seconds)}"
-    return f"Experiment {row.id} ({row.name}): {row.state}, {trials}{taken}" + (f" ({counted})" if counted else "")
+    return f"Experiment {row.id} ({row.name}): {row.state}, {trials}{taken}" + (f" ({by_state})" if by_state else "")
 
 
 def _failures(trials: list[Trial]) -> list[str]:

@@ -24,12 +24,12 @@ from determined.checkpoint_storage.build import build_from_argument, build_from_
 from determined.code_copy import CODE
 from determined.code_import import refuse_while_importing
 from determined.config.length import Length, parse_length
+from determined.console_log import show_levels
 from determined.core import detached
 from determined.core.agreement import in_step
 from determined.core.attempts import Member
 from determined.core.checkpoint import CheckpointContext
 from determined.core.cleaning import Retention, retention_of
-from determined.core.console_log import show_levels
 from determined.core.detached import Detached, DetachedRun
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.core.ending import how_it_ended
@@ -48,6 +48,7 @@ from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
 from determined.errors import DeterminedError, InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
+from determined.plural import counted
 from determined.sinks.chosen import chosen_sinks
 from determined.store.open import checked_place
 from determined.store.process import Process, this_process
@@ -404,7 +405,7 @@ def _checked_distributed(distributed: DistributedContext | None, described: Clus
         slots = sum(described.container_slot_counts) if described is not None else 1
         if slots > 1:
             raise ValueError(
-                f"this trial has {slots} slots: pass distributed=, for example "
+                f"this trial has {counted(slots, 'slot')}: pass distributed=, for example "
                 "core.DistributedContext.from_torch_distributed()"
             )
         return DummyDistributedContext()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from determined.plural import counted
+
 if TYPE_CHECKING:
     from determined.core.output_copy import PrintedLine
 
@@ -50,7 +52,7 @@ class OutputLimit:
             return []
         count, self._dropped = self._dropped, 0
         why = f"logs have at most {LINES_IN_A_SECOND:,} lines and 1 MiB in a second, and 256 MiB in all"
-        lines = "1 line was" if count == 1 else f"{count:,} lines were"
+        lines = counted(count, "line was", "lines were")
         return [PrintedLine("stderr", f"WARNING: {lines} not stored here: {why}", now, "WARNING")]
 
     def _refill(self, now: float) -> None:

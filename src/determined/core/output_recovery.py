@@ -8,6 +8,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from determined.checkpoint_storage.outputs import OutputStorage
+from determined.plural import counted
 from determined.store.base import Store
 from determined.store.outputs import Upload, rank_directory
 
@@ -50,9 +51,9 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
     storage.forget_all_replaced(output)
     if uncovered:
         logger.info(
-            "removed %d uploads that the progress after %d batches of each rank does not cover",
-            len(uncovered),
-            batches,
+            "removed %s that the progress after %s of each rank does not cover",
+            counted(len(uncovered), "upload"),
+            counted(batches, "batch", "batches"),
         )
 
 

@@ -18,6 +18,7 @@ from determined.core.distributed import DistributedContext
 from determined.core.output_recovery import recover
 from determined.core.supervisor import Supervisor
 from determined.errors import DeterminedError, InvalidExperimentException, StoreError
+from determined.plural import counted
 from determined.store.outputs import NewUpload, merged, rank_directory
 
 logger = logging.getLogger("determined.core")
@@ -136,7 +137,7 @@ class OutputContext:
             raise
         if replaced:
             self._replacing.append((upload.key, batches))
-        logger.info("uploaded %d files to %s/%s", len(files), output, directory)
+        logger.info("uploaded %s to %s/%s", counted(len(files), "file"), output, directory)
 
     def _take_back(self, upload: NewUpload) -> None:
         """Restore the state before a failed upload. What cannot be restored now is restored when the trial resumes."""

@@ -23,6 +23,7 @@ from determined.engines.runnable import runnable
 from determined.engines.slots import find_slots
 from determined.engines.warm_process import WarmLost, WarmProcess
 from determined.errors import EngineError
+from determined.plural import counted
 
 _KILLED = 128 + signal.SIGKILL
 _SECONDS_BETWEEN_ATTEMPTS = 0.25  # polling interval: a file lock that another process releases sends no notification
@@ -165,7 +166,8 @@ class LocalEngine:
         usable = self._usable_now()
         if job.slots > len(usable):
             raise EngineError(
-                f"{job.key} needs {job.slots} slots: {len(usable)} of {self._slots.count} are free on this machine"
+                f"{job.key} needs {counted(job.slots, 'slot')}: "
+                f"{len(usable)} of {self._slots.count} are free on this machine"
             )
         if not job.directory.is_dir():
             raise EngineError(f"{job.key} cannot be started: there is no directory {str(job.directory)!r}")

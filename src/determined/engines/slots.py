@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from determined.errors import EngineError
+from determined.plural import counted
 
 _SECONDS_FOR_THE_TOOL = 20
 
@@ -53,7 +54,8 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if gpus and wanted is not None and wanted > len(gpus):
         raise EngineError(
-            f"{wanted} slots were asked for, but there are only {len(gpus)} GPUs here; "
+            f"{counted(wanted, 'slot was', 'slots were')} requested, but this machine has only "
+            f"{counted(len(gpus), 'GPU')}; "
             "ask for fewer, or hide the GPUs by CUDA_VISIBLE_DEVICES= to use the CPUs"
         )
     count = wanted or len(gpus) or cpus

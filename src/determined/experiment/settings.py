@@ -9,6 +9,7 @@ from typing import Any
 
 from determined.engines.command import Command, parse_entrypoint
 from determined.errors import InvalidExperimentException
+from determined.plural import counted
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ def check_slots(settings: Settings, present: int) -> None:
     """Raise InvalidExperimentException if a trial needs more slots than there are."""
     if settings.slots_per_trial > present:
         raise InvalidExperimentException(
-            f"resources.slots_per_trial: a trial wants {settings.slots_per_trial} slots, this machine has {present}; "
+            f"resources.slots_per_trial: a trial wants {counted(settings.slots_per_trial, 'slot')}, "
+            f"this machine has {present}; "
             "ask for fewer, or state more CPU slots with --slots or DET_SLOTS"
         )
 

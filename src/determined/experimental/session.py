@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from determined.console_log import show_levels
 from determined.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ class Session:
     """A store that is opened on first use."""
 
     def __init__(self, place: str | None) -> None:
+        show_levels()
         self._place = place
         # A connection to the store must be used by one thread at a time.
         self._lock = threading.Lock()

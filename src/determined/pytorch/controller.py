@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from determined import core
 from determined.core.agreement import in_step
 from determined.errors import InvalidExperimentException
+from determined.plural import counted
 from determined.program import is_interactive
 from determined.pytorch import (
     checkpoint_legacy,
@@ -142,7 +143,8 @@ class PyTorchTrialController:
         except KeyboardInterrupt:
             if not stopping.abandoned or is_interactive():
                 raise
-            logger.warning("training was stopped without saving after %d batches", self.state.batches_trained)
+            batches = counted(self.state.batches_trained, "batch", "batches")
+            logger.warning("training was stopped without saving after %s", batches)
             self._end_program(Why.SIGINT, given)
         except Exception as error:
             line = self._how_to_continue(given)
@@ -152,7 +154,8 @@ class PyTorchTrialController:
         why = stopping.why
         if why is not None and why.value is not None:
             spare_session(why, self.state.batches_trained)
-            logger.warning("training was stopped by %s after %d batches", why.described, self.state.batches_trained)
+            batches = counted(self.state.batches_trained, "batch", "batches")
+            logger.warning("training was stopped by %s after %s", why.described, batches)
             self._end_program(why, given)
 
     def _end_program(self, why: Why, given: Any) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from determined.plural import counted
 from determined.program import end_ipython, is_interactive
 from determined.pytorch.stopping import Why
 
@@ -17,7 +18,7 @@ def spare_session(why: Why, batches: int) -> None:
         return
     if why in (Why.SIGINT, Why.TIME_LIMIT):
         raise KeyboardInterrupt(
-            f"training was stopped by {why.described} after {batches} batches, and a checkpoint was saved; "
-            "call fit() again to continue"
+            f"training was stopped by {why.described} after {counted(batches, 'batch', 'batches')}, "
+            "and a checkpoint was saved; call fit() again to continue"
         )
     end_ipython()

@@ -41,6 +41,6 @@ def _newest_good(core_context: core.Context) -> str | None:
             logger.info("latest_checkpoint='latest' is %s", uuid)
             return uuid
     raise InvalidCheckpointException(
-        f"none of the {len(candidates)} checkpoints of this program's last run is good, the newest is {candidates[0]}; "
+        f"no checkpoint of this program's last run is good, the newest is {candidates[0]}; "
         "pass latest_checkpoint=None to start at the beginning"
     )

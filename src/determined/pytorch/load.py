@@ -19,6 +19,7 @@ import torch
 
 from determined.code_import import how_to_load, import_from_path, importing_checkpoint
 from determined.errors import InvalidCheckpointException, TrainingOnImportError
+from determined.plural import counted
 from determined.pytorch import checkpoint_format, checkpoint_legacy
 from determined.pytorch.binding import overridden
 from determined.pytorch.checkpoint import check_files
@@ -86,7 +87,8 @@ def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory
     stored = decode_weights(modern, models, str(directory)).get("models_state_dict") or []
     if len(stored) != len(models):
         raise InvalidCheckpointException(
-            f"checkpoint {directory} holds the weights of {len(stored)} models, and the trial wrapped {len(models)}"
+            f"checkpoint {directory} holds the weights of {counted(len(stored), 'model')}, "
+            f"and the trial wrapped {len(models)}"
         )
     for model, weights in zip(models, stored, strict=True):
         checkpoint_legacy.load_weights(bare(model), weights)

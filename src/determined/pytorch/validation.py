@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from determined.plural import counted
 from determined.pytorch import parallel
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
@@ -95,9 +96,9 @@ class Validation:
         if not self.whole:
             seconds = time.perf_counter() - started
             batches = sum(rank.batches for rank in ranks)
-            counted = all(rank.records for rank in ranks if rank.batches)  # ranks that do not log INFO do not count
-            records = f"{sum(rank.records for rank in ranks)} records in " if counted else ""
-            logger.info("validated %s%d batches in %.2f s", records, batches, seconds)
+            is_known = all(rank.records for rank in ranks if rank.batches)  # ranks that do not log INFO do not count
+            records = f"{counted(sum(rank.records for rank in ranks), 'record')} in " if is_known else ""
+            logger.info("validated %s%s in %.2f s", records, counted(batches, "batch", "batches"), seconds)
         return metrics
 
     def _whole_data_set(self) -> RankResult:

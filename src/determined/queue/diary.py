@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from determined.plural import counted
+
 _MOST_BYTES = 1 << 20
 _KEPT_BYTES = 1 << 16
 
@@ -21,7 +23,7 @@ class Diary:
 
         If it cannot be written, for example on a full disk, the next line reports how many were lost.
         """
-        before = f"({self._lost} lines before this one could not be written) " if self._lost else ""
+        before = f"({counted(self._lost, 'line')} before this one could not be written) " if self._lost else ""
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {before}{words}\n"
         try:
             self._shorten()

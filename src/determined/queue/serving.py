@@ -16,6 +16,7 @@ from typing import TypeVar
 from determined.config.line_mask import line_mask
 from determined.engines.slots import Slots
 from determined.errors import DeterminedError, ExperimentHeld, StoreError, StoreUnavailable
+from determined.plural import counted
 from determined.queue.adding import has_files_here
 from determined.queue.attention import last_words
 from determined.queue.files import QueueFiles, at_the_door
@@ -80,7 +81,7 @@ class Daemon:
                 signal.signal(number, self._take_signal)
         try:
             self._store.open()  # outside `_try`: fail at once if the store cannot be opened
-            self._say(f"process {os.getpid()} shares out {self._slots} slots")
+            self._say(f"process {os.getpid()} shares out {counted(self._slots, 'slot')}")
             while self._signal is None:
                 if self._store.is_another_file():
                     self._begin_anew()
@@ -148,7 +149,7 @@ class Daemon:
             wanted = self._needs[entry.order].slots_per_trial
             if wanted <= self._slots:
                 return True
-            self._give_up(store, entry, f"a trial wants {wanted} slots, and the queue has {self._slots}")
+            self._give_up(store, entry, f"a trial wants {counted(wanted, 'slot')}, and the queue has {self._slots}")
         return False
 
     def _begins(self, store: Store) -> bool:
@@ -204,7 +205,7 @@ class Daemon:
             self._say(f"experiment {number}: its runner ended {how}; it is started again in {pause:g} s")
             return
         times, said = self._retries.failures(entry.order), last_words(experiment, lines=1)
-        reason = f"its runner ended {times} times in a row, the last time {how}"
+        reason = f"its runner ended {counted(times, 'time')} in a row, the last time {how}"
         self._give_up(store, entry, f"{reason}: {said}" if said else reason)
 
     @contextmanager
@@ -360,7 +361,7 @@ class Daemon:
         assert self._signal is not None
         name, self._signal = signal.Signals(self._signal), None
         self._show(leaving=True)
-        self._say(f"{name.name}: {len(self._runners)} runners let their trials save")
+        self._say(f"{name.name}: {counted(len(self._runners), 'runner')} asked to save their trials")
         for runner in self._runners.values():
             self._stop_listening(runner)
             runner.let_go()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from determined.errors import InvalidConfigurationException
+from determined.plural import counted
 
 # Invalid trials are replaced, so without this limit a space that is mostly invalid would be tried forever.
 _INVALID_PER_TRIAL = 3
@@ -60,8 +61,8 @@ class Pool:
         if not self._replace_invalid or self.invalid < _INVALID_PER_TRIAL * self.max_trials:
             return None
         return (
-            f"{self.invalid} trials raised InvalidHP, and {self.max_trials} were asked for: most of the space of "
-            "hyperparameters is refused by the trials, so the search ends; narrow the space"
+            f"{counted(self.invalid, 'trial')} raised InvalidHP, and {self.max_trials} were asked for: most of the "
+            "space of hyperparameters is refused by the trials, so the search ends; narrow the space"
         )
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from determined.config.hyperparameters import Power, leaves
+from determined.plural import counted
 from determined.searchers.brackets import Bracket, whole_logarithm
 from determined.searchers.build import brackets_of
 from determined.searchers.grid import Grid
@@ -76,7 +77,7 @@ def preview(
         if getattr(searcher, "stop_once", False) and len(plan) > 1 and slots is not None and slots <= searcher.divisor:
             suggestions.append(_suggest_promotion(slots))
     if searcher.name == "grid" and trials > _LARGE_GRID:
-        warnings.append(f"the grid has {trials:,} points, each of them a trial; random takes max_trials")
+        warnings.append(f"the grid has {counted(trials, 'point')}, each of them a trial; random takes max_trials")
     return Preview(
         trials=trials,
         at_once=at_once,
@@ -147,8 +148,8 @@ def _rung_warnings(
         )
     elif len(times) == 1 and searcher.max_trials > 1:
         warnings.append(
-            f"with {searcher.max_trials} trials there is one rung, and no trial is stopped early: halving begins at "
-            f"{math.ceil(searcher.divisor)} trials"
+            f"with {counted(searcher.max_trials, 'trial')} there is one rung, and no trial is stopped early: "
+            f"halving begins at {counted(math.ceil(searcher.divisor), 'trial')}"
         )
     if len(set(times)) < len(times):
         warnings.append(

@@ -62,7 +62,11 @@ class Sender:
         late, unsent = self._thread.is_alive(), self._backlog.unsent()
         reason = self._reason or ("it did not answer in time" if late else "") or self._refusal
         if unsent or reason:
-            what = f"{unsent} reports were not sent to" if unsent else "the end of the run was not told to"
+            what = (
+                f"{counted(unsent, 'report was', 'reports were')} not sent to"
+                if unsent
+                else "the end of the run was not told to"
+            )
             logger.warning("%s %s: %s (the store has all)", what, self._sink.name, reason or "it was too slow")
         if late:
             self._abandon()

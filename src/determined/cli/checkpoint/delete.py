@@ -12,6 +12,7 @@ from determined.cli.output import Form, print_json, with_json
 from determined.cli.plain import checkpoint_plain
 from determined.cli.render import size
 from determined.cli.text import visible
+from determined.plural import counted
 
 
 @click.command(cls=Command, action="delete {checkpoints:checkpoint}")
@@ -40,10 +41,11 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
         doomed = [row for row in rows if row.state != "DELETED"]
         for row in doomed:
-            where = f"trial {row.trial_id}, after {row.steps_completed} batches, {size(sum(row.resources.values()))}"
+            batches = counted(row.steps_completed, "batch", "batches")
+            where = f"trial {row.trial_id}, after {batches}, {size(sum(row.resources.values()))}"
             click.echo(visible(f"{row.uuid}: {where}"), err=True)
         if doomed:
-            confirm(f"Delete {_count(len(doomed))}?", yes=yes)
+            confirm(f"Delete {counted(len(doomed), 'checkpoint')}?", yes=yes)
         delete_checkpoints(store, checkpoints)
         gone = [row.uuid for row in rows if row not in doomed]
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
@@ -53,8 +55,4 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
     for uuid in gone:
         click.echo(visible(f"Checkpoint {uuid} is DELETED already"))
     if doomed:
-        click.echo(f"Deleted {_count(len(doomed))}")
-
-
-def _count(number: int) -> str:
-    return f"{number} checkpoint{'' if number == 1 else 's'}"
+        click.echo(f"Deleted {counted(len(doomed), 'checkpoint')}")

@@ -16,6 +16,7 @@ from determined.cli.plain import checkpoint_state
 from determined.cli.render import size
 from determined.cli.text import visible
 from determined.errors import CheckpointStateException
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.pytorch.plain_weights import Format
@@ -64,5 +65,5 @@ def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> N
         plain = {"uuid": uuid, "path": str(target.absolute()), "format": file_format, "models": len(models)}
         print_json({**plain, "tensors": tensors, "bytes": written})
         return
-    counted = f"{tensors:,} tensors of {len(models)} {'model' if len(models) == 1 else 'models'}"
-    click.echo(visible(f"Exported {counted} to {target} ({size(written)})"))
+    exported = f"{counted(tensors, 'tensor')} of {counted(len(models), 'model')}"
+    click.echo(visible(f"Exported {exported} to {target} ({size(written)})"))

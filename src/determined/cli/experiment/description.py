@@ -14,6 +14,7 @@ from determined.cli.moments import ago
 from determined.cli.plain import resource_pool
 from determined.cli.render import duration, number, percent, time_text
 from determined.cli.text import cut, visible
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.base import Store
@@ -42,7 +43,7 @@ def _headline(board: Leaderboard) -> str:
     count = len(board.entries)
     best = "" if row.best is None else f", best {row.metric} {number(row.best)}"
     line = visible(
-        f"Experiment {row.id}: {row.state}, {count} trial{'' if count == 1 else 's'}"
+        f"Experiment {row.id}: {row.state}, {counted(count, 'trial')}"
         + ("" if seconds is None else f" in {duration(seconds)}")
         + f"{best} ({row.name})"
     )

@@ -15,6 +15,7 @@ from determined.cli.render import Column, size, table
 from determined.cli.text import visible
 from determined.cli.whole_numbers import Count
 from determined.errors import CheckpointInUse
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.retention import Policy
@@ -90,7 +91,7 @@ def gc_policy(
         return
     for reason in kept.values():
         click.echo(visible(f"Not removed: {reason}"))
-    click.echo(f"Experiment {experiment_id}: {len(removed)} checkpoint{'' if len(removed) == 1 else 's'} removed")
+    click.echo(f"Experiment {experiment_id}: {counted(len(removed), 'checkpoint')} removed")
 
 
 def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Checkpoint]:

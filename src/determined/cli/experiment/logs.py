@@ -8,6 +8,7 @@ from determined.cli.following import only_watching
 from determined.cli.groups import Command
 from determined.cli.holders import is_at_work
 from determined.cli.id_lists import complete_experiments
+from determined.cli.log_absence import no_lines_text
 from determined.cli.log_choice import LogChoice, with_log_choice
 from determined.cli.log_reading import print_log
 from determined.cli.opened import opened_store
@@ -50,4 +51,6 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
         def may_grow() -> bool:
             return is_at_work(store, store.experiments.get(experiment_id))
 
-        print_log(store, trials, choice, may_grow=may_grow, name_trials=everything, form=form)
+        if not print_log(store, trials, choice, may_grow=may_grow, name_trials=everything, form=form):
+            shown = [store.experiments.trial(trial) for trial in trials()]
+            click.echo(no_lines_text(store, store.experiments.get(experiment_id), shown), err=True)

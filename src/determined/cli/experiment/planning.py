@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from determined.cli.previewing import preview_plain, preview_text
 from determined.cli.render import size, some
+from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig
@@ -20,12 +21,12 @@ def plan_text(config: ExperimentConfig, plan: Plan) -> str:
     free = "" if plan.free_bytes is None else f", where {size(plan.free_bytes)} are free"
     facts = [
         f"Experiment {settings.get('name') or '(a name is made up)'}: {settings['entrypoint']}",
-        f"Search: {searcher['name']} over {_count(plan.search.trials, 'trial')}, compared by {searcher['metric']} "
+        f"Search: {searcher['name']} over {counted(plan.search.trials, 'trial')}, compared by {searcher['metric']} "
         f"({better} is better)",
-        f"Slots: {plan.slots}, {plan.slots_per_trial} for each trial, so {_count(plan.at_once, 'trial')} at once",
+        f"Slots: {plan.slots}, {plan.slots_per_trial} for each trial, so {counted(plan.at_once, 'trial')} at once",
         f"Checkpoints: at most {plan.checkpoints_kept} are kept in {plan.storage}{free}; "
         "how large one is shows when the first is there",
-        f"Code: {_count(plan.code.files, 'file')} of {size(plan.code.size)}, {size(plan.code_bytes)} for all trials"
+        f"Code: {counted(plan.code.files, 'file')} of {size(plan.code.size)}, {size(plan.code_bytes)} for all trials"
         + (f"; left out: {some(plan.code.left_out)}" if plan.code.left_out else ""),
     ]
     if plan.hook_environment is not None:
@@ -50,7 +51,3 @@ def plan_plain(config: ExperimentConfig, plan: Plan) -> dict[str, Any]:
         "code_left_out": list(plan.code.left_out),
         "startup_hook_environment": plan.hook_environment,
     }
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -11,6 +11,7 @@ from determined.cli.model.rows import find_model, model_plain
 from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.text import visible
+from determined.plural import counted
 
 
 @click.command(cls=Command, action="delete {name!r:model}")
@@ -27,7 +28,7 @@ def delete(name: str, yes: bool, form: Form) -> None:
     """
     with opened_store() as store:
         model = find_model(store, name)
-        confirm(f"Delete the model {model.name} with {model.versions} versions?", yes=yes)
+        confirm(f"Delete the model {model.name} with {counted(model.versions, 'version')}?", yes=yes)
         store.registry.delete_model(model.id)
     if form == "json":
         print_json(model_plain(model))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from determined.plural import counted
+
 if TYPE_CHECKING:
     from determined.store.base import Store
 
@@ -16,7 +18,7 @@ def elsewhere(store: Store) -> str:
 
     here, me = socket.gethostname(), this_user()
     parts = [
-        f"{count} {'experiment waits' if count == 1 else 'experiments wait'} on host {visible(host)}"
+        f"{counted(count, 'experiment waits', 'experiments wait')} on host {visible(host)}"
         + ("" if owner == me else f" for user {visible(owner)}")
         for (host, owner), count in store.queue.lengths().items()
         if (host, owner) != (here, me)

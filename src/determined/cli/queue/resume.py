@@ -9,6 +9,7 @@ from determined.cli.opened import opened_store
 from determined.cli.output import Form, print_json, with_json
 from determined.cli.queue.elsewhere import elsewhere
 from determined.errors import DeterminedError
+from determined.plural import counted
 
 
 @click.command(cls=Command, action="resume the queue")
@@ -36,7 +37,7 @@ def resume(form: Form) -> None:
     elif not entries:
         click.echo("The queue is empty: there is nothing to go on with.")
     else:
-        what = f"{len(entries)} experiment{'' if len(entries) == 1 else 's'}"
+        what = counted(len(entries), "experiment")
         click.echo(f"The queue goes on with {what}." if started else f"The queue is being served: {what}.")
     if others:
         click.echo(others, err=form == "json")

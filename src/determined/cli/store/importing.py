@@ -125,7 +125,7 @@ def _show(done: Imported, form: Form, copied: dict[str, Any]) -> None:
     new = sum(each.new for each in done.experiments)
     click.echo()
     imported = f"{new:,} of {counted(len(rows), 'experiment')}"
-    click.echo(visible(f"Imported {imported} ({sum(done.rows.values()):,} rows) into {done.place}"))
+    click.echo(visible(f"Imported {imported} ({counted(sum(done.rows.values()), 'row')}) into {done.place}"))
 
 
 def _show_copied(archive: ImportedExperiments) -> None:

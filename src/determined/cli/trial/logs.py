@@ -8,6 +8,7 @@ from determined.cli.following import only_watching
 from determined.cli.groups import Command
 from determined.cli.holders import is_at_work
 from determined.cli.id_lists import complete_trials
+from determined.cli.log_absence import no_lines_text
 from determined.cli.log_choice import LogChoice, with_log_choice
 from determined.cli.log_reading import print_log
 from determined.cli.opened import opened_store
@@ -35,6 +36,9 @@ def logs(trial_id: int, choice: LogChoice, form: Form) -> None:
             ended = store.experiments.trial(trial_id).ended is not None
             return not ended and is_at_work(store, store.experiments.get(experiment_id))
 
-        print_log(store, lambda: [trial_id], choice, may_grow=may_grow, name_trials=False, form=form)
-    if form != "json":
+        printed = print_log(store, lambda: [trial_id], choice, may_grow=may_grow, name_trials=False, form=form)
+        if not printed:
+            trial = store.experiments.trial(trial_id)
+            click.echo(no_lines_text(store, store.experiments.get(experiment_id), [trial]), err=True)
+    if printed and form != "json":
         click.echo(f"To see it again: det trial logs {trial_id}", err=True)

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from determined.errors import StoreError
+from determined.plural import counted
 from determined.store.care.finding import Finding
 from determined.store.database import Database, broken, unavailable
 from determined.store.unwritable import connect_unwritable, is_unwritable
@@ -41,7 +42,7 @@ def problems(path: Path) -> Iterator[Finding]:
             for table, count, other in connection.execute(
                 'SELECT "table", count(*), "parent" FROM pragma_foreign_key_check GROUP BY 1, 3'
             ):
-                yield Finding(str(table), f"{count} rows refer to rows of {other} that are not there")
+                yield Finding(str(table), f"{counted(count, 'row refers', 'rows refer')} to missing rows of {other}")
     except sqlite3.DatabaseError as error:
         if _is_busy(error):
             raise unavailable(str(path), error) from error

@@ -10,6 +10,7 @@ from typing import Any
 
 from determined.errors import StoreError
 from determined.optional import require
+from determined.plural import counted
 from determined.store.moving.format import Header, moved_tables, read_header
 from determined.store.moving.reading_store import Rows
 from determined.store.tables import Kind, Table
@@ -84,7 +85,7 @@ def read_parquet(directory: Path) -> Iterator[tuple[str, Rows]]:
         except (arrow.ArrowException, OSError) as error:
             raise StoreError(f"{path} cannot be read: {error}") from error
         if count != counts[name]:
-            raise StoreError(f"{path} is damaged: it has {count} rows, and {MANIFEST} counts {counts[name]}")
+            raise StoreError(f"{path} is damaged: it has {counted(count, 'row')}, and {MANIFEST} counts {counts[name]}")
 
 
 def _manifest(directory: Path) -> Any:
