@@ -89,6 +89,7 @@ format: $(STAMP)
 reference: $(STAMP)
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_table
+	$(BIN)/python -m tools.modules
 
 # Ratios to a bare PyTorch loop, and to peers, which live in an environment of their own to keep that of the tests thin.
 bench: $(BENCH_STAMP)

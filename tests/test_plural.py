@@ -38,14 +38,14 @@ _NOUNS = [
 ]
 # Numbers that are never 1: limits, and counts that a message gives only from some number on.
 _NEVER_ONE = {
-    ("cli/experiment/description.py", "trials"),
+    ("cli/experiment/views/description.py", "trials"),
     ("cli/tensorboard/start.py", "trials"),
     ("code_snapshot.py", "files"),
-    ("core/output_limit.py", "lines"),
+    ("core/output_capture/output_limit.py", "lines"),
     ("engines/slots.py", "slots"),
-    ("experiment/code_dir.py", "files"),
-    ("experiment/exits.py", "times"),
-    ("experiment/fail_fast.py", "trials"),
+    ("experiment/code/directories.py", "files"),
+    ("experiment/runner/trials/exit_classification.py", "times"),
+    ("experiment/runner/fail_fast.py", "trials"),
     ("experiment/moving/archive.py", "files"),
     ("experiment/moving/unpacking.py", "files"),
     ("code_copy.py", "files"),

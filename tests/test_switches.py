@@ -8,7 +8,7 @@ import pytest
 
 from determined import core, pytorch
 from determined.errors import DeterminedError
-from determined.experiment import startup_hook
+from determined.experiment.code import startup_hook
 from determined.switches import is_on
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from determined.config.block import TAG, Block, plain_value
-from determined.config.catalog import Place, blocks
-from determined.config.experiment_model import ExperimentConfig
+from determined.config.blocks.block import TAG, Block, plain_value
+from determined.config.blocks.experiment import ExperimentConfig
+from determined.config.reading.catalog import Place, blocks
 
 _LONGEST_DEFAULT = 40
 

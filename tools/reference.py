@@ -8,6 +8,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def _type_name(annotation: Any) -> str:
 
 def _is_value(member: Any) -> bool:
     """An attribute: a property, a field of a dataclass, or a plain value of the class."""
-    return not inspect.isroutine(_bare(member))
+    return isinstance(member, cached_property) or not inspect.isroutine(_bare(member))
 
 
 def _bare(member: Any) -> Any:
@@ -177,8 +178,9 @@ def _bare(member: Any) -> Any:
 def _value_text(member: Any) -> str:
     if isinstance(member, dataclasses.Field):
         return f"`{_annotation(member.type)}`".replace("|", "\\|")
-    if isinstance(member, property):
-        kind = inspect.signature(member.fget).return_annotation if member.fget else ""
+    if isinstance(member, (property, cached_property)):
+        getter = member.func if isinstance(member, cached_property) else member.fget
+        kind = inspect.signature(getter).return_annotation if getter else ""
         about = " ".join((inspect.getdoc(member) or "").split())
         return f"`{_annotation(kind)}` {about}".replace("|", "\\|").rstrip()
     return f"`{_type_name(member)}`" if inspect.isclass(member) else ""

@@ -43,7 +43,7 @@ def deciding(effort: Effort) -> list[Row]:
 
 def decide(*, fields: Mapping[str, Any], trials: int) -> list[float]:
     """Microseconds of CPU time of each decision: ask who must be waited for, tell, write both down as JSON values."""
-    from determined.config.searcher import AdaptiveAshaConfig, AsyncHalvingConfig
+    from determined.config.blocks.searcher import AdaptiveAshaConfig, AsyncHalvingConfig
     from determined.searchers.base import Action, Event, Validated
     from determined.searchers.build import build
     from determined.searchers.journal import action_to_plain, event_from_plain, event_to_plain

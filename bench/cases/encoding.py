@@ -40,7 +40,7 @@ def measure(*, times: int) -> dict[str, list[float]]:
 
     from determined import pytorch
     from determined.pytorch.callbacks import Callbacks
-    from determined.pytorch.trial_states import TrialStates
+    from determined.pytorch.checkpoint.trial_states import TrialStates
 
     torch.set_num_threads(1)
     context = pytorch.CheckpointLoadContext()

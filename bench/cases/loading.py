@@ -92,7 +92,7 @@ def measure(*, kind: str, batches: int, pairs: int, seed: int) -> dict[str, Any]
 
     from bench.measure import alternate, as_json
     from determined import pytorch
-    from determined.pytorch.position import DataPosition
+    from determined.pytorch.data.position import DataPosition
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -126,7 +126,7 @@ def measure_sampler(*, records: int) -> dict[str, float]:
     from torch.utils.data import BatchSampler, DistributedSampler
 
     from determined import pytorch
-    from determined.pytorch.position import DataPosition
+    from determined.pytorch.data.position import DataPosition
 
     torch.set_num_threads(1)
     data_set: Any = range(records)

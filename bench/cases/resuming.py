@@ -40,8 +40,8 @@ def measure(*, rounds: int) -> dict[str, float]:
     import torch
 
     from determined import pytorch
-    from determined.pytorch.loaders import TrainingData, checked
-    from determined.pytorch.position import DataPosition
+    from determined.pytorch.data.position import DataPosition
+    from determined.pytorch.data.trial_loaders import TrainingData, checked
 
     torch.set_num_threads(1)
     records = torch.arange(BATCHES * BATCH_SIZE)

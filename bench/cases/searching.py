@@ -102,8 +102,8 @@ def _prepared(
     """An experiment that waits to be run, and an engine that is warm."""
     from determined.config.experiment import load_experiment
     from determined.engines.local import LocalEngine
-    from determined.experiment.create import create_experiment
-    from determined.experiment.run import run_experiment
+    from determined.experiment.creation.create import create_experiment
+    from determined.experiment.runner.run import run_experiment
     from determined.store.open import checked_place, open_store
 
     loaded = load_experiment(

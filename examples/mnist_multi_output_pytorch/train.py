@@ -9,7 +9,7 @@ import data
 from model_def import MultiMNistTrial
 
 from determined import pytorch
-from determined.config.load import load_yaml
+from determined.config.reading.load import load_yaml
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 import determined as det
 from determined import pytorch
-from determined.config.load import load_yaml
+from determined.config.reading.load import load_yaml
 from determined.paths import checkpoints_dir, store_place
-from determined.store.place import shown
+from determined.store.databases.location import shown
 
 
 class MNistTrial(pytorch.PyTorchTrial):

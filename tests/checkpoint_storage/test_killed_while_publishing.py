@@ -14,9 +14,9 @@ import pytest
 from determined import core
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.build import build_from_argument
-from determined.config.masking import mask_secrets
-from determined.experiment.checkpoints import TrialCheckpoints
-from determined.experiment.deleting import delete_experiment
+from determined.config.secrets.masking import mask_secrets
+from determined.experiment.checkpoints.of_trials import TrialCheckpoints
+from determined.experiment.deletion import delete_experiment
 from determined.store.base import Store
 from determined.store.open import open_store
 from determined.store.publishing import settle_unrecorded
@@ -29,7 +29,7 @@ from tests.store.experiments import begin_managed, with_trials
 PROGRAM = """
 import json, os, signal, sys
 from determined import core
-from determined.core.store_supervisor import StoreSupervisor
+from determined.core.supervision.store_supervisor import StoreSupervisor
 
 storage, last, moment = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 with core.init(checkpoint_storage=storage, tensorboard_mode=core.TensorboardMode.MANUAL) as context:

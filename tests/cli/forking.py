@@ -89,7 +89,13 @@ def _load(group: Any) -> None:
         command = group.get_command(click.Context(group), name)
         if isinstance(command, LazyGroup):
             _load(command)
-    for module in ("store.open", "store.sql_store", "store.sqlite", "config.experiment", "experiment.create"):
+    for module in (
+        "store.open",
+        "store.sql.store",
+        "store.databases.sqlite",
+        "config.experiment",
+        "experiment.creation.create",
+    ):
         importlib.import_module(f"determined.{module}")
 
 

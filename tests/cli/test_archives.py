@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from determined import core, paths
 from determined.errors import StoreError
 from determined.experiment.moving import archive
-from determined.experiment.moving.importing import import_experiments
-from determined.store.care.check import check_store
+from determined.experiment.moving.archive_import import import_experiments
+from determined.store.maintenance.check import check_store
 from determined.store.moving.path_map import PathMap
 from tests.cli.running import det, det_json, det_ok
 from tests.cli.searched import Searched
@@ -349,13 +349,13 @@ def test_any_changed_byte_is_noticed(data: st.DataObject, archive_of_search: Pat
 def test_an_import_that_is_interrupted_leaves_nothing(
     where: str, error: BaseException, archive_of_search: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from determined.experiment.moving import importing
-    from determined.store.sqlite import SqliteDatabase
+    from determined.experiment.moving import archive_import
+    from determined.store.databases.sqlite import SqliteDatabase
 
     machine = use(monkeypatch, tmp_path / "machine")
     with monkeypatch.context() as patch:
         if where == "publish":
-            patch.setattr(importing, "_move", _raising(error))
+            patch.setattr(archive_import, "_move", _raising(error))
         else:
             execute = SqliteDatabase.execute
 
@@ -377,9 +377,9 @@ def test_an_import_that_is_interrupted_leaves_nothing(
 KILLED = """
 import os, sys
 from pathlib import Path
-from determined.experiment.moving.importing import import_experiments
+from determined.experiment.moving.archive_import import import_experiments
 from determined.store.moving.path_map import PathMap
-from determined.store.sqlite import SqliteDatabase
+from determined.store.databases.sqlite import SqliteDatabase
 execute = SqliteDatabase.execute
 def killing(self, statement, values=()):
     if statement == "COMMIT" and list(Path(os.environ["DET_DATA_DIR"]).glob("experiments/*/code")):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.cli.chart import Curve, draw
-from determined.cli.text import width as columns_of
+from determined.cli.display.chart import Curve, draw
+from determined.cli.display.safe_text import width as columns_of
 
 NAN, INF = float("nan"), float("inf")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from determined.cli.log_reading import _Reader
+from determined.cli.logs.reading import _Reader
 from determined.store import open as opening
 from determined.store.base import Store
+from determined.store.databases.sqlite import SqliteDatabase
 from determined.store.records import LogFilter, LogRow
-from determined.store.sqlite import SqliteDatabase
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.running import det_json, det_ok
 

@@ -17,7 +17,7 @@ import pytest
 
 from determined.cli.doctor.data import file_system
 from determined.cli.doctor.packages import check_packages
-from determined.config.masking import MASK
+from determined.config.secrets.masking import MASK
 from tests.cli.running import DET, det, run_det
 from tests.helpers.records import opened
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from determined.config.experiment import load_experiment
-from determined.experiment.create import create_experiment
+from determined.experiment.creation.create import create_experiment
 from determined.experiment.files import ExperimentFiles
 from determined.store.base import Store
 from tests.cli.filling import new_experiment

@@ -41,7 +41,7 @@ elif moment == "export":
     from determined.experiment.moving.archive import ArchiveWriter
     ArchiveWriter.add_file = signalled(ArchiveWriter.add_file, lambda self, name, path: "checkpoints" in name)
 else:
-    from determined.store.sqlite import SqliteDatabase
+    from determined.store.databases.sqlite import SqliteDatabase
     files = Path(os.environ["DET_DATA_DIR"])
     SqliteDatabase.execute = signalled(
         SqliteDatabase.execute,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from determined.config.masked_settings import masked_settings, with_variables
-from determined.config.masking import MASK, mask_secrets
+from determined.config.secrets.masked_settings import masked_settings, with_variables
+from determined.config.secrets.masking import MASK, mask_secrets
 from determined.errors import InvalidExperimentException
 from determined.experimental import Determined
 from tests.cli.running import det, det_json, det_ok, run_det

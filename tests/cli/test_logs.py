@@ -12,7 +12,7 @@ import pytest
 
 from determined import core
 from determined.store.base import Store
-from determined.store.queueing import NewEntry
+from determined.store.queue_records import NewEntry
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import DET, Terminal, det, det_ok
 from tests.helpers.searches import Search

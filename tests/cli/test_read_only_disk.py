@@ -13,8 +13,8 @@ import pytest
 
 from determined.errors import StoreReadOnly
 from determined.queue.files import QueueFiles, locked
+from determined.store.databases.schema import MIGRATIONS
 from determined.store.open import checked_place
-from determined.store.schema import MIGRATIONS
 from tests.cli.every_command import COMMANDS
 from tests.cli.filling import new_experiment
 from tests.cli.forking import Forking, Result
@@ -87,14 +87,14 @@ def test_every_command(store_file: Path, given: dict[str, str], forking: Forking
 def test_a_store_of_an_older_version_is_read_from_a_copy(
     given: dict[str, str], searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from determined.store.migrate import migrate
+    from determined.store.databases.migrate import migrate
+    from determined.store.databases.sqlite import SqliteDatabase
     from determined.store.open import open_store, opened_database
-    from determined.store.sqlite import SqliteDatabase
 
     old = tmp_path / "old"
     old.mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr("determined.store.migrate.MIGRATIONS", MIGRATIONS[:-1])
+        patch.setattr("determined.store.databases.migrate.MIGRATIONS", MIGRATIONS[:-1])
         database = SqliteDatabase(old / "store.sqlite")
         migrate(database)
         database.close()

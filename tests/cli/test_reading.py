@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.cli.summary import summarize, summary_lines
+from determined.cli.running.summary import summarize, summary_lines
 from determined.experimental import client
 from determined.store.base import Store
 from determined.store.experiment_records import Change, ExperimentChange
@@ -268,7 +268,7 @@ def test_describe_as_csv(search: int, tmp_path: Path) -> None:
 
 
 def test_config(store: Store, search: int) -> None:
-    from determined.config.load import load_yaml
+    from determined.config.reading.load import load_yaml
 
     assert load_yaml(det_ok("e", "config", str(search))) == det_json("e", "config", str(search))
     config = {"environment": {"environment_variables": ["API_TOKEN=hunter2"]}, "name": WEIRD}

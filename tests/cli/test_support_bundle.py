@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import determined
-from determined.config.load import parse_yaml
-from determined.config.masking import MASK, mask_secrets
+from determined.config.reading.load import parse_yaml
+from determined.config.secrets.masking import MASK, mask_secrets
 from determined.experiment.files import ExperimentFiles
 from determined.store.base import Store
 from tests.cli.filling import Steps, add_trials, end_trial, lead, new_experiment, work

@@ -6,7 +6,7 @@ import pytest
 
 from determined.checkpoint_storage.retention import Checkpoint, Policy, keep
 from determined.cli.downloads import in_order
-from determined.cli.summary import summarize
+from determined.cli.running.summary import summarize
 from determined.cli.tensorboard.directories import chosen_trials
 from determined.experimental import Determined, client
 from determined.store.base import Store

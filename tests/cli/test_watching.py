@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from determined.cli.live import LiveView, picture
-from determined.cli.watching import Lines, hparams_text
-from determined.experiment.progress import RungView, TrialView, View
+from determined.cli.running.line_view import LineView, hparams_text
+from determined.cli.running.live_view import LiveView, picture
+from determined.experiment.runner.view import RungView, TrialView, View
 from tests.cli.conftest import WEIRD
 from tests.helpers.terminal import screen, screen_cells
 
@@ -63,7 +63,7 @@ def view(*trials: TrialView, **changed: Any) -> View:
 
 def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None:
     written: list[str] = []
-    lines = Lines(written.append, new=True)
+    lines = LineView(written.append, new=True)
 
     def said(now: View) -> list[str]:
         written.clear()
@@ -97,7 +97,7 @@ def test_a_line_for_each_thing_that_happened_and_none_when_nothing_did() -> None
 def test_what_was_over_before_is_no_news() -> None:
     written: list[str] = []
     over, half = trial(0, "COMPLETED", steps=9), trial(1, "RUNNING", steps=4, rung=1, restarts=1)
-    Lines(written.append, new=False)(view(over, half, trial(2, "QUEUED")))
+    LineView(written.append, new=False)(view(over, half, trial(2, "QUEUED")))
     assert [line.partition("] ")[2] for line in written] == [
         "1 of 3 trials ended before",
         "trial 11 resumed: lr=0.1",
@@ -106,7 +106,7 @@ def test_what_was_over_before_is_no_news() -> None:
 
 def test_lines_are_harmless() -> None:
     written: list[str] = []
-    Lines(written.append, new=True)(view(trial(0, hparams={WEIRD: WEIRD}, metric=1.0, best=1.0), metric_name=WEIRD))
+    LineView(written.append, new=True)(view(trial(0, hparams={WEIRD: WEIRD}, metric=1.0, best=1.0), metric_name=WEIRD))
     assert len(written) == 2
     assert not set("".join(written)) & {"\n", "\x1b", "\x07", "\u202e"}
 
@@ -205,7 +205,7 @@ def test_lines_scroll_by_above_the_live_picture() -> None:
 
 def test_a_trial_that_is_canceled_before_it_starts_is_not_said_to_have_started() -> None:
     written: list[str] = []
-    lines = Lines(written.append, new=True)
+    lines = LineView(written.append, new=True)
     lines(view(trial(0, "QUEUED")))
     lines(view(trial(0, "CANCELED", has_started=False)))
     assert [line.partition("] ")[2] for line in written] == ["trial 10 CANCELED before it started"]

@@ -9,9 +9,9 @@ import pytest
 
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.length import Length, parse_length
-from determined.config.load import load_yaml
-from determined.config.masking import MASK, mask_arguments, mask_secrets
 from determined.config.random_stream import RandomStream
+from determined.config.reading.load import load_yaml
+from determined.config.secrets.masking import MASK, mask_arguments, mask_secrets
 from determined.errors import InvalidConfigurationException
 
 

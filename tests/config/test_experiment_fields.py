@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from determined.config.catalog import catalog
+from determined.config.blocks.storage import LocalStorage
 from determined.config.experiment import ExperimentConfig, load_experiment
 from determined.config.length import Length
-from determined.config.storage import LocalStorage
+from determined.config.reading.catalog import catalog
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MINIMAL: dict[str, Any] = {

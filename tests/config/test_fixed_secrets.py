@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.config.fixed_secrets import mask_fixed, unmask_fixed
 from determined.config.hyperparameters import sample_hyperparameters
-from determined.config.masking import MASK
 from determined.config.random_stream import RandomStream
+from determined.config.secrets.fixed_secrets import mask_fixed, unmask_fixed
+from determined.config.secrets.masking import MASK
 
 SPACE: dict[str, Any] = {
     "api_token": "hunter2-hunter2",

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from determined.config.complete import complete, three_words
+from determined.config.blocks.storage import DirectoryStorage
+from determined.config.defaults import complete, three_words
 from determined.config.dump import dump_yaml
 from determined.config.experiment import load_experiment
-from determined.config.load import load_yaml, parse_yaml
-from determined.config.masked_text import mask_yaml
-from determined.config.masking import MASK
-from determined.config.storage import DirectoryStorage
+from determined.config.reading.load import load_yaml, parse_yaml
+from determined.config.secrets.masked_text import mask_yaml
+from determined.config.secrets.masking import MASK
 from tests.config.test_experiment_fields import MINIMAL, S3
 
 FILE = """\

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from determined.config.experiment import load_experiment
-from determined.config.legacy import migrate
-from determined.config.load import parse_yaml
+from determined.config.reading.legacy import migrate
+from determined.config.reading.load import parse_yaml
 from determined.errors import InvalidExperimentConfig
 
 # The files of the public examples, as each release wrote them.

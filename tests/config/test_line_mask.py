@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.config.line_mask import LineMask, line_mask
-from determined.config.masking import MASK
+from determined.config.secrets.line_mask import LineMask, line_mask
+from determined.config.secrets.masking import MASK
 
 PASSWORD = "pässwörd-&/'1"
 ENVIRONMENT = {

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from determined.config.masked_text import mask_yaml
-from determined.config.masking import MASK, mask_arguments, mask_secrets, secrets_in
+from determined.config.secrets.masked_text import mask_yaml
+from determined.config.secrets.masking import MASK, mask_arguments, mask_secrets, secrets_in
 
 CONFIG = {
     "environment": {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.config.measures import finite_number, number, time_of
+from determined.config.metric_values import finite_number, number, time_of
 
 VALUES = st.one_of(
     st.integers(),

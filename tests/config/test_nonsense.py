@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from determined.config.catalog import catalog
 from determined.config.dump import dump_yaml
 from determined.config.experiment import ExperimentConfig, LoadedExperiment, load_experiment
-from determined.config.load import parse_yaml
-from determined.config.masked_text import mask_yaml
-from determined.config.masking import mask_secrets
-from determined.config.plain import copy_plain
+from determined.config.plain_data import copy_plain
+from determined.config.reading.catalog import catalog
+from determined.config.reading.load import parse_yaml
+from determined.config.secrets.masked_text import mask_yaml
+from determined.config.secrets.masking import mask_secrets
 from determined.errors import InvalidConfigurationException, InvalidExperimentConfig
 from tests.config.test_experiment_fields import (
     ADAPTIVE,

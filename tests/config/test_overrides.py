@@ -8,7 +8,7 @@ import pytest
 
 from determined.config.derive import derive
 from determined.config.experiment import load_experiment
-from determined.config.overrides import apply_overrides
+from determined.config.reading.overrides import apply_overrides
 from determined.errors import InvalidExperimentConfig
 
 FILE = {

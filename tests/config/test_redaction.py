@@ -8,8 +8,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.config.masking import MASK
-from determined.config.redaction import Redaction
+from determined.config.secrets.masking import MASK
+from determined.config.secrets.redaction import Redaction
 
 SECRETS = st.lists(st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"]), min_size=4), max_size=3)
 

@@ -14,7 +14,7 @@ import pytest
 
 from determined import core
 from determined.core.distributed import _read_tf_config
-from determined.core.object_group import ObjectGroup
+from determined.core.ranks.object_group import ObjectGroup
 from determined.errors import DistributedError, MissingExtraError
 from tests.helpers.ranks import free_port, run_ranks, start_ranks
 
@@ -255,7 +255,7 @@ def beside_the_default_group() -> list[Any]:
 
     import torch.distributed as dist
 
-    from determined.core.rendezvous import collective_timeout
+    from determined.core.ranks.rendezvous import collective_timeout
 
     dist.init_process_group("gloo", timeout=timedelta(seconds=77))
     ranks = context()
@@ -272,7 +272,7 @@ def test_the_default_group_gives_its_store_and_its_timeout() -> None:
 
 
 def test_the_timeout_can_be_set_by_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    from determined.core.rendezvous import collective_timeout
+    from determined.core.ranks.rendezvous import collective_timeout
 
     monkeypatch.setenv("DET_COLLECTIVE_TIMEOUT", "12.5")
     assert collective_timeout().total_seconds() == 12.5

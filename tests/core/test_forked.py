@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from determined.core import forked
-from determined.core.forked import CannotFork, ChildLost, fork
+from determined.core.checkpoints import forked_work
+from determined.core.checkpoints.forked_work import CannotFork, ChildLost, fork
 from tests.helpers import warm
 
 
@@ -63,8 +63,8 @@ def test_a_child_that_is_killed_is_named() -> None:
 
 
 def test_a_child_that_sleeps_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forked, "_SECONDS_BETWEEN_LOOKS", 0.05)
-    monkeypatch.setattr(forked, "_SECONDS_ASLEEP", {True: 0.3, False: 0.3})
+    monkeypatch.setattr(forked_work, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(forked_work, "_SECONDS_ASLEEP", {True: 0.3, False: 0.3})
     with pytest.raises(ChildLost, match="waited for something that never came, and was ended"):
         fork(threading.Event().wait).wait()
 
@@ -100,7 +100,7 @@ def test_no_process_left_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_child_dies_with_its_parent() -> None:
     program = (
         "import os, signal, time\n"
-        "from determined.core.forked import fork\n"
+        "from determined.core.checkpoints.forked_work import fork\n"
         "child = fork(lambda: time.sleep(600))\n"
         "print(child.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

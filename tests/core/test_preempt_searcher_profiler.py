@@ -13,11 +13,11 @@ import pytest
 
 from determined import core
 from determined.config.length import Length
-from determined.core.attempts import Member
 from determined.core.preempt import PreemptContext
 from determined.core.profiler import SystemSampler, average
 from determined.core.searcher import SearcherContext
-from determined.core.supervise import supervise
+from determined.core.supervision.attempts import Member
+from determined.core.supervision.build import supervise
 from determined.store.process import this_process
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import metrics_of, run_of

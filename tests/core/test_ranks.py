@@ -16,15 +16,15 @@ import pytest
 
 from determined import paths
 from determined.checkpoint_storage import DirectoryStorage
-from determined.core.attempts import Member
 from determined.core.checkpoint import CheckpointContext
 from determined.core.distributed import DistributedContext
-from determined.core.doorbell import Doorbell
-from determined.core.managed import Managed
 from determined.core.preempt import PreemptContext, PreemptMode
-from determined.core.store_supervisor import StoreSupervisor
-from determined.core.supervise import supervise
-from determined.core.supervisor import CheckpointRecord, StatusChange
+from determined.core.supervision.attempts import Member
+from determined.core.supervision.base import CheckpointRecord, StatusChange
+from determined.core.supervision.build import supervise
+from determined.core.supervision.doorbell import Doorbell
+from determined.core.supervision.managed import Managed
+from determined.core.supervision.store_supervisor import StoreSupervisor
 from determined.errors import StoreError
 from determined.store.process import Process, this_process
 from tests.helpers.ranks import run_ranks

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from determined.core.sharded import assign, first_of_each, merge_metadata, shared_files
+from determined.core.checkpoints.shards import assign, first_of_each, merge_metadata, shared_files
 
 
 @pytest.mark.parametrize(

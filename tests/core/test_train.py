@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from determined import core
-from determined.config.masking import MASK
+from determined.config.secrets.masking import MASK
 from tests.helpers.records import metrics_of, run_of
 
 

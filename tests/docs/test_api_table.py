@@ -17,11 +17,11 @@ from tools import api_table, surface
 from tools.commands import walk
 
 from determined.cli.main import main
-from determined.config.block import TAG
-from determined.config.catalog import catalog
+from determined.config.blocks.block import TAG
+from determined.config.blocks.experiment import ExperimentConfig
 from determined.config.experiment import load_experiment
-from determined.config.experiment_model import ExperimentConfig
-from determined.config.load import load_yaml
+from determined.config.reading.catalog import catalog
+from determined.config.reading.load import load_yaml
 from determined.errors import InvalidExperimentConfig
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from determined.engines.base import Engine, Event, Exited, Interpreter, Job, Line, Rang
+from determined.engines.base import Engine, Event, Exited, Interpreter, Job, Line, WakeupRequested
 from determined.engines.command import Command, parse_entrypoint
 from determined.errors import EngineError
 
@@ -502,7 +502,7 @@ class EngineContract:
         )
         key = bench.start("python3 program.py")
         seen: list[Event] = []
-        bench.until(lambda event: event == Rang(key), seen)
+        bench.until(lambda event: event == WakeupRequested(key), seen)
         bench.engine.ring(key)
         assert bench.finish(key, seen).output == ["b'!'"]
 

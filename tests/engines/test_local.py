@@ -21,7 +21,7 @@ from tests.helpers import leaks
 
 
 def warm_processes() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "determined.engines.warm" in child.cmdline()[-1]]
+    return [child for child in psutil.Process().children() if "determined.engines.warm.server" in child.cmdline()[-1]]
 
 
 def warm_process() -> psutil.Process:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from determined import pytorch
-from determined.config.load import load_yaml
+from determined.config.reading.load import load_yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DIRECTORIES = sorted(path for path in EXAMPLES.iterdir() if (path / "model_def.py").is_file())

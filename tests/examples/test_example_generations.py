@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from determined import pytorch
-from determined.config.load import load_yaml
+from determined.config.reading.load import load_yaml
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mnist_pytorch"
 BATCHES = 12

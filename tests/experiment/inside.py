@@ -10,8 +10,8 @@ from typing import Any
 
 from determined.config.experiment import load_experiment
 from determined.engines.local import LocalEngine
-from determined.experiment.create import create_experiment
-from determined.experiment.run import run_experiment
+from determined.experiment.creation.create import create_experiment
+from determined.experiment.runner.run import run_experiment
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.open import checked_place, open_store

@@ -10,7 +10,7 @@ import pytest
 
 from determined.errors import DeterminedError, InvalidExperimentConfig, InvalidExperimentException
 from determined.experiment.control import request
-from determined.experiment.reopening import reopen
+from determined.experiment.creation.continuation import reopen
 from determined.store.base import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import DET, Search

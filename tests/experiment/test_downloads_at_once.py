@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from determined.checkpoint_storage.directory import DirectoryStorage
-from determined.experiment.downloading import download_checkpoint
+from determined.experiment.checkpoints.download import download_checkpoint
 
 UUID = "0b4152d7-2019-4fb4-971a-1075318383fb"
 PROCESSES = 6

@@ -19,12 +19,12 @@ import pytest
 
 from determined import paths
 from determined.errors import StartupHookError
-from determined.experiment import startup_hook
+from determined.experiment.code import startup_hook
+from determined.experiment.code.hook_script import HookStopped
 from determined.experiment.files import ExperimentFiles
-from determined.experiment.hook_script import HookStopped
 
 PREPARE = """
-from determined.experiment import startup_hook
+from determined.experiment.code import startup_hook
 from determined.experiment.files import ExperimentFiles
 startup_hook.prepare(ExperimentFiles.for_key("key"), {"startup_hook": True}, say=print)
 """

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from determined.engines.local import LocalEngine
-from determined.experiment.progress import View
-from determined.experiment.run import run_experiment
+from determined.experiment.runner.run import run_experiment
+from determined.experiment.runner.view import View
 from determined.experimental import Determined
 from determined.store.open import checked_place
 from tests.cli.running import det_json, det_ok

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from determined.config.blocks.log_policy import BUILT_IN
 from determined.config.dump import dump_yaml
-from determined.config.log_policy import BUILT_IN
-from determined.experiment.settings import Settings, settings_of
+from determined.experiment.runner.settings import Settings, settings_of
 
 _ENDS = st.sampled_from(["", ".*", ".*?", ".*+", "\\.*", "x*", ".", "^", "$", "(?i)", "a|.*", ".*|b"])
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from determined.cli.foreground import run_here
+from determined.cli.running.foreground import run_here
 from determined.engines.local import LocalEngine
-from determined.experiment.run import run_experiment
+from determined.experiment.runner.run import run_experiment
+from determined.store.databases.sqlite import SqliteDatabase
 from determined.store.open import checked_place
-from determined.store.sqlite import SqliteDatabase
 from tests.experiment.inside import Outcome, create, outcome, run
 
 LR = {"type": "double", "minval": 0.1, "maxval": 1.0}

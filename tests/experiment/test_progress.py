@@ -8,17 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from determined.experiment.running import Running
+from determined.experiment.runner.shared_state import RunnerState
 from determined.searchers.simulate import Behaviour, simulate
 from tests.searchers.methods import make
 
 
-def running(searcher: Any, least: float = 0.0) -> Running:
+def running(searcher: Any, least: float = 0.0) -> RunnerState:
     parts = dict.fromkeys(
         ("experiment", "settings", "files", "lease", "engine", "writer", "logs", "checkpoints", "effects", "planned")
     )
     search = SimpleNamespace(searcher=searcher)
-    return Running(**cast("dict[str, Any]", parts), search=cast("Any", search), store_place="", least_progress=least)
+    return RunnerState(
+        **cast("dict[str, Any]", parts), search=cast("Any", search), store_place="", least_progress=least
+    )
 
 
 @pytest.mark.parametrize("method", ["adaptive_asha", "async_halving"])
@@ -35,7 +37,7 @@ def test_it_never_decreases(method: str) -> None:
             event: object,
             actions: object,
             searcher: Any = searcher,
-            run: Running = run,
+            run: RunnerState = run,
             estimated: list[float] = estimated,
             shown: list[float] = shown,
         ) -> None:

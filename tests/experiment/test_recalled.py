@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from determined.engines.local import LocalEngine
-from determined.experiment.progress import View
-from determined.experiment.run import run_experiment
+from determined.experiment.runner.run import run_experiment
+from determined.experiment.runner.view import View
 from determined.store.open import checked_place
 from tests.experiment.inside import create, opened
 

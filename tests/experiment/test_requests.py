@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from determined.experiment.interrupts import Interrupts
+from determined.experiment.runner.interrupts import Interrupts
 from determined.store.base import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import Search

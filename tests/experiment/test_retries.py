@@ -10,9 +10,9 @@ import pytest
 
 from determined.engines.base import Exited
 from determined.engines.local import LocalEngine
-from determined.experiment.exits import judge
-from determined.experiment.restoring import trials
-from determined.experiment.trials import LiveTrial, Process
+from determined.experiment.runner.restored_trials import trials
+from determined.experiment.runner.trials.exit_classification import judge
+from determined.experiment.runner.trials.live_trial import LiveTrial, Process
 from tests.experiment.inside import opened, run
 
 PROGRAM = """

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from determined.experiment.effects import Effects
-from determined.experiment.search_check import SearchCheck
-from determined.experiment.trials import LiveTrial
+from determined.experiment.creation.search_check import SearchCheck
+from determined.experiment.runner.effective_hparams import EffectiveHparams
+from determined.experiment.runner.trials.live_trial import LiveTrial
 
 SPACE = {
     "lr": {"type": "double", "minval": 0, "maxval": 9},
@@ -95,7 +95,7 @@ def live(number: int, lr: float) -> LiveTrial:
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1]])
 def test_the_order_in_which_trials_begin_does_not_matter(order: list[int]) -> None:
     """Trial 3 passes something else: with fewer slots it would not have begun before the first three prove it."""
-    effects, trials = Effects(SPACE), {number: live(number, number / 10) for number in range(4)}
+    effects, trials = EffectiveHparams(SPACE), {number: live(number, number / 10) for number in range(4)}
     found = []
     for number in order:
         effects.note(trials[number], {"lr": 5.0 if number < 3 else 0.3})
@@ -105,7 +105,7 @@ def test_the_order_in_which_trials_begin_does_not_matter(order: list[int]) -> No
 
 
 def test_a_trial_that_ended_before_it_trained_is_left_out() -> None:
-    effects, trials = Effects(SPACE), {number: live(number, number / 10) for number in range(4)}
+    effects, trials = EffectiveHparams(SPACE), {number: live(number, number / 10) for number in range(4)}
     for number in (0, 2, 3):
         effects.note(trials[number], {"lr": 5.0})
     assert effects.reason_to_stop(trials) is None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from determined.config.masking import MASK
+from determined.config.secrets.masking import MASK
 from determined.engines.local import LocalEngine
-from determined.experiment import restoring
-from determined.experiment.progress import View
-from determined.experiment.run import run_experiment
+from determined.experiment.runner import restored_trials
+from determined.experiment.runner.run import run_experiment
+from determined.experiment.runner.view import View
 from determined.store.open import checked_place
 from tests.cli.running import det_ok
 from tests.experiment.inside import create, opened, outcome
@@ -47,6 +47,6 @@ def test_trials_train_with_what_the_store_does_not_hold(data_home: Path, tmp_pat
     assert holding == {"config.json"}  # of the experiment, for its owner alone
     assert SECRET not in det_ok("e", "describe", str(experiment_id), "--json")
     with opened() as store:
-        restored = restoring.trials(lambda ask: ask(store.experiments), experiment_id, SPACE)
+        restored = restored_trials.trials(lambda ask: ask(store.experiments), experiment_id, SPACE)
     assert [trial.hparams["data"]["url"] for trial in restored] == [SPACE["data"]["url"]] * 2  # type: ignore[index]
     assert [trial.hparams["lr"] for trial in restored] == [trial.hparams["lr"] for trial in found.trials]

@@ -15,8 +15,8 @@ import pytest
 
 from determined.engines.local import LocalEngine
 from determined.errors import StartupHookError
-from determined.experiment.deleting import delete_experiment
-from determined.experiment.run import run_experiment
+from determined.experiment.deletion import delete_experiment
+from determined.experiment.runner.run import run_experiment
 from determined.store.open import checked_place
 from tests.experiment.conftest import MakeSearch
 from tests.experiment.inside import create, opened, outcome, run
@@ -82,7 +82,7 @@ def config(**fields: Any) -> dict[str, Any]:
 
 
 def warm_process() -> int:
-    (found,) = (one.pid for one in psutil.Process().children() if "determined.engines.warm" in one.cmdline()[-1])
+    (found,) = (one.pid for one in psutil.Process().children() if "determined.engines.warm.server" in one.cmdline()[-1])
     return int(found)
 
 
@@ -139,7 +139,7 @@ def test_a_trial_class_is_imported_after_the_hook(engine: LocalEngine, tmp_path:
     for used in (engine, None):
         with opened() as store:
             from determined.config.experiment import load_experiment
-            from determined.experiment.create import create_experiment
+            from determined.experiment.creation.create import create_experiment
 
             loaded = load_experiment(config(entrypoint="made_by_hook:T"))
             assert create_experiment(loaded, directory, store, engine=used).experiment_id

@@ -21,7 +21,7 @@ with core.init() as context:
 def test_the_experiment_is_paused_and_no_restart_is_used_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     newer = tmp_path / "newer"
     shutil.copytree(Path(determined.__file__).parent, newer / "determined", ignore=shutil.ignore_patterns("*.pyc"))
-    with (newer / "determined" / "store" / "schema.py").open("a") as file:
+    with (newer / "determined" / "store" / "databases" / "schema.py").open("a") as file:
         file.write('MIGRATIONS = (*MIGRATIONS, "CREATE TABLE later (id INTEGER)")\n')
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "train.py").write_text(PROGRAM)

@@ -11,7 +11,7 @@ import pytest
 
 from determined import core
 from determined.errors import CheckpointInUse, CheckpointStateException, InvalidExperimentException, NotFoundException
-from determined.experiment.deleting import delete_experiment
+from determined.experiment.deletion import delete_experiment
 from determined.experimental import Checkpoint, Experiment, client
 from determined.experimental.client import CheckpointState, DownloadMode, ExperimentState
 from determined.store.experiment_records import Change, ExperimentChange, TrialChange

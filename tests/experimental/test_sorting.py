@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from determined.experimental.enums import OrderBy
 from determined.experimental.sorting import in_order
-from determined.store.summaries import _summary
+from determined.store.sql.summaries import _summary
 
 
 @given(st.lists(st.none() | st.floats()), st.sampled_from(OrderBy))

@@ -6,7 +6,7 @@ and `run` are those of `subprocess` for commands that begin with `sys.executable
     done = warm.run([sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, "X": "1"}, capture_output=True)
 
 The program is a real process with its own session, environment, directory, streams, signals and exit code: the same
-mechanism starts the trials of an experiment (`determined.engines.warm_job`), and falls back to a fresh interpreter when
+mechanism starts the trials of an experiment (`determined.engines.warm.job`), and falls back to a fresh interpreter when
 a variable such as LD_PRELOAD or PYTHONHASHSEED makes a difference. Tests about start-up itself, about terminals or
 about orphans use `subprocess`.
 """
@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from determined.engines import messages
+from determined.engines.warm import messages
 from tests.helpers import leaks
 
 _REPOSITORY = Path(__file__).resolve().parents[2]

@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from determined.engines import messages
 from determined.engines.command import Module, Program, Script
-from determined.engines.orders import Order
-from determined.engines.warm import _warm_up
-from determined.engines.warm_job import Warmth, live
+from determined.engines.warm import messages
+from determined.engines.warm.job import WarmFacts, live
+from determined.engines.warm.orders import Order
+from determined.engines.warm.server import _warm_up
 
 _numbers = itertools.count()
 
@@ -80,7 +80,7 @@ def _send(client: socket.socket, message: dict[str, Any]) -> None:
         messages.send(client, message)
 
 
-def _run(request: dict[str, Any], streams: list[int], warmth: Warmth, directory: Path) -> None:
+def _run(request: dict[str, Any], streams: list[int], warmth: WarmFacts, directory: Path) -> None:
     stdin, stdout, stderr = streams
     os.dup2(stdin, 0)
     os.close(stdin)

@@ -44,7 +44,7 @@ def fill_the_disk():
         print("full", flush=True)
 
 if "fill-before-the-record" in sys.argv:
-    from determined.core.store_supervisor import StoreSupervisor
+    from determined.core.supervision.store_supervisor import StoreSupervisor
     report = StoreSupervisor.report_checkpoint
     def report_late(self, checkpoint):
         if checkpoint.steps_completed == 4:

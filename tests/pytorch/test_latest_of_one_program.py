@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from determined import core, pytorch
-from determined.core.run_identity import run_identity, run_name, shown_identity
+from determined.core.supervision.run_identity import run_identity, run_name, shown_identity
 from determined.program import Program
 from determined.store.process import this_user
 from tests.helpers.records import opened, runs

@@ -561,7 +561,8 @@ class TestHostileFiles:
         generator = random.Random(0)
         layout = {key: value for key, value in LAYOUTS["0.21.0"].items() if key != "batches"}
         path = old_checkpoint(tmp_path / "old", layout.pop("state"), **layout)
-        from determined.pytorch import checkpoint, checkpoint_format
+        from determined.pytorch.checkpoint import format as checkpoint_format
+        from determined.pytorch.checkpoint import save_and_restore as checkpoint
 
         logging.disable(logging.CRITICAL)
         try:

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from determined import pytorch
-from determined.pytorch.nonfinite import NonFiniteError
-from determined.pytorch.policy import CheckpointPolicy
+from determined.pytorch.checkpoint.policy import CheckpointPolicy
+from determined.pytorch.metrics.nonfinite import NonFiniteError
 from determined.pytorch.state import TrialState
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit, metrics

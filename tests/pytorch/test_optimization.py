@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import mse_loss
 
 from determined import pytorch
-from determined.pytorch.precision import to_float32
+from determined.pytorch.optimization.precision import to_float32
 from tests.helpers.trials import LineTrial, fit, line
 
 MODES = pytorch.LRScheduler.StepMode

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from determined import pytorch
 from determined.errors import InvalidCheckpointException
-from determined.pytorch.plain_weights import read_weights, write_weights
+from determined.pytorch.checkpoint.plain_weights import read_weights, write_weights
 from tests.cli.running import det, det_json, det_ok
 from tests.helpers import warm
 from tests.helpers.records import announced

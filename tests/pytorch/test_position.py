@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from determined import pytorch
 from determined.errors import InvalidCheckpointException
+from determined.pytorch.data.position import BatchSpan, DataPosition, PassShape, offset_of_epochs
 from determined.pytorch.plan import Plan
-from determined.pytorch.position import DataPosition, PassShape, Stretch, offset_of_epochs
 from determined.pytorch.samplers import ShuffleSampler
 
 SEED = 5
@@ -109,7 +109,7 @@ def test_a_position_far_away_takes_no_time() -> None:
 
 def test_stretches_of_one_batch_size_are_one() -> None:
     position = DataPosition().moved(4, 8).moved(0, 4).moved(6, 8).moved(2, 4)
-    assert position.stretches == (Stretch(10, 8), Stretch(2, 4))
+    assert position.stretches == (BatchSpan(10, 8), BatchSpan(2, 4))
     assert position.batches == 12
     assert position.back(1).batches == 11
     assert DataPosition.from_dict(position.as_dict(), "abc") == position
@@ -137,13 +137,13 @@ def test_a_position_that_is_none_is_named(stored: Any) -> None:
     ("records", "before", "trained", "ranks", "epochs", "last_batch"),
     [
         # 11 batches a pass. After 9 batches on two ranks: pass 1 with 7 of its batches gone.
-        (11, DataPosition((Stretch(18, 1),), ranks=2), 9, 1, 3, 9 + 4 + 11),
+        (11, DataPosition((BatchSpan(18, 1),), ranks=2), 9, 1, 3, 9 + 4 + 11),
         # The other way: what is left of the pass takes two batches of each rank, the next pass six.
-        (11, DataPosition((Stretch(18, 1),), ranks=1), 18, 2, 3, 18 + 2 + 6),
+        (11, DataPosition((BatchSpan(18, 1),), ranks=1), 18, 2, 3, 18 + 2 + 6),
         # At the very end of a pass.
-        (10, DataPosition((Stretch(20, 1),), ranks=2), 10, 1, 3, 10 + 10),
+        (10, DataPosition((BatchSpan(20, 1),), ranks=2), 10, 1, 3, 10 + 10),
         # Nothing changes: epochs stay what they were.
-        (11, DataPosition((Stretch(18, 1),), ranks=2, epoch_offset=3), 9, 2, 3, 3 * 6 - 3),
+        (11, DataPosition((BatchSpan(18, 1),), ranks=2, epoch_offset=3), 9, 2, 3, 3 * 6 - 3),
     ],
 )
 def test_epochs_end_where_passes_do(

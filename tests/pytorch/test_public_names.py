@@ -74,7 +74,7 @@ def test_the_public_list_is_true() -> None:
 
 def test_init_is_a_function_even_after_submodules_were_imported() -> None:
     importlib.import_module("determined.pytorch.trainer")
-    importlib.import_module("determined.pytorch.load")
+    importlib.import_module("determined.pytorch.checkpoint.load_trial")
     assert inspect.isfunction(pytorch.init)
     assert inspect.ismodule(pytorch.samplers)
 

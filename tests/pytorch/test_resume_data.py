@@ -20,8 +20,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler as StatefulRandomSampler
 
 from determined import errors, pytorch
-from determined.pytorch import waiting
-from determined.pytorch.position import DataPosition
+from determined.pytorch.data.position import DataPosition
+from determined.pytorch.display import waiting_notice
 from determined.pytorch.samplers import ShuffleSampler, mix
 from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
@@ -246,7 +246,7 @@ def test_a_recipe_with_its_own_way_of_making_the_loader_is_asked_for_it(data_hom
 def test_walking_a_long_way_is_shown(
     data_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(waiting_notice, "_SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setenv("DET_PROGRESS", "1")
     trial_class = trial_with(lambda: own_loader("counts passes"))
     fit(trial_class, max_length=pytorch.Batch(8))
@@ -412,7 +412,7 @@ def test_passes_that_do_not_matter_are_not_read_again(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waiting, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(waiting_notice, "_SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setenv("DET_PROGRESS", "1")
     assert_resumes_exactly(READ_AGAIN["torch, shuffled"], data_home)
     assert "reading data again to where training was: batch 6/6\n" in capsys.readouterr().err

@@ -15,7 +15,8 @@ import torch
 from determined import core, errors, pytorch
 from determined.checkpoint_storage import manifest
 from determined.program import Program
-from determined.pytorch import checkpoint_format, checkpoint_legacy
+from determined.pytorch.checkpoint import format as checkpoint_format
+from determined.pytorch.checkpoint import legacy
 from tests.helpers import records
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit
@@ -90,7 +91,7 @@ def test_versions_of_layers_are_kept(tmp_path: Path) -> None:
     assert read._metadata["0"]["version"] == 2
     prefixed = collections.OrderedDict((f"module.{name}", value) for name, value in read.items())
     prefixed._metadata = {"": {}, "module": {"version": 1}, "module.0": {"version": 2}}  # type: ignore[attr-defined]
-    assert checkpoint_legacy.without_prefix(prefixed)._metadata["0"] == {"version": 2}  # type: ignore[attr-defined]
+    assert legacy.without_prefix(prefixed)._metadata["0"] == {"version": 2}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "../outside", "a/../../outside", ""])

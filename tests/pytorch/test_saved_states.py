@@ -21,8 +21,8 @@ import torch
 from determined import pytorch
 from determined.checkpoint_storage import manifest
 from determined.errors import InvalidCheckpointException
-from determined.pytorch import pickled_state
-from determined.pytorch.state_codec.tags import KIND, tags_in
+from determined.pytorch.checkpoint import pickled_state
+from determined.pytorch.checkpoint.state_codec.tags import KIND, tags_in
 from tests.cli.running import det_json, det_ok
 from tests.helpers.ranks import run_ranks
 from tests.helpers.rich_states import CLASSES, PLACES, Entry, Guarded, RichTrial
@@ -260,7 +260,7 @@ class TestLaterProblems:
     def test_so_it_is_when_it_is_written_beside_the_training(
         self, data_home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("determined.pytorch.checkpoint.SMALL", 0)
+        monkeypatch.setattr("determined.pytorch.checkpoint.save_and_restore.SMALL", 0)
         fit(with_callbacks(Spoiling()), max_length=pytorch.Batch(4), checkpoint_period=pytorch.Batch(2))
         for checkpoint in checkpoints(data_home):
             assert json.loads((checkpoint / "metadata.json").read_text())["incomplete"]

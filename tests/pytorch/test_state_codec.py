@@ -28,8 +28,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as np_st
 
 from determined.errors import InvalidCheckpointException
-from determined.pytorch.state_codec import Decoder, Encoder, References, problems_in
-from determined.pytorch.state_codec.tags import KIND
+from determined.pytorch.checkpoint.state_codec import Decoder, Encoder, References, problems_in
+from determined.pytorch.checkpoint.state_codec.tags import KIND
 from tests.helpers.rich_states import CLASSES, AttrDict, Entry, Frozen, Guarded, Mode, Slotted, described, kinds
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from determined.pytorch.state_file import StateFile
+from determined.pytorch.checkpoint.state_file import StateFile
 from tests.helpers import warm
 
 MEGABYTE = 2**20
@@ -52,7 +52,7 @@ def test_a_limit_is_told_in_the_systems_words(tmp_path: Path) -> None:
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from determined.pytorch.state_file import StateFile\n"
+        "from determined.pytorch.checkpoint.state_file import StateFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_001, 1_000_001))\n"
         "try:\n"

@@ -98,7 +98,7 @@ def flagged():
 
 trainer_stopping = [None]
 
-from determined.pytorch.stopping import Stopping
+from determined.pytorch.run.stopping import Stopping
 listening = Stopping.listening
 def remember(self):
     trainer_stopping[0] = self
@@ -343,7 +343,7 @@ def test_a_signal_that_comes_when_the_end_is_decided_is_not_lost(number: str, co
     program = f"""
 import signal
 from determined.core import DummyDistributedContext
-from determined.pytorch.stopping import Stopping
+from determined.pytorch.run.stopping import Stopping
 try:
     with Stopping(DummyDistributedContext(), lambda: 0, requested=lambda: False).listening() as stopping:
         stopping.share_reason()

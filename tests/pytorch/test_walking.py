@@ -14,8 +14,8 @@ from torch.utils.data import RandomSampler, WeightedRandomSampler
 from torchdata.stateful_dataloader.sampler import RandomSampler as StatefulRandomSampler
 
 from determined import pytorch
-from determined.pytorch.position import DataPosition
-from determined.pytorch.state_codec import Decoder, Encoder, References
+from determined.pytorch.checkpoint.state_codec import Decoder, Encoder, References
+from determined.pytorch.data.position import DataPosition
 
 RECORDS = 11
 

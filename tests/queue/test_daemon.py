@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from determined.engines.slots import find_slots
-from determined.queue import retries, serving
-from determined.queue.diary import Diary
+from determined.queue import restart_backoff, serving
+from determined.queue.daemon_log import DaemonLog
 from determined.queue.files import QueueFiles, at_the_door, locked
 from determined.queue.serving import Daemon
 from determined.queue.status import daemon_lives, read_status
@@ -35,7 +35,7 @@ def serve(searches: QueuedSearch, said: list[str] | None = None) -> list[str]:
 
 
 def test_a_runner_that_fails_again_and_again_is_given_up(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "PAUSES", (0.1,))
+    monkeypatch.setattr(restart_backoff, "PAUSES", (0.1,))
     experiment = here.create()
     (config,) = here.home.glob("determined/experiments/*/config.json")
     config.write_text("{}")
@@ -148,7 +148,7 @@ def test_a_store_that_does_not_come_back_is_not_waited_for_for_ever(here: Queued
 def test_the_log_of_the_daemon_keeps_its_end(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("ab+") as file:
-        diary = Diary(file.fileno())
+        diary = DaemonLog(file.fileno())
         for number in range(30_000):
             diary.write(f"line {number} {'x' * 30}")
     lines = path.read_text().splitlines()
@@ -161,7 +161,7 @@ def test_the_log_of_the_daemon_keeps_its_end(tmp_path: Path) -> None:
 def test_how_often_a_runner_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    tried = retries.Retries()
+    tried = restart_backoff.RestartBackoff()
     assert [tried.failed(1, seconds=2.0) for _ in range(4)] == [1.0, 5.0, 25.0, None]
     assert tried.failures(1) == 4
     assert [tried.failed(2, seconds=s) for s in (2.0, 2.0, 61.0, 2.0)] == [1.0, 5.0, 1.0, 5.0], "it had a good run"

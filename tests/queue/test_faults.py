@@ -13,7 +13,7 @@ import pytest
 
 from determined.experiment.files import ExperimentFiles
 from determined.queue import serving
-from determined.queue.diary import Diary
+from determined.queue.daemon_log import DaemonLog
 from determined.queue.files import QueueFiles
 from tests.cli.running import det
 from tests.helpers.searches import DET
@@ -75,7 +75,7 @@ def test_a_full_disk_does_not_end_the_daemon(here: QueuedSearch) -> None:
 def test_the_log_says_what_it_could_not_say_while_the_disk_was_full(tmp_path: Path) -> None:
     """One that is written to nothing but a full disk, then to one with room."""
     full, log = os.open("/dev/full", os.O_RDWR), os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    diary = Diary(full)
+    diary = DaemonLog(full)
     diary.write("lost")
     os.dup2(log, full)
     diary.write("kept")

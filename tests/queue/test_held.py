@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from determined.queue import retries, serving
+from determined.queue import restart_backoff, serving
 from determined.store.base import Store
 from tests.queue.conftest import SEARCH, QueuedSearch
 from tests.queue.test_commands import create
@@ -96,7 +96,7 @@ def beats(store: Store, experiment_id: int) -> int:
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first failure is one too many, and others are looked at often."""
-    monkeypatch.setattr(retries, "PAUSES", ())
+    monkeypatch.setattr(restart_backoff, "PAUSES", ())
     monkeypatch.setattr(serving, "_SECONDS_BETWEEN_LOOKS", 0.1)
 
 

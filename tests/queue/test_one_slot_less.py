@@ -13,8 +13,8 @@ import pytest
 from determined.config.experiment import load_experiment
 from determined.engines.granted import GrantedEngine
 from determined.engines.local import LocalEngine
-from determined.experiment.create import create_experiment
-from determined.experiment.run import run_experiment
+from determined.experiment.creation.create import create_experiment
+from determined.experiment.runner.run import run_experiment
 from determined.store.open import checked_place
 from tests.experiment.conftest import MODELS
 from tests.experiment.inside import Outcome, opened, outcome, run

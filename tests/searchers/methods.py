@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from determined.config import searcher as configs
+from determined.config.blocks import searcher as configs
 from determined.searchers import journal
 from determined.searchers.base import Action, Create, Event, ExitReason, Searcher
 from determined.searchers.build import build

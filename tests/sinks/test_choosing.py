@@ -11,7 +11,7 @@ import pytest
 from determined import core
 from determined.config.experiment import load_experiment
 from determined.errors import InvalidConfigurationException, InvalidExperimentConfig, MissingExtraError
-from determined.sinks.chosen import _is_installed, chosen_sinks
+from determined.sinks.selection import _is_installed, chosen_sinks
 from tests.sinks.programs import STAND_IN
 
 MINIMAL = {"entrypoint": "model_def:MyTrial", "searcher": {"name": "single", "metric": "loss"}}
@@ -66,7 +66,7 @@ def test_a_run_with_a_name_that_nobody_knows_does_not_begin(monkeypatch: pytest.
 
 @pytest.mark.parametrize("name", ["mlflow", "wandb", "trackio"])
 def test_a_missing_package_is_named_with_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("determined.sinks.chosen._is_installed", lambda name: False)
+    monkeypatch.setattr("determined.sinks.selection._is_installed", lambda name: False)
     with pytest.raises(MissingExtraError, match=rf'pip install "determined-pytorch\[{name}\]"'):
         core.init(_exp_conf={"sinks": {name: {}}})
 
@@ -78,10 +78,11 @@ import sys
 from determined import core
 with core.init() as context:
     context.train.report_training_metrics(1, {"loss": 1.0})
-print([name for name in sys.modules if name.startswith(("determined.sinks.", "determined.config.sinks", "trackio"))])
+unwanted = ("determined.sinks.", "determined.config.blocks.sinks", "trackio")
+print([name for name in sys.modules if name.startswith(unwanted)])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "['determined.sinks.chosen']\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "['determined.sinks.selection']\n"), done.stderr
 
 
 @pytest.mark.skipif(_is_installed("mlflow"), reason="MLflow's client is installed: nothing is missing")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from determined.sinks import backlog as backlog_module
+from determined.sinks import event_queue as backlog_module
 from determined.sinks import sender as sender_module
 from determined.sinks.base import Begin, CheckpointReference, End, EndState, Known, Report
 from determined.sinks.sender import Sender, close_all

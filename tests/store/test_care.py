@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from determined.errors import StoreError
-from determined.store.care.check import check_store
-from determined.store.care.info import read_info
-from determined.store.care.sqlite_file import back_up
-from determined.store.care.sweeping import vacuum_store
+from determined.store.maintenance.check import check_store
+from determined.store.maintenance.info import read_info
+from determined.store.maintenance.sqlite_file import back_up
+from determined.store.maintenance.vacuum import vacuum_store
 from determined.store.open import open_store, opened_database
 from determined.store.records import LogRow
 from tests.helpers.postgres import PostgresServer

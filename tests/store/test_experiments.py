@@ -9,10 +9,10 @@ import pytest
 
 from determined.errors import StoreError
 from determined.store.base import Store
-from determined.store.columns import text as stored
 from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
 from determined.store.process import Process, this_process
 from determined.store.records import EndRow, LogFilter, LogRow, StatusRow
+from determined.store.sql.columns import text as stored
 from tests.store.experiments import (
     allocate,
     begin_managed,

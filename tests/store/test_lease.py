@@ -197,7 +197,7 @@ def place_is_sqlite(store: Store) -> bool:
 
 STUCK = """
 import sys
-from determined.store import postgres
+from determined.store.databases import postgres
 from determined.store.open import open_store
 from determined.store.process import this_process
 from determined.store.writer import Writer

@@ -10,8 +10,8 @@ import pytest
 from determined.errors import StoreError
 from determined.store import process
 from determined.store.base import Store
+from determined.store.databases.schema import MIGRATIONS, VERSION_TABLE
 from determined.store.open import open_database, open_store
-from determined.store.schema import MIGRATIONS, VERSION_TABLE
 from tests.store.experiments import with_trials
 from tests.store.rows import begin
 
@@ -39,7 +39,7 @@ INSERT INTO requests (trial_id, kind, created) VALUES (1, 'pause', 6000)
 def old_place(place: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store as the first version left it."""
     with monkeypatch.context() as patch:
-        patch.setattr("determined.store.migrate.MIGRATIONS", MIGRATIONS[:1])
+        patch.setattr("determined.store.databases.migrate.MIGRATIONS", MIGRATIONS[:1])
         database = open_store(place)._database  # type: ignore[attr-defined]
     for statement in FIRST_VERSION.split(";"):
         database.execute(statement)
@@ -96,7 +96,7 @@ def test_nothing_is_changed_while_runs_of_the_older_version_are_at_work(old_plac
 def test_a_store_keeps_its_identity_in_later_versions(old_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store(old_place).close()
     monkeypatch.setattr(
-        "determined.store.migrate.MIGRATIONS", [*MIGRATIONS, "ALTER TABLE trials ADD COLUMN nickname TEXT"]
+        "determined.store.databases.migrate.MIGRATIONS", [*MIGRATIONS, "ALTER TABLE trials ADD COLUMN nickname TEXT"]
     )
     store = open_store(old_place)
     assert store.publishing.origin(1, 1).trial == 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from determined.errors import StoreError
 from determined.store.base import Store
-from determined.store.care.check import check_store
+from determined.store.maintenance.check import check_store
 from determined.store.moving.exporting import Format, export_store
 from determined.store.moving.importing import Imported, import_store
 from determined.store.open import open_store

@@ -15,9 +15,9 @@ import pytest
 
 from determined import core, paths
 from determined.errors import StoreError, StoreUnavailable
-from determined.store import place as places
+from determined.store.databases import location as places
+from determined.store.databases.schema import MIGRATIONS, VERSION_TABLE
 from determined.store.open import open_store, patience
-from determined.store.schema import MIGRATIONS, VERSION_TABLE
 from tests.helpers.postgres import PASSWORD, PostgresServer
 from tests.helpers.ranks import free_port
 from tests.store.rows import begin
@@ -71,7 +71,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(place: str, monkeypat
     begin(store)
     store.close()
     monkeypatch.setattr(
-        "determined.store.migrate.MIGRATIONS", [*MIGRATIONS, "ALTER TABLE trials ADD COLUMN nickname TEXT"]
+        "determined.store.databases.migrate.MIGRATIONS", [*MIGRATIONS, "ALTER TABLE trials ADD COLUMN nickname TEXT"]
     )
     store = open_store(place)
     assert len(store.runs()) == 1
@@ -81,7 +81,9 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(place: str, monkeypat
 
 def test_a_migration_that_fails_leaves_everything_as_it_was(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("determined.store.migrate.MIGRATIONS", [*MIGRATIONS, "CREATE TABLE extra (id TEXT); NONSENSE"])
+        patch.setattr(
+            "determined.store.databases.migrate.MIGRATIONS", [*MIGRATIONS, "CREATE TABLE extra (id TEXT); NONSENSE"]
+        )
         with pytest.raises(StoreError, match="NONSENSE"):
             open_store(place)
     store = open_store(place)
@@ -129,7 +131,7 @@ def test_a_damaged_store_is_named(tmp_path: Path) -> None:
 
 OPEN_AS_SOMEBODY = """
 import os, sys
-import determined.store.sql_store, determined.store.sqlite  # the interpreter may be closed to somebody
+import determined.store.sql.store, determined.store.databases.sqlite  # the interpreter may be closed to somebody
 from determined.store.open import open_store
 if os.getuid() == 0:  # root may write everywhere
     os.setuid(65534)

@@ -10,7 +10,7 @@ import pytest
 
 from determined.errors import NotFoundException, StoreError
 from determined.store.base import Store
-from determined.store.care.check import check_store
+from determined.store.maintenance.check import check_store
 from determined.store.moving.exporting import export_store
 from determined.store.moving.importing import import_store
 from determined.store.open import open_store, opened_database

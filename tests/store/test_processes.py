@@ -107,7 +107,7 @@ TRAIN = """
 import os, signal, sys
 from determined import core
 from determined.store.open import open_store
-from determined.core.run_identity import run_identity
+from determined.core.supervision.run_identity import run_identity
 from determined.program import this_program
 
 LENGTH, KILLED_AT = 40, int(sys.argv[1])

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from determined.store.base import Store
-from determined.store.care import invariants
+from determined.store.maintenance import invariants
 from determined.store.open import open_store
 from determined.store.ranks import counting
 from determined.store.records import BegunAttempt, EndRow, MetadataRow, Metric, MetricRow, StatusRow

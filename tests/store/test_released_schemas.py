@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from determined.store.care.check import check_store
+from determined.store.databases.schema import MIGRATIONS, VERSION_TABLE
+from determined.store.maintenance.check import check_store
 from determined.store.open import open_store
-from determined.store.schema import MIGRATIONS, VERSION_TABLE
 
 RELEASED = sorted(Path(__file__).with_name("released").glob("schema_*.sql"))
 

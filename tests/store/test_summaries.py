@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.store.records import Metric
-from determined.store.summaries import summarize
+from determined.store.sql.summaries import summarize
 
 _LARGE = int(sys.float_info.max)
 _NUMBERS = st.one_of(st.floats(), st.integers(), st.sampled_from([_LARGE, -_LARGE, 10 * _LARGE, -10 * _LARGE]))

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from determined.errors import StoreError
-from determined.store import sqlite
 from determined.store import writer as writing
 from determined.store.base import Store
+from determined.store.databases import sqlite
 from determined.store.open import open_store
 from determined.store.records import StatusRow
 from determined.store.writer import Writer

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from determined.cli.text import visible
+from determined.cli.display.safe_text import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 

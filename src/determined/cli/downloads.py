@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from determined.cli.checkpoint_rows import COLUMNS, checkpoint_row, described_plain
-from determined.cli.details import one_row
-from determined.cli.output import Form, print_json
-from determined.cli.plain import checkpoint_state
-from determined.cli.ranking import best_checkpoints
-from determined.cli.render import table
-from determined.cli.text import visible
-from determined.config.measures import finite_number
+from determined.cli.display.checkpoint_rows import COLUMNS, checkpoint_row, described_plain
+from determined.cli.display.details import one_row
+from determined.cli.display.json_rows import checkpoint_state
+from determined.cli.display.output import Form, print_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import table
+from determined.cli.selection.ranking import best_checkpoints
+from determined.config.metric_values import finite_number
 from determined.errors import CheckpointNotFound, CheckpointStateException, DeterminedError
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def usual_place(row: Checkpoint, parent: Path = USUAL_DIRECTORY) -> Path:
 
 def fetch(experiment: Experiment, row: Checkpoint, target: Path) -> None:
     """Download a checkpoint to a directory; raise if it was deleted or its files are not available."""
-    from determined.experiment.downloading import download_checkpoint
-    from determined.experiment.storages import storage_of
+    from determined.experiment.checkpoints.download import download_checkpoint
+    from determined.experiment.checkpoints.storage_lookup import storage_of
 
     if row.state == "DELETED":
         raise CheckpointStateException(f"checkpoint {row.uuid} is {checkpoint_state(row)}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from determined.cli.text import visible_lines
+from determined.cli.display.safe_text import visible_lines
 from determined.errors import DeterminedError, InvalidExperimentConfig, NotFoundException
 from determined.plural import counted
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible_lines
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.text import visible_lines
-from determined.cli.whole_numbers import Count
+from determined.cli.selection.integers import Count
 
 
 @click.command("preview-search", cls=Command, action="preview the search")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.render import Column, Row, number, table
+from determined.cli.display.table import Column, Row, number, table
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.experiment.beginning import no_startup_hook, say_on_stderr
+from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible, visible_lines
+from determined.cli.experiment.new.start import no_startup_hook, say_on_stderr
 from determined.cli.groups import Command
-from determined.cli.holders import how_to_go_on
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import experiment_plain
-from determined.cli.slot_waiting import Sharing, reserve_slots, with_sharing
+from determined.cli.running.holders import how_to_go_on
+from determined.cli.running.slot_waiting import Sharing, reserve_slots, with_sharing
 from determined.cli.streams import outliving_the_reader
-from determined.cli.text import visible, visible_lines
 
 if TYPE_CHECKING:
     from determined.config.experiment import LoadedExperiment
@@ -82,8 +82,8 @@ def run(
     """
     if paused and detach:
         raise click.UsageError("--paused and --detach exclude each other")
-    from determined.experiment.program import refuse_unknown_program
-    from determined.experiment.startup_hook import has_hook, is_wanted
+    from determined.experiment.code.startup_hook import has_hook, is_wanted
+    from determined.experiment.creation.program_check import refuse_unknown_program
 
     # A startup hook may install the program, so it need not exist yet.
     if not (has_hook(Path.cwd()) and is_wanted({"startup_hook": startup_hook})):
@@ -114,8 +114,8 @@ def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
 
     from determined.config.dump import dump_yaml
     from determined.config.experiment import load_experiment
-    from determined.config.load import parse_yaml
-    from determined.config.masking import mask_secrets
+    from determined.config.reading.load import parse_yaml
+    from determined.config.secrets.masking import mask_secrets
 
     loaded = load_experiment(config, overrides=overrides)
     for remark in loaded.warnings:
@@ -126,8 +126,8 @@ def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
 
 def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bool) -> None:
     """Create the experiment, and queue it or leave it paused."""
-    from determined.cli.detached import leave_to_queue
-    from determined.experiment.create import create_experiment
+    from determined.cli.running.detached import leave_to_queue
+    from determined.experiment.creation.create import create_experiment
 
     with opened_store() as store:
         number = create_experiment(
@@ -146,9 +146,9 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
 
 def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) -> int:
     """Create the experiment and run it in the foreground; return the exit code."""
-    from determined.cli.program_output import run_program
+    from determined.cli.running.program_output import run_program
     from determined.engines.local import LocalEngine
-    from determined.experiment.create import create_experiment
+    from determined.experiment.creation.create import create_experiment
 
     with opened_store() as store, LocalEngine() as engine:
         if sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
@@ -166,7 +166,7 @@ def _shown(command: tuple[str, ...]) -> str:
     """Return a command line with secrets masked, shortened to the length of a name."""
     import shlex
 
-    from determined.config.masking import mask_arguments
+    from determined.config.secrets.masking import mask_arguments
 
     words = shlex.join(mask_arguments(list(command)))
     return words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1]}…"

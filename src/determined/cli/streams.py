@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 if TYPE_CHECKING:
-    from determined.config.line_mask import LineMask
+    from determined.config.secrets.line_mask import LineMask
 
 STANDARD_OUTPUT = "standard output"
 

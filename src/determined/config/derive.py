@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from determined.config.block import TAG
-from determined.config.catalog import catalog
-from determined.config.experiment_model import ExperimentConfig
+from determined.config.blocks.block import TAG
+from determined.config.blocks.experiment import ExperimentConfig
 from determined.config.length import read_length
-from determined.config.spellings import replaceable_blocks, without_replaced
+from determined.config.reading.aliases import replaceable_blocks, without_replaced
+from determined.config.reading.catalog import catalog
 
 # Blocks with several alternatives -> the field that selects the alternative.
 _KINDS = {"searcher": "name", "checkpoint_storage": "type"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from determined.config.masking import mask_secrets
+from determined.config.secrets.masking import mask_secrets
 
 _LARGEST_EXACT = 2**53  # integral floats up to here are exact, so that 1.0 and 1 can be treated as the same value
 _LONGEST_SHOWN = 60

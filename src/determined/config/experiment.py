@@ -9,20 +9,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from determined.config.blocks.experiment import ExperimentConfig
+from determined.config.blocks.ignored_fields import unserved_warning
 from determined.config.dump import dump_yaml
-from determined.config.experiment_model import ExperimentConfig
-from determined.config.legacy import migrate
-from determined.config.lines import line_of, lines_of
-from determined.config.load import parse_yaml, read_source
-from determined.config.masked_text import mask_yaml
-from determined.config.masking import mask_secrets
-from determined.config.mistakes import MOST_MISTAKES, below_guesses, from_validation, guessed_alternatives
-from determined.config.overrides import apply_overrides
-from determined.config.plain import copy_plain, without_nulls
-from determined.config.plausible import doubts
-from determined.config.rules import broken_rules
+from determined.config.plain_data import copy_plain, without_nulls
+from determined.config.reading.error_messages import MOST_MISTAKES, below_guesses, from_validation, guessed_alternatives
+from determined.config.reading.legacy import migrate
+from determined.config.reading.lines import line_of, lines_of
+from determined.config.reading.load import parse_yaml, read_source
+from determined.config.reading.overrides import apply_overrides
+from determined.config.reading.plausibility import doubts
+from determined.config.reading.rules import broken_rules
+from determined.config.secrets.masked_text import mask_yaml
+from determined.config.secrets.masking import mask_secrets
 from determined.config.space import check_space
-from determined.config.unserved import unserved_warning
 from determined.errors import InvalidExperimentConfig, Mistake
 
 __all__ = ["ExperimentConfig", "LoadedExperiment", "load_experiment"]

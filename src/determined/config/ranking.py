@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from determined.config.measures import finite_number
+from determined.config.metric_values import finite_number
 
 T = TypeVar("T")
 

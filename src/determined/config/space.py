@@ -8,21 +8,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import PlainValidator, ValidationError
 
-from determined.config import kinds
-from determined.config.block import Block
-from determined.config.kinds import PositiveCount
-from determined.config.mistakes import MOST_MISTAKES, from_validation, nearest_kind, unknown_kind
-from determined.config.plain import Path, dotted
+from determined.config import validators
+from determined.config.blocks.block import Block
+from determined.config.plain_data import Path, dotted
+from determined.config.reading.error_messages import MOST_MISTAKES, from_validation, nearest_kind, unknown_kind
+from determined.config.validators import PositiveCount
 from determined.errors import Mistake
 
-Number = Annotated[float, kinds.number()]
-PositiveNumber = Annotated[float, kinds.number(above=0)]
-Whole = Annotated[int, kinds.whole(-(2**53), 2**53, expected="a whole number")]
+Number = Annotated[float, validators.number()]
+PositiveNumber = Annotated[float, validators.number(above=0)]
+Whole = Annotated[int, validators.whole(-(2**53), 2**53, expected="a whole number")]
 
 
 def _values(value: Any) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise kinds.refusal("a list of at least one value")
+        raise validators.refusal("a list of at least one value")
     return value
 
 

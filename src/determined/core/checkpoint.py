@@ -17,15 +17,15 @@ from typing import Any, NamedTuple, TypeVar
 from determined.checkpoint_storage import files, manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage, Resources, Selector
 from determined.checkpoint_storage.unrecorded import examine
-from determined.config.masking import mask_secrets
-from determined.core import sharded
-from determined.core.agreement import in_step
-from determined.core.cleaning import Retention, clean_up
+from determined.config.secrets.masking import mask_secrets
+from determined.core.checkpoints import shards
+from determined.core.checkpoints.cleanup import Retention, clean_up
+from determined.core.checkpoints.forked_work import fork
+from determined.core.checkpoints.upload import CheckpointUpload, saying_not_saved
 from determined.core.distributed import DistributedContext
-from determined.core.forked import fork
 from determined.core.jsonable import to_jsonable
-from determined.core.storing import Storing, saying_not_saved
-from determined.core.supervisor import CheckpointRecord, Supervisor
+from determined.core.ranks.agreement import in_step
+from determined.core.supervision.base import CheckpointRecord, Supervisor
 from determined.errors import DeterminedError
 from determined.store.publishing import settle_unrecorded
 
@@ -125,7 +125,7 @@ class CheckpointContext:
             with self._staged(metadata, with_manifest) as staged:
                 yield staged
 
-    def begin_storing(self, write: Callable[[Path], Mapping[str, str]], metadata: dict[str, Any]) -> Storing:
+    def begin_storing(self, write: Callable[[Path], Mapping[str, str]], metadata: dict[str, Any]) -> CheckpointUpload:
         """Start to store a checkpoint in the background, from a forked snapshot of this process. For the chief only.
 
         `write` fills a directory and returns the SHA-256 of those files whose hash it already knows; a manifest is
@@ -144,7 +144,7 @@ class CheckpointContext:
             files.sync_tree(staged, self._code)
 
         try:
-            return Storing(
+            return CheckpointUpload(
                 storage_id,
                 checked["steps_completed"],
                 fork(write_files),
@@ -288,7 +288,7 @@ class CheckpointContext:
         """Yield the staging directory that all ranks share; store the checkpoint when all blocks have succeeded."""
         doing = "storing a sharded checkpoint"
         parts = self._together(lambda: _jsonable_metadata(metadata), doing)
-        _checked_metadata(sharded.merge_metadata(parts))
+        _checked_metadata(shards.merge_metadata(parts))
         storage_id = self._stage_together(doing)
         failure: Exception | None = None
         try:
@@ -317,7 +317,7 @@ class CheckpointContext:
             if failure is not None and error is not failure:
                 raise failure from error  # show the user's own error rather than the report of another rank's
             raise
-        self._commit_together(storage_id, sharded.merge_metadata(parts), doing)
+        self._commit_together(storage_id, shards.merge_metadata(parts), doing)
 
     def _upload_sharded(
         self,
@@ -330,19 +330,19 @@ class CheckpointContext:
         offers = self._together(lambda: self._offer(ckpt_dir, metadata, selector), doing)
         if all(offer.listing is None for offer in offers):
             raise RuntimeError("no rank gave a ckpt_dir to upload(shard=True): there is nothing to store")
-        merged = _checked_metadata(sharded.merge_metadata([offer.metadata for offer in offers]))
-        uploads = sharded.first_of_each([offer.directory for offer in offers])
+        merged = _checked_metadata(shards.merge_metadata([offer.metadata for offer in offers]))
+        uploads = shards.first_of_each([offer.directory for offer in offers])
         listings = [
             offer.listing if upload and offer.listing else [] for upload, offer in zip(uploads, offers, strict=True)
         ]
         rank = self._distributed.rank
         source = None if ckpt_dir is None else Path(ckpt_dir)
-        shared = sharded.shared_files(listings)
+        shared = shards.shared_files(listings)
 
         def digests() -> dict[str, str]:
             return {name: _digest(source / name) for name in listings[rank] if name in shared} if source else {}
 
-        assigned = sharded.assign(listings, self._together(digests, doing))
+        assigned = shards.assign(listings, self._together(digests, doing))
         storage_id = self._stage_together(doing)
 
         def copy() -> None:

@@ -25,31 +25,31 @@ from determined.code_copy import CODE
 from determined.code_import import refuse_while_importing
 from determined.config.length import Length, parse_length
 from determined.console_log import show_levels
-from determined.core import detached
-from determined.core.agreement import in_step
-from determined.core.attempts import Member
 from determined.core.checkpoint import CheckpointContext
-from determined.core.cleaning import Retention, retention_of
-from determined.core.detached import Detached, DetachedRun
+from determined.core.checkpoints.cleanup import Retention, retention_of
 from determined.core.distributed import DistributedContext, DummyDistributedContext
-from determined.core.ending import how_it_ended
 from determined.core.experimental import ExperimentalContext
-from determined.core.left_open import LeftOpen, end_earlier_runs, tell_of_new_run
-from determined.core.managed import managed_trial
-from determined.core.output_copy import is_wanted
+from determined.core.output_capture.output_copy import is_wanted
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
-from determined.core.run_identity import run_labels, run_name, run_notes
+from determined.core.ranks.agreement import in_step
 from determined.core.searcher import SearcherContext
-from determined.core.store_supervisor import StoreSupervisor
-from determined.core.supervise import supervise
-from determined.core.supervisor import StatusChange, Supervisor
+from determined.core.supervision import detached
+from determined.core.supervision.attempts import Member
+from determined.core.supervision.base import StatusChange, Supervisor
+from determined.core.supervision.build import supervise
+from determined.core.supervision.detached import Detached, DetachedRun
+from determined.core.supervision.managed import managed_trial
+from determined.core.supervision.run_end import how_it_ended
+from determined.core.supervision.run_identity import run_labels, run_name, run_notes
+from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.unclosed_runs import UnclosedRun, end_earlier_runs, tell_of_new_run
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import EarlyExitReason, TrainContext
 from determined.errors import DeterminedError, InvalidHP
 from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
 from determined.plural import counted
-from determined.sinks.chosen import chosen_sinks
+from determined.sinks.selection import chosen_sinks
 from determined.store.open import checked_place
 from determined.store.process import Process, this_process
 
@@ -99,7 +99,7 @@ class Context:
         self._at_close: list[Callable[[BaseException | None], None]] = []
         self._started = False
         self._closed = False
-        self._left_open: LeftOpen | None = None
+        self._left_open: UnclosedRun | None = None
         self._copies_output = copies_output
         self._error_is_shown = False  # whether Python has already printed the error that ended the program
 
@@ -334,7 +334,7 @@ def init(
         copies_output=described is None and copies_output,
     )
     if _detached is None:  # core_v2 ends a detached run itself
-        context._left_open = LeftOpen(context)
+        context._left_open = UnclosedRun(context)
     return context
 
 
@@ -342,7 +342,7 @@ def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:
     """Return a function that masks secrets of the environment and of the configuration in a text."""
 
     def mask(text: str) -> str:
-        from determined.config.line_mask import line_mask  # imported on use: few programs need it
+        from determined.config.secrets.line_mask import line_mask  # imported on use: few programs need it
 
         return line_mask(os.environ, config)(text)
 

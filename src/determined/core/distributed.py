@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from determined.core.rendezvous import LOOPBACK, find_store
+from determined.core.ranks.rendezvous import LOOPBACK, find_store
 from determined.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
-    from determined.core.object_group import ObjectGroup
+    from determined.core.ranks.object_group import ObjectGroup
 
 
 class _DefaultPort(int):
@@ -72,7 +72,7 @@ class DistributedContext:
         self._node: ObjectGroup | None = None
         if self.size == 1:
             return
-        from determined.core.object_group import ObjectGroup  # here: most programs have one rank
+        from determined.core.ranks.object_group import ObjectGroup  # here: most programs have one rank
 
         self._world = ObjectGroup(
             name="world",

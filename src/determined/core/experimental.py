@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from determined.core.supervisor import Supervisor
+from determined.core.supervision.base import Supervisor
 
 
 class ExperimentalContext:

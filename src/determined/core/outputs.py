@@ -12,11 +12,11 @@ from pathlib import Path
 
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.outputs import new_output_id, staged_files
-from determined.config.masking import mask_secrets
-from determined.core.agreement import in_step
+from determined.config.secrets.masking import mask_secrets
+from determined.core.checkpoints.output_recovery import recover
 from determined.core.distributed import DistributedContext
-from determined.core.output_recovery import recover
-from determined.core.supervisor import Supervisor
+from determined.core.ranks.agreement import in_step
+from determined.core.supervision.base import Supervisor
 from determined.errors import DeterminedError, InvalidExperimentException, StoreError
 from determined.plural import counted
 from determined.store.outputs import NewUpload, merged, rank_directory

@@ -6,7 +6,7 @@ import enum
 from types import TracebackType
 
 from determined.core.distributed import DistributedContext
-from determined.core.supervisor import StopReason, Supervisor
+from determined.core.supervision.base import StopReason, Supervisor
 
 
 class PreemptMode(enum.Enum):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from determined.config.length import Length
-from determined.config.measures import number
+from determined.config.metric_values import number
 from determined.core.distributed import DistributedContext
 from determined.core.preempt import PreemptContext
 from determined.core.train import TrainContext

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.config.measures import finite_number
+from determined.config.metric_values import finite_number
 
 if TYPE_CHECKING:
     from determined.tensorboard.events import EventFileWriter

@@ -11,7 +11,7 @@ from typing import Any
 
 from determined.core.distributed import DistributedContext
 from determined.core.jsonable import to_jsonable
-from determined.core.supervisor import StatusChange, Supervisor
+from determined.core.supervision.base import StatusChange, Supervisor
 from determined.core.tensorboard import TensorboardFiles
 
 logger = logging.getLogger("determined.core")

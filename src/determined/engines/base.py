@@ -66,13 +66,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Rang:
+class WakeupRequested:
     """Event: a worker of the job asks the runner to read the store."""
 
     key: str
 
 
-Event = Exited | Line | Rang
+Event = Exited | Line | WakeupRequested
 
 
 class Engine(Protocol):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from determined.engines import processes
-from determined.engines.base import Event, Exited, Interpreter, Job, Rang
+from determined.engines.base import Event, Exited, Interpreter, Job, WakeupRequested
 from determined.engines.doorbell import Doorbell
 from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
@@ -21,7 +21,7 @@ from determined.engines.memory import count_memory_kills
 from determined.engines.reservations import Holder, Reservation
 from determined.engines.runnable import runnable
 from determined.engines.slots import find_slots
-from determined.engines.warm_process import WarmLost, WarmProcess
+from determined.engines.warm.client import WarmLost, WarmProcess
 from determined.errors import EngineError
 from determined.plural import counted
 
@@ -286,7 +286,7 @@ class LocalEngine:
                 self._happened += source.read()
                 if source.ended:
                     self._drop(source)
-        self._happened += [Rang(key) for key in self._doorbell.rung()]
+        self._happened += [WakeupRequested(key) for key in self._doorbell.rung()]
         while self._warm is not None and (self._warm.waiting() or self._warm in ready):
             try:
                 self._end(self._warm.next_message())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.code_import import import_class
-from determined.config.load import load_yaml
+from determined.config.reading.load import load_yaml
 from determined.info import get_cluster_info
 
 _LOG_FORMAT = "%(levelname)s: %(name)s: %(message)s"
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         faulthandler.dump_traceback_later(_SECONDS_BETWEEN_STACK_DUMPS, repeat=True)
     sys.path.insert(0, os.getcwd())
     trial_class = import_class(parsed.trial)
-    from determined.pytorch import exec_trial
+    from determined.pytorch.run import exec_trial
 
     exec_trial.run(trial_class, config)
     return 0

@@ -52,7 +52,7 @@ __all__ = [
 
 def test_one_batch(trial_class: type[Any], config: dict[str, Any]) -> None:
     """Train and validate one batch and save a checkpoint, to check that a trial class works."""
-    from determined.pytorch import exec_trial
+    from determined.pytorch.run import exec_trial
 
     exec_trial.test_one_batch(trial_class, config)
 

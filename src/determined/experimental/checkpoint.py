@@ -167,7 +167,7 @@ class Checkpoint:
         Files are fetched under a temporary name and moved in one step. A directory that already holds this checkpoint
         is kept; one that holds anything else raises FileExistsError.
         """
-        from determined.experiment.downloading import download_checkpoint
+        from determined.experiment.checkpoints.download import download_checkpoint
 
         if not isinstance(mode, DownloadMode):
             raise TypeError(f"mode must be a DownloadMode, got {mode!r}")
@@ -200,7 +200,7 @@ class Checkpoint:
         **kwargs: Any,
     ) -> Any:
         """Return the trial of a downloaded checkpoint: `determined.pytorch.load_trial_from_checkpoint_path`."""
-        from determined.pytorch.load import load_trial_from_checkpoint_path
+        from determined.pytorch.checkpoint.load_trial import load_trial_from_checkpoint_path
 
         return load_trial_from_checkpoint_path(path, trial_class, trial_kwargs, torch_load_kwargs, **kwargs)
 
@@ -226,7 +226,7 @@ class Checkpoint:
 
     def delete(self) -> None:
         """Delete the files; the record is kept with state DELETED. Raises CheckpointInUse if registered or in use."""
-        from determined.experiment.deleting import delete_checkpoints
+        from determined.experiment.deletion import delete_checkpoints
 
         self._session.tell(lambda store: delete_checkpoints(store, [self.uuid]))
         self.reload()
@@ -238,7 +238,7 @@ class Checkpoint:
         """
         from pathspec import GitIgnoreSpec
 
-        from determined.experiment.deleting import delete_checkpoint_files
+        from determined.experiment.deletion import delete_checkpoint_files
 
         unwanted = GitIgnoreSpec.from_lines([globs] if isinstance(globs, str) else globs).match_file
         self._row = self._session.tell(lambda store: delete_checkpoint_files(store, self.uuid, unwanted))
@@ -258,7 +258,7 @@ class Checkpoint:
             raise CheckpointStateException(f"checkpoint {self.uuid} cannot be downloaded: it is {self.state.value}")
 
     def _storage(self) -> CheckpointStorage:
-        from determined.experiment.storages import storage_of
+        from determined.experiment.checkpoints.storage_lookup import storage_of
 
         return storage_of(self._experiment, self._row.storage)
 
@@ -267,7 +267,7 @@ class Checkpoint:
         return self._row.metadata
 
     def _change_metadata(self, metadata: dict[str, Any]) -> None:
-        from determined.experiment.annotating import rewrite_metadata
+        from determined.experiment.checkpoints.metadata import rewrite_metadata
 
         def change(store: Store) -> records.Checkpoint:
             return rewrite_metadata(store, self._row, self._storage(), metadata)

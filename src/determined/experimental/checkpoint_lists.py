@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from determined.config.measures import finite_number
+from determined.config.metric_values import finite_number
 from determined.config.ranking import age_of_checkpoint, best_first
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy

@@ -20,9 +20,9 @@ from determined import core
 from determined import info as cluster_info
 from determined.code_import import refuse_while_importing
 from determined.core import DistributedContext, PreemptMode, TensorboardMode
-from determined.core.detached import Detached
-from determined.core.exit_watch import ExitWatch
 from determined.core.experimental import ExperimentalContext
+from determined.core.output_capture.exit_watch import ExitWatch
+from determined.core.supervision.detached import Detached
 from determined.experimental.detached_config import Config, DefaultConfig, UnmanagedConfig, combine, experiment_config
 from determined.store.open import checked_place
 

@@ -23,7 +23,7 @@ from determined.experimental.session import Session
 from determined.experimental.sorting import in_order
 from determined.experimental.trial import Trial
 from determined.experimental.unserved import refuse
-from determined.store import place as places
+from determined.store.databases import location as places
 from determined.store.process import this_user
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ class Determined:
     ) -> int:
         """Create an experiment and return its id; log remarks on the configuration and skipped files."""
         from determined.config.experiment import load_experiment
-        from determined.experiment.create import create_experiment
+        from determined.experiment.creation.create import create_experiment
 
         loaded = load_experiment(config if isinstance(config, dict) else Path(config))
         for remark in (*loaded.notes, *loaded.warnings):

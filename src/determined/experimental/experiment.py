@@ -164,7 +164,7 @@ class Experiment:
             now = time.monotonic()
             if self.state is ExperimentState.PAUSED:
                 why = f" ({self.reason})" if self.reason else ""
-                from determined.store.by_hand import how_to_resume
+                from determined.store.standalone_runs import how_to_resume
 
                 how = how_to_resume(self._row) if self._row.by_hand else "call activate()"
                 raise ValueError(f"experiment {self.id} is paused{why} and would not end. To resume it, {how}")
@@ -199,7 +199,7 @@ class Experiment:
         A separate process runs it when slots are free, and outlives this one. The log of that process is `runner.log`
         in the experiment's directory.
         """
-        from determined.queue.adding import activate
+        from determined.queue.submission import activate
 
         self._tell_of(self._session.tell(lambda store: activate(store, self._session.place, self.id)))
         self.reload()
@@ -233,14 +233,14 @@ class Experiment:
         If one of its checkpoints is registered, or another experiment starts from one, nothing is deleted and
         CheckpointInUse is raised.
         """
-        from determined.experiment.deleting import delete_experiment
+        from determined.experiment.deletion import delete_experiment
 
         self._session.tell(lambda store: delete_experiment(store, self.id))
         self._deleted = True
 
     def delete_tensorboard_files(self) -> None:
         """Delete the TensorBoard files of all trials."""
-        from determined.experiment.deleting import delete_tensorboard_files
+        from determined.experiment.deletion import delete_tensorboard_files
 
         self._session.tell(lambda store: delete_tensorboard_files(store, self.id))
 
@@ -356,13 +356,13 @@ class Experiment:
 
     def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
         """Write the experiment's code to `exp-<id>_model_def.tar.gz` and return the path of that file."""
-        from determined.experiment.code_archive import write_code_archive
+        from determined.experiment.code.archive import write_code_archive
 
         directory = os.fspath(output_dir) if output_dir is not None else "."
         return str(write_code_archive(self._row, directory, f"exp-{self.id}_model_def.tar.gz"))
 
     def _put_into_queue(self) -> None:
-        from determined.queue.adding import add
+        from determined.queue.submission import add
 
         self._tell_of(self._session.tell(lambda store: add(store, self._session.place, self.id)))
         self.reload()
@@ -415,13 +415,13 @@ class Experiment:
 
     def _is_attended(self) -> bool:
         """Return whether a process runs the experiment, or will."""
-        from determined.queue.attention import is_attended
+        from determined.queue.liveness import is_attended
 
         return self._session.ask(lambda store: is_attended(store, self._session.place, self._row))
 
     def _why_unattended(self) -> str:
         """Return a message that no process runs the experiment, with the last lines of its runner."""
-        from determined.queue.attention import last_words
+        from determined.queue.liveness import last_words
 
         said = last_words(self._row)
         return f"no process runs experiment {self.id}; go on with activate()" + (

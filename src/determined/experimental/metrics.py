@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session, moment
-from determined.store import summaries
-from determined.store.summaries import Summary
+from determined.store.sql import summaries
+from determined.store.sql.summaries import Summary
 
 if TYPE_CHECKING:
     from determined.store.records import Metric
@@ -53,7 +53,7 @@ def iter_metrics(session: Session, trial_ids: Iterable[int], group: str | None) 
 
 
 def summarize(session: Session, trial_id: int) -> Summary:
-    """Return statistics of each metric by group and name; see `store/summaries.py`."""
+    """Return statistics of each metric by group and name; see `store/sql/summaries.py`."""
     return summaries.summarize(_reports(session, trial_id, None))
 
 

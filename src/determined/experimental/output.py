@@ -89,7 +89,7 @@ class Output:
 
         A directory with an earlier copy is updated; one that holds anything else raises FileExistsError.
         """
-        from determined.experiment.output_download import download_output
+        from determined.experiment.checkpoints.output_download import download_output
 
         self.reload()
         target = Path("outputs", self.uuid) if path is None else Path(path)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from determined.config.measures import number
+from determined.config.metric_values import number
 from determined.experimental.enums import OrderBy, TrialSortBy
 from determined.experimental.sorting import in_order
 

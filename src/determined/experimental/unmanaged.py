@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from determined import core
-from determined.config.load import load_yaml, parse_yaml
+from determined.config.reading.load import load_yaml, parse_yaml
 from determined.core import DistributedContext, PreemptMode, TensorboardMode
 from determined.experimental import core_v2
 from determined.experimental.detached_config import Config

@@ -31,7 +31,7 @@ _joined = ExitStack()
 def init(*args: Any, **kwargs: Any) -> None:
     """Join the process group of the ranks that a launcher started, unless `pytorch.init` has done so."""
     if not is_initialized():
-        from determined.pytorch.process_group import joined
+        from determined.pytorch.ranks.process_group import joined
 
         _joined.enter_context(joined(None))
 

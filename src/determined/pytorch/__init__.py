@@ -15,22 +15,22 @@ gc.disable()
 try:
     from determined.pytorch import samplers
     from determined.pytorch.callbacks import ClipGradsL2Norm, ClipGradsL2Value, PyTorchCallback
+    from determined.pytorch.checkpoint.load_trial import load_trial_from_checkpoint_path
+    from determined.pytorch.compatibility.internals import _log_tb_metrics as _log_tb_metrics
+    from determined.pytorch.compatibility.internals import _PyTorchTrialController as _PyTorchTrialController
+    from determined.pytorch.compatibility.internals import _TrainBoundary as _TrainBoundary
+    from determined.pytorch.compatibility.internals import reset_parameters
     from determined.pytorch.context import CheckpointLoadContext, PyTorchTrialContext
     from determined.pytorch.controller import PyTorchTrialController
-    from determined.pytorch.data import DataLoader, TorchData
-    from determined.pytorch.data import _Data as _Data
-    from determined.pytorch.device import data_length, to_device
+    from determined.pytorch.data.device import data_length, to_device
+    from determined.pytorch.data.loader import DataLoader, TorchData
+    from determined.pytorch.data.loader import _Data as _Data
     from determined.pytorch.experimental_context import PyTorchExperimentalContext
-    from determined.pytorch.initialize import init
-    from determined.pytorch.internals import _log_tb_metrics as _log_tb_metrics
-    from determined.pytorch.internals import _PyTorchTrialController as _PyTorchTrialController
-    from determined.pytorch.internals import _TrainBoundary as _TrainBoundary
-    from determined.pytorch.internals import reset_parameters
-    from determined.pytorch.load import load_trial_from_checkpoint_path
     from determined.pytorch.loop import ShouldExit
-    from determined.pytorch.lr_scheduler import LRScheduler
+    from determined.pytorch.metrics.reducer import MetricReducer, Reducer, ReducerContext, SimpleReducer, simple_reduce
+    from determined.pytorch.optimization.lr_scheduler import LRScheduler
     from determined.pytorch.plan import BoundaryType
-    from determined.pytorch.reducer import MetricReducer, Reducer, ReducerContext, SimpleReducer, simple_reduce
+    from determined.pytorch.run.initialize import init
     from determined.pytorch.samplers import (
         DistributedBatchSampler,
         RepeatBatchSampler,

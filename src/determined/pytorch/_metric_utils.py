@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from determined.core.distributed import DistributedContext
-from determined.pytorch.metrics import Kept, Metrics, columns_of, combine, rows_of
-from determined.pytorch.reducer import Reducer, as_numpy, reducers_by_name
+from determined.pytorch.metrics.batch_metrics import BatchMetrics, Metrics, columns_of, combine, rows_of
+from determined.pytorch.metrics.reducer import Reducer, as_numpy, reducers_by_name
 
 __all__ = [
     "_average_training_metrics",
@@ -44,7 +44,7 @@ def _average_training_metrics(metrics: list[Metrics], distributed: DistributedCo
     per_rank = distributed.gather(metrics)
     if per_rank is None:
         return metrics
-    kept = [Kept() for _ in per_rank]
+    kept = [BatchMetrics() for _ in per_rank]
     for one, rows in zip(kept, per_rank, strict=True):
         for row in rows:
             one.keep(row)

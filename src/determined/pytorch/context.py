@@ -18,16 +18,17 @@ import torch
 from determined.core import DistributedContext
 from determined.errors import InternalException, InvalidExperimentException
 from determined.info import ClusterInfo
-from determined.pytorch import parallel, precision
-from determined.pytorch.device import choose_device, mover, to_device
+from determined.pytorch.data.device import choose_device, mover, to_device
 from determined.pytorch.experimental_context import PyTorchExperimentalContext
-from determined.pytorch.last_fit import LastFit
-from determined.pytorch.lr_scheduler import LRScheduler
-from determined.pytorch.not_numbers import NotNumbers
-from determined.pytorch.open_run import OpenRun
-from determined.pytorch.optimization import ClipGrads, Optimization, parameters_of
-from determined.pytorch.precision import Precision
-from determined.pytorch.reducer import MetricReducer, ReducerContext
+from determined.pytorch.metrics.non_numeric import NonNumericWarnings
+from determined.pytorch.metrics.reducer import MetricReducer, ReducerContext
+from determined.pytorch.optimization import precision
+from determined.pytorch.optimization.lr_scheduler import LRScheduler
+from determined.pytorch.optimization.precision import Precision
+from determined.pytorch.optimization.steps import ClipGrads, Optimization, parameters_of
+from determined.pytorch.ranks import data_parallel
+from determined.pytorch.run.last_fit import LastFit
+from determined.pytorch.run.open_run import OpenRun
 from determined.tensorboard import directory
 from determined.trial import TrialContext
 
@@ -109,7 +110,7 @@ class PyTorchTrialContext(TrialContext):
         self._summary_writer: SummaryWriter | None = None
         self._warned_types: set[type] = set()
         self._last_fit: LastFit | None = None
-        self._not_numbers = NotNumbers(chief=distributed.rank == 0)
+        self._not_numbers = NonNumericWarnings(chief=distributed.rank == 0)
         self._default_fp16_compression = False
         self._default_average_gradients = True
         self._first_generation = False
@@ -158,7 +159,7 @@ class PyTorchTrialContext(TrialContext):
         if self._managed:
             if self._precision.automatic:
                 model = self._precision.autocast(model)
-            model = parallel.place(model, self.device, self.distributed.size, compile=compile, **ddp_options)
+            model = data_parallel.place(model, self.device, self.distributed.size, compile=compile, **ddp_options)
         self.models.append(model)
         return model
 
@@ -194,7 +195,7 @@ class PyTorchTrialContext(TrialContext):
             )
         compress = self._default_fp16_compression if fp16_compression is None else fp16_compression
         if self._managed and compress:
-            parallel.compress_gradients(self.models, parameters)
+            data_parallel.compress_gradients(self.models, parameters)
         if average_aggregated_gradients is None:
             average_aggregated_gradients = self._default_average_gradients
         self._optimization.add_optimizer(optimizer, average_aggregated_gradients)
@@ -276,7 +277,7 @@ class PyTorchTrialContext(TrialContext):
         if self._precision.use_apex_levels(opt_level, loss_scale, min_loss_scale, max_loss_scale):
             given: Any = models
             for model in given if isinstance(given, (list, tuple)) else [given]:
-                self._precision.autocast(parallel.bare(model))
+                self._precision.autocast(data_parallel.bare(model))
         return models, optimizers
 
     def autocast_forward_pass(self, model: torch.nn.Module) -> torch.nn.Module:

@@ -11,40 +11,35 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from determined import core
-from determined.core.agreement import in_step
+from determined.core.ranks.agreement import in_step
 from determined.errors import InvalidExperimentException
 from determined.plural import counted
 from determined.program import is_interactive
-from determined.pytorch import (
-    checkpoint_legacy,
-    comparisons,
-    differences,
-    first_generation,
-    latest,
-    lost_ranks,
-    outside_parameters,
-    resuming,
-    validation,
-)
+from determined.pytorch import validation
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
-from determined.pytorch.checkpoint import Checkpointer, opened, read_state
+from determined.pytorch.checkpoint import latest, legacy, run_differences, unwrapped_parameters
+from determined.pytorch.checkpoint.policy import SAVE_ALL, CheckpointPolicy
+from determined.pytorch.checkpoint.save_and_restore import Checkpointer, opened, read_state
+from determined.pytorch.checkpoint.trial_states import TrialStates
+from determined.pytorch.compatibility import first_generation
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.early_end import spare_session
-from determined.pytorch.last_fit import LastFit
-from determined.pytorch.loaders import TrainingData, checked, validation_loader
+from determined.pytorch.data.position import DataPosition
+from determined.pytorch.data.trial_loaders import TrainingData, checked, validation_loader
+from determined.pytorch.display import resume_messages
+from determined.pytorch.display.notebook_progress import shown_progress
+from determined.pytorch.display.progress import say
 from determined.pytorch.loop import TrainLoop
-from determined.pytorch.nonfinite import NonFinite, OnNan, RollBack, RollBacks
-from determined.pytorch.notebook_progress import shown_progress
+from determined.pytorch.metrics import comparison_steps
+from determined.pytorch.metrics.nonfinite import NonFinite, OnNan, RollBack, RollBacks
+from determined.pytorch.metrics.reporting import Reporter
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
-from determined.pytorch.policy import SAVE_ALL, CheckpointPolicy
-from determined.pytorch.position import DataPosition
-from determined.pytorch.progress import say
-from determined.pytorch.reporting import Reporter
+from determined.pytorch.ranks import lost_ranks
+from determined.pytorch.run.early_end import spare_session
+from determined.pytorch.run.last_fit import LastFit
+from determined.pytorch.run.stopping import EarlyStop, Stopping
 from determined.pytorch.state import TrialState
-from determined.pytorch.stopping import Stopping, Why
 from determined.pytorch.trial import PyTorchTrial
-from determined.pytorch.trial_states import TrialStates
 from determined.pytorch.units import Epoch, TrainUnit
 from determined.pytorch.validation import Validation
 
@@ -145,11 +140,11 @@ class PyTorchTrialController:
                 raise
             batches = counted(self.state.batches_trained, "batch", "batches")
             logger.warning("training was stopped without saving after %s", batches)
-            self._end_program(Why.SIGINT, given)
+            self._end_program(EarlyStop.SIGINT, given)
         except Exception as error:
             line = self._how_to_continue(given)
             if line is not None:
-                resuming.say_after_traceback(error, line)
+                resume_messages.say_after_traceback(error, line)
             raise
         why = stopping.why
         if why is not None and why.value is not None:
@@ -158,7 +153,7 @@ class PyTorchTrialController:
             logger.warning("training was stopped by %s after %s", why.described, batches)
             self._end_program(why, given)
 
-    def _end_program(self, why: Why, given: Any) -> NoReturn:
+    def _end_program(self, why: EarlyStop, given: Any) -> NoReturn:
         """End the program after a signal or at the time limit; the last line printed says how to continue."""
         line = self._how_to_continue(given)
         if line is not None:
@@ -175,10 +170,10 @@ class PyTorchTrialController:
         if is_interactive() or ranks.rank != 0 or self.core_context.info.trial.trial_id != 0:
             return None
         if self._is_refused:
-            return resuming.after_refusal(given, str(self.latest_checkpoint), ranks=ranks.size)
+            return resume_messages.after_refusal(given, str(self.latest_checkpoint), ranks=ranks.size)
         saved = self._checkpointer is not None and self._checkpointer.has_stored
         has_checkpoint = saved or self.latest_checkpoint not in (None, latest.LATEST)
-        return resuming.how_to_continue(given, has_checkpoint=has_checkpoint, ranks=ranks.size)
+        return resume_messages.how_to_continue(given, has_checkpoint=has_checkpoint, ranks=ranks.size)
 
     def _run_with_rollbacks(self, stopping: Stopping) -> None:
         """Train, and start again from the last checkpoint whenever a rollback is requested."""
@@ -201,7 +196,7 @@ class PyTorchTrialController:
             if checkpoint is not None:
                 self._take_counters(checkpoint)
                 if self.context.distributed.rank == 0:
-                    differences.tell(checkpoint, str(self.latest_checkpoint), self.load_data)
+                    run_differences.tell(checkpoint, str(self.latest_checkpoint), self.load_data)
             self.state.skipped = sorted({*self.state.skipped, *self.rollbacks.skip})
             self._expect_attempt()
             self.context._steps_completed = self.state.batches_trained
@@ -223,7 +218,7 @@ class PyTorchTrialController:
                 self.checkpoint_period,
                 self.reporting_period,
                 data.epoch_offset,
-                comparisons.in_batches(
+                comparison_steps.in_batches(
                     self.core_context.info.trial, self.context, data.epoch_length, data.epoch_offset
                 ),
                 self.begins_at,
@@ -232,14 +227,14 @@ class PyTorchTrialController:
             self.state.epochs_trained = plan.epoch_of(self.state.batches_trained)[0]
             loop = self._build_loop(plan, data, stopping, cleanup)
             if self.context.distributed.rank == 0:
-                outside_parameters.warn(self.context.models, self.context.optimizers, self.context.distributed.size)
+                unwrapped_parameters.warn(self.context.models, self.context.optimizers, self.context.distributed.size)
             if checkpoint is not None:
                 self._restore(loop, checkpoint)
             cleanup.callback(self._remember, plan, data, loop)  # not before: a refused fit has trained nothing
             self._begin_attempt()
             if checkpoint is not None:
                 loop.reporter.progress.note(
-                    resuming.resumed(
+                    resume_messages.resumed(
                         str(self.latest_checkpoint),
                         self.state.batches_trained,
                         plan,
@@ -247,7 +242,7 @@ class PyTorchTrialController:
                     )
                 )
             if plan.last_batch > plan.given_end:
-                loop.reporter.progress.note(resuming.finishing(plan))
+                loop.reporter.progress.note(resume_messages.finishing(plan))
             self._checkpointer = loop.checkpointer
             restoring.close()  # deletes the local copy of a checkpoint from remote storage before training
             loop.batches = data.begin()
@@ -336,7 +331,7 @@ class PyTorchTrialController:
         stored = read_state(directory, str(self.latest_checkpoint))
         if stored is None or stored.get("trial_id", 0) != self.state.trial_id:
             return
-        self.state = TrialState.from_dict(checkpoint_legacy.state_of(stored))
+        self.state = TrialState.from_dict(legacy.state_of(stored))
         # The order of the data must continue as before, so the stored seed replaces the one drawn by this process.
         self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 

@@ -10,7 +10,7 @@ import torch
 
 if TYPE_CHECKING:
     from determined.pytorch.context import PyTorchTrialContext
-    from determined.pytorch.reducer import MetricReducer
+    from determined.pytorch.metrics.reducer import MetricReducer
 
 logger = logging.getLogger("determined.pytorch")
 

@@ -12,19 +12,20 @@ import torch
 
 from determined import core
 from determined.errors import InvalidHP
-from determined.pytorch import parallel, rng
 from determined.pytorch.callbacks import Callbacks
-from determined.pytorch.checkpoint import Checkpointer
+from determined.pytorch.checkpoint import random_generators
+from determined.pytorch.checkpoint.policy import CheckpointPolicy
+from determined.pytorch.checkpoint.save_and_restore import Checkpointer
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.metrics import Metrics
-from determined.pytorch.nonfinite import NonFinite
+from determined.pytorch.metrics.batch_metrics import Metrics
+from determined.pytorch.metrics.nonfinite import NonFinite
+from determined.pytorch.metrics.report_window import ReportWindow
+from determined.pytorch.metrics.reporting import Reporter
 from determined.pytorch.plan import BoundaryType, Plan
-from determined.pytorch.policy import CheckpointPolicy
-from determined.pytorch.reporting import Reporter
+from determined.pytorch.ranks import data_parallel
+from determined.pytorch.run.stopping import Stopping
 from determined.pytorch.state import TrialState
-from determined.pytorch.stopping import Stopping
 from determined.pytorch.validation import Validation
-from determined.pytorch.window import Window
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -77,7 +78,7 @@ class TrainLoop:
         self.reporter = reporter
         self.stopping = stopping
         self.nonfinite = nonfinite
-        self.window = Window(context)
+        self.window = ReportWindow(context)
         self.move = context.batch_mover()
         self._agreed_wish = Wish.NONE
         self._restored_at = state.batches_trained
@@ -254,10 +255,10 @@ class TrainLoop:
     def validate_now(self) -> None:
         """Validate, report the metrics, and save a checkpoint if the policy requests one."""
         self.reporter.status("validating")
-        generators = rng.get_state(self.context.device)
+        generators = random_generators.get_state(self.context.device)
         metrics = self.validation.run()
         if metrics is None:  # aborted by a stop request: repeated after a resume, with the same random numbers
-            rng.set_state(generators, self.context.device)
+            random_generators.set_state(generators, self.context.device)
             raise ShouldExit
         self.state.last_val = self.state.batches_trained
         self._outdated = 0 < self.state.batches_trained == self._restored_at
@@ -278,7 +279,7 @@ class TrainLoop:
             self.reporter.flush()
             last_batch, ranks = self.state.batches_trained - 1, self.context.distributed
             self.nonfinite.look_at_weights(self.context.models, last_batch, ranks.allgather)
-            parallel.sync_buffers(self.context.models)
+            data_parallel.sync_buffers(self.context.models)
             self.checkpointer.save(self.state, self.window, wait=last)
             self._outdated = False
         if last:

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from determined.code_import import refuse_while_importing
-from determined.config.masking import mask_secrets
+from determined.config.secrets.masking import mask_secrets
 from determined.core.jsonable import as_text, to_jsonable
 from determined.info import from_env
 from determined.program import this_program
+from determined.pytorch.checkpoint.policy import CheckpointPolicy
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.controller import PyTorchTrialController
-from determined.pytorch.nonfinite import OnNan, checked_policy
+from determined.pytorch.metrics.nonfinite import OnNan, checked_policy
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD
-from determined.pytorch.policy import CheckpointPolicy
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, Epoch, TrainUnit
 

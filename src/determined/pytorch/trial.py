@@ -9,10 +9,10 @@ import torch
 
 from determined.pytorch.callbacks import PyTorchCallback
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.data import DataLoader, TorchData
-from determined.pytorch.device import data_length
-from determined.pytorch.lr_scheduler import LRScheduler
-from determined.pytorch.reducer import Reducer
+from determined.pytorch.data.device import data_length
+from determined.pytorch.data.loader import DataLoader, TorchData
+from determined.pytorch.metrics.reducer import Reducer
+from determined.pytorch.optimization.lr_scheduler import LRScheduler
 from determined.trial import LegacyTrial
 
 

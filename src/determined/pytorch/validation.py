@@ -12,15 +12,15 @@ import numpy as np
 import torch
 
 from determined.plural import counted
-from determined.pytorch import parallel
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.data import OwnLoader
-from determined.pytorch.loaders import end
-from determined.pytorch.metrics import Columns, Kept, Metrics, columns_of, rows_of
-from determined.pytorch.reducer import Reducer, as_numpy, reducers_by_name, simple_reduce
-from determined.pytorch.stopping import Stopping
+from determined.pytorch.data.loader import OwnLoader
+from determined.pytorch.data.trial_loaders import end
+from determined.pytorch.metrics.batch_metrics import BatchMetrics, Columns, Metrics, columns_of, rows_of
+from determined.pytorch.metrics.reducer import Reducer, as_numpy, reducers_by_name, simple_reduce
+from determined.pytorch.ranks import data_parallel
+from determined.pytorch.run.stopping import Stopping
 from determined.pytorch.trial import PyTorchTrial
 
 logger = logging.getLogger("determined.pytorch")
@@ -74,7 +74,7 @@ class Validation:
         """Return the validation metrics, the same on every rank, or None if a stop request aborted the validation."""
         started = time.perf_counter()
         self.context.reset_reducers()
-        parallel.sync_buffers(self.context.models)
+        data_parallel.sync_buffers(self.context.models)
         for model in self.context.models:
             model.eval()
         self.callbacks.call("on_validation_step_start")
@@ -134,7 +134,7 @@ class Validation:
             records=sum(lengths),
         )
 
-    def _evaluate_all(self) -> tuple[Kept, list[int]]:
+    def _evaluate_all(self) -> tuple[BatchMetrics, list[int]]:
         """Evaluate all batches of the loader, and end its workers after an error."""
         batches = iter(self.loader)
         try:
@@ -144,11 +144,11 @@ class Validation:
             end(batches, own=isinstance(self.loader, OwnLoader))
             raise
 
-    def _evaluate_each(self, batches: Iterator[Any]) -> tuple[Kept, list[int]]:
+    def _evaluate_each(self, batches: Iterator[Any]) -> tuple[BatchMetrics, list[int]]:
         """Return the metrics and the number of records of each batch; raise _GivenUp after a stop request."""
         evaluate, move = self.evaluate, self.context.batch_mover()
         count = self._count_always or logger.isEnabledFor(logging.INFO)
-        kept = Kept()
+        kept = BatchMetrics()
         lengths: list[int] = []
         keep, stopping = kept.keep, self.stopping
         for batch_idx, batch in enumerate(batches):
@@ -217,7 +217,7 @@ class Validation:
         return metrics
 
 
-def _columns(kept: Kept) -> Columns:
+def _columns(kept: BatchMetrics) -> Columns:
     return columns_of(kept, "evaluate_batch()", error=ValueError)
 
 

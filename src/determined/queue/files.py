@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from determined import paths
-from determined.queue.database import database_of
-from determined.store import place as places
+from determined.queue.database_identity import database_of
+from determined.store.databases import location as places
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,24 @@ from functools import partial
 from types import FrameType
 from typing import TypeVar
 
-from determined.config.line_mask import line_mask
+from determined.config.secrets.line_mask import line_mask
 from determined.engines.slots import Slots
 from determined.errors import DeterminedError, ExperimentHeld, StoreError, StoreUnavailable
 from determined.plural import counted
-from determined.queue.adding import has_files_here
-from determined.queue.attention import last_words
+from determined.queue.daemon_store import DaemonStore
 from determined.queue.files import QueueFiles, at_the_door
-from determined.queue.kept_store import KeptStore
-from determined.queue.needs import Needs, needs_of
-from determined.queue.retries import Retries
-from determined.queue.runners import QueueRunner
+from determined.queue.liveness import last_words
+from determined.queue.restart_backoff import RestartBackoff
+from determined.queue.runner_process import QueueRunner
 from determined.queue.schedule import Demand
+from determined.queue.slot_demand import SlotDemand, needs_of
 from determined.queue.slot_shares import SlotShares
 from determined.queue.status import Status, write_status
+from determined.queue.submission import has_files_here
 from determined.store.base import Store
 from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Holder
 from determined.store.process import is_running, on_this_machine, this_process, this_user
-from determined.store.queueing import LOWEST_PRIORITY, Entry
+from determined.store.queue_records import LOWEST_PRIORITY, Entry
 
 T = TypeVar("T")
 
@@ -61,11 +61,11 @@ class Daemon:
         self._shares = SlotShares(slots, store_place)
         self._waited_for: list[str] = []  # experiments outside the queue that hold slots, as last logged
         self._host, self._owner = socket.gethostname(), this_user()
-        self._store = KeptStore(store_place, say)
+        self._store = DaemonStore(store_place, say)
         self._entries: list[Entry] = []
-        self._needs: dict[int, Needs] = {}  # by the order of the entry, like the following
+        self._needs: dict[int, SlotDemand] = {}  # by the order of the entry, like the following
         self._runners: dict[int, QueueRunner] = {}
-        self._retries = Retries()
+        self._retries = RestartBackoff()
         self._held: set[int] = set()  # entries that other processes run, which was logged once
         self._has_begun = False
         self._selector = selectors.DefaultSelector()
@@ -119,7 +119,7 @@ class Daemon:
         for runner in self._runners.values():
             self._stop_listening(runner)
             runner.let_go()
-        self._entries, self._needs, self._held, self._retries = [], {}, set(), Retries()
+        self._entries, self._needs, self._held, self._retries = [], {}, set(), RestartBackoff()
 
     def _look_at_queue(self, store: Store) -> None:
         """Handle runners that exited, and read the entries of the queue."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from determined.engines.reservations import Holder, SlotLocks, slot_locks, slot_names
 from determined.engines.slots import Slots
 from determined.queue.schedule import Demand, grants
-from determined.store.place import shown
+from determined.store.databases.location import shown
 
 
 class SlotShares:

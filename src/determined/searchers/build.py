@@ -16,7 +16,7 @@ from determined.searchers.sources import GridSource, RandomSource, TrialSource
 from determined.searchers.stopping import StoppingSearcher
 
 if TYPE_CHECKING:
-    from determined.config.searcher import (
+    from determined.config.blocks.searcher import (
         AdaptiveAshaConfig,
         AsyncHalvingConfig,
         GridConfig,

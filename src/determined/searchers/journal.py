@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from determined.config.measures import finite_number
+from determined.config.metric_values import finite_number
 from determined.errors import StoreError
 from determined.searchers.base import (
     Action,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from determined.config.measures import finite_number
+from determined.config.metric_values import finite_number
 from determined.searchers.base import Validated
 
 

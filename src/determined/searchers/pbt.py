@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from determined.config.fixed_secrets import mask_fixed
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
+from determined.config.secrets.fixed_secrets import mask_fixed
 from determined.errors import InvalidConfigurationException
 from determined.searchers.base import (
     Action,

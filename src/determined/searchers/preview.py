@@ -15,7 +15,7 @@ from determined.searchers.grid import Grid
 from determined.searchers.pbt import replaced_each_round
 
 if TYPE_CHECKING:
-    from determined.config.searcher import AdaptiveAshaConfig, AsyncHalvingConfig, OptunaConfig, SearcherConfig
+    from determined.config.blocks.searcher import AdaptiveAshaConfig, AsyncHalvingConfig, OptunaConfig, SearcherConfig
 
 _LARGE_GRID = 2000
 

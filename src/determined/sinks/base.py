@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from determined.config.measures import finite_number
+from determined.config.metric_values import finite_number
 
 EndState = Literal["running", "completed", "stopped", "canceled", "failed"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from determined.config.sinks import Mlflow
+from determined.config.blocks.sinks import Mlflow
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 

@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Sequence
 
-from determined.config.masking import mask_secrets
+from determined.config.secrets.masking import mask_secrets
 from determined.plural import counted
-from determined.sinks.backlog import MOST_EVENTS, Backlog
 from determined.sinks.base import Begin, CheckpointReference, End, Event, Known, Report, Sink
+from determined.sinks.event_queue import MOST_EVENTS, Backlog
 
 logger = logging.getLogger("determined.sinks")
 

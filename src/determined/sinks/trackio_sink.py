@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from determined.config.sinks import Trackio
+from determined.config.blocks.sinks import Trackio
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report
 

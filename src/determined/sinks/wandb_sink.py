@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from determined.config.sinks import Wandb
+from determined.config.blocks.sinks import Wandb
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from determined.store.lineage import Lineage
     from determined.store.outputs import Outputs
     from determined.store.publishing import Publishing
-    from determined.store.queueing import Queue
+    from determined.store.queue_records import Queue
     from determined.store.registry import Registry
     from determined.store.upkeep import Upkeep
 

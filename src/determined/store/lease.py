@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from determined.errors import ExperimentHeld, LeaseLost, NotFoundException, StoreError
-from determined.store.database import Database
+from determined.store.databases.base import Database
 from determined.store.experiment_records import Holder, Lease
 from determined.store.process import Process, is_running, on_this_machine
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from determined import paths
 from determined.errors import StoreError
-from determined.store import place as places
 from determined.store.base import Store
+from determined.store.databases import location as places
 
 if TYPE_CHECKING:
-    from determined.store.database import Database
+    from determined.store.databases.base import Database
 
 
 def checked_place() -> str:
@@ -28,7 +28,7 @@ def open_store(place: str | os.PathLike[str] | None = None) -> Store:
     The store is created or migrated to the schema version of this library if necessary.
     """
     # The queries and the drivers are imported on demand, to keep the import of the library fast.
-    from determined.store.sql_store import SqlStore
+    from determined.store.sql.store import SqlStore
 
     return SqlStore(open_database(place))
 
@@ -37,10 +37,10 @@ def open_database(place: str | os.PathLike[str] | None = None) -> Database:
     """Open the database of a store without creating or migrating its tables."""
     resolved = checked_place() if place is None else places.resolve(place)
     if places.is_postgres(resolved):
-        from determined.store.postgres import PostgresDatabase
+        from determined.store.databases.postgres import PostgresDatabase
 
         return PostgresDatabase(resolved)
-    from determined.store.sqlite import BUSY_SECONDS, SqliteDatabase
+    from determined.store.databases.sqlite import BUSY_SECONDS, SqliteDatabase
 
     return SqliteDatabase(Path(resolved), busy_seconds=min(BUSY_SECONDS, patience()))
 
@@ -48,7 +48,7 @@ def open_database(place: str | os.PathLike[str] | None = None) -> Database:
 @contextmanager
 def opened_database(place: str | os.PathLike[str] | None = None) -> Iterator[Database]:
     """Open the database of a store, migrate its tables if necessary, and close it at the end of the block."""
-    from determined.store.migrate import migrate
+    from determined.store.databases.migrate import migrate
 
     database = open_database(place)
     try:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from determined.store import process
-from determined.store.columns import text
-from determined.store.database import Database
+from determined.store.databases.base import Database
 from determined.store.process import Process
 from determined.store.records import CheckpointRow
+from determined.store.sql.columns import text
 
 if TYPE_CHECKING:
     from determined.store.base import Store

@@ -9,9 +9,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from determined.store.columns import text
-from determined.store.database import Database
+from determined.store.databases.base import Database
 from determined.store.records import Metric, MetricRow, SharedMetric
+from determined.store.sql.columns import text
 
 
 def counting(reports: list[Metric]) -> list[Metric]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from determined.cli.confirming import confirm, with_yes
+from determined.cli.display.json_rows import checkpoint_plain
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import size
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_checkpoints, uuids
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import checkpoint_plain
-from determined.cli.render import size
-from determined.cli.text import visible
+from determined.cli.selection.id_lists import complete_checkpoints, uuids
 from determined.plural import counted
 
 
@@ -35,7 +35,7 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
     \b
     Example: det checkpoint delete 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --yes
     """
-    from determined.experiment.deleting import delete_checkpoints
+    from determined.experiment.deletion import delete_checkpoints
 
     with opened_store() as store:
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]

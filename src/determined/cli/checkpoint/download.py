@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from determined.checkpoint_storage.outputs import is_output_id
+from determined.cli.display.json_rows import output_plain
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.time_zone import with_utc
 from determined.cli.downloads import fetch_one, with_quiet
 from determined.cli.groups import Command, explain_unused
-from determined.cli.id_lists import complete_checkpoints
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import output_plain
-from determined.cli.text import visible
-from determined.cli.zone import with_utc
+from determined.cli.selection.id_lists import complete_checkpoints
 from determined.plural import counted
 
 
@@ -50,7 +50,7 @@ def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: F
 
 def _download_output(uuid: str, directory: Path | None, *, quiet: bool, form: Form) -> None:
     """Download an output of batch inference."""
-    from determined.experiment.output_download import download_output
+    from determined.experiment.checkpoints.output_download import download_output
 
     with opened_store() as store:
         row = store.outputs.get(uuid)

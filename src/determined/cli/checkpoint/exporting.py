@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.display.json_rows import checkpoint_state
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import size
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_checkpoints
 from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import checkpoint_state
-from determined.cli.render import size
-from determined.cli.text import visible
+from determined.cli.selection.id_lists import complete_checkpoints
 from determined.errors import CheckpointStateException
 from determined.plural import counted
 
 if TYPE_CHECKING:
-    from determined.pytorch.plain_weights import Format
+    from determined.pytorch.checkpoint.plain_weights import Format
 
 _ENDINGS = {"torch": ".pt", "safetensors": ".safetensors"}
 
@@ -54,8 +54,8 @@ def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> N
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
     if row.state == "DELETED":
         raise CheckpointStateException(f"it is {checkpoint_state(row)}")
-    from determined.experiment.storages import storage_of
-    from determined.pytorch.plain_weights import read_weights, write_weights
+    from determined.experiment.checkpoints.storage_lookup import storage_of
+    from determined.pytorch.checkpoint.plain_weights import read_weights, write_weights
 
     with storage_of(experiment, row.storage).open(uuid) as path:
         models = read_weights(path, uuid)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from determined.cli.confirming import confirm, with_yes
+from determined.cli.display.json_rows import checkpoint_plain, checkpoint_state
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import size
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_checkpoints, uuids
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import checkpoint_plain, checkpoint_state
-from determined.cli.render import size
-from determined.cli.text import visible
+from determined.cli.selection.id_lists import complete_checkpoints, uuids
 from determined.plural import counted
 
 
@@ -38,7 +38,7 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
     """
     from pathspec import GitIgnoreSpec
 
-    from determined.experiment.deleting import delete_files_of_checkpoints
+    from determined.experiment.deletion import delete_files_of_checkpoints
 
     unwanted = GitIgnoreSpec.from_lines(globs).match_file
     with opened_store() as store:

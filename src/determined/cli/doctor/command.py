@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.doctor.result import Result, missing
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.text import visible
 
 
 @click.command(cls=Command, action="check the installation")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from determined import paths
+from determined.cli.display.table import size
 from determined.cli.doctor.access import changeable_by_others
 from determined.cli.doctor.result import Result, ok, problem
-from determined.cli.render import size
 from determined.errors import DeterminedError, MissingExtraError, StoreReadOnly, StoreUnavailable
 from determined.plural import counted
 
@@ -67,8 +67,8 @@ def _data_directory() -> Result:
 
 def _store() -> Result:
     """Check the store: open it and lock it for writing, as a run would; nothing is written."""
+    from determined.store.databases.location import is_postgres
     from determined.store.open import checked_place, opened_database
-    from determined.store.place import is_postgres
 
     try:
         place = checked_place()

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from determined.cli.display.table import size
 from determined.cli.doctor.result import Result, ok, problem
-from determined.cli.render import size
 from determined.errors import EngineError
 
 _SHARED_MEMORY = Path("/dev/shm")

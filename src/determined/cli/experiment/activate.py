@@ -6,15 +6,15 @@ import sys
 
 import click
 
-from determined.cli.detached import leave_to_queue
-from determined.cli.foreground import run_here
+from determined.cli.display.output import Form, with_json
+from determined.cli.display.time_zone import with_utc
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_json
-from determined.cli.slot_waiting import Sharing, with_sharing
-from determined.cli.whole_numbers import ID
-from determined.cli.zone import with_utc
+from determined.cli.running.detached import leave_to_queue
+from determined.cli.running.foreground import run_here
+from determined.cli.running.slot_waiting import Sharing, with_sharing
+from determined.cli.selection.id_lists import complete_experiments_that
+from determined.cli.selection.integers import ID
 
 
 @click.command(cls=Command, action="activate {experiment_id:experiment}")
@@ -70,7 +70,7 @@ def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None
     import socket
 
     from determined.cli.streams import mask_output
-    from determined.config.line_mask import line_mask
+    from determined.config.secrets.line_mask import line_mask
     from determined.engines.granted import GrantedEngine
     from determined.experiment.files import ExperimentFiles, experiment_dir
 

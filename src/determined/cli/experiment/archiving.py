@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.bulk import BulkCommand
-from determined.cli.id_lists import complete_experiments_that
+from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import experiment_plain
+from determined.cli.selection.bulk import BulkCommand
+from determined.cli.selection.id_lists import complete_experiments_that
 
 
 @click.command(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible_lines
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.text import visible_lines
-from determined.cli.whole_numbers import ID
+from determined.cli.selection.id_lists import complete_experiments
+from determined.cli.selection.integers import ID
 
 
 @click.command(cls=Command, action="show the configuration of {experiment_id:experiment}")
@@ -23,7 +23,7 @@ def config(experiment_id: int, form: Form) -> None:
     \b
     Example: det experiment config 3 > config.yaml
     """
-    from determined.config.masking import mask_secrets
+    from determined.config.secrets.masking import mask_secrets
 
     with opened_store() as store:
         settings = mask_secrets(store.experiments.get(experiment_id).config)

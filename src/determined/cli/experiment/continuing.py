@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.detached import leave_to_queue
-from determined.cli.foreground import run_here
+from determined.cli.display.output import Form, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import some
+from determined.cli.display.time_zone import with_utc
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_json
-from determined.cli.render import some
-from determined.cli.slot_waiting import Sharing, with_sharing
-from determined.cli.text import visible
-from determined.cli.whole_numbers import ID
-from determined.cli.zone import with_utc
+from determined.cli.running.detached import leave_to_queue
+from determined.cli.running.foreground import run_here
+from determined.cli.running.slot_waiting import Sharing, with_sharing
+from determined.cli.selection.id_lists import complete_experiments_that
+from determined.cli.selection.integers import ID
 from determined.store.experiment_records import ENDED
 
 if TYPE_CHECKING:
-    from determined.experiment.reopening import Continued
+    from determined.experiment.creation.continuation import Continued
 
 
 @click.command("continue", cls=Command, action="continue {experiment_id:experiment}")
@@ -69,7 +69,7 @@ def continue_(
         row = store.experiments.get(experiment_id)
         max_trials = None
         if changes or row.state in ENDED:
-            from determined.experiment.reopening import reopen
+            from determined.experiment.creation.continuation import reopen
 
             continued = reopen(store, experiment_id, changes)
             max_trials = continued.max_trials
@@ -88,8 +88,8 @@ def _changes(config_file: Path | None, overrides: tuple[str, ...]) -> dict[str, 
     """Return the changes to the configuration, merged from the file and the options."""
     if config_file is None and not overrides:
         return {}
-    from determined.config.load import load_yaml
-    from determined.config.overrides import apply_overrides
+    from determined.config.reading.load import load_yaml
+    from determined.config.reading.overrides import apply_overrides
 
     return apply_overrides({} if config_file is None else load_yaml(config_file), overrides)[0]
 

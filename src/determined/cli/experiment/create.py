@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from determined.cli.experiment.beginning import Beginning, Code, begin, say_what_happens, with_beginning
+from determined.cli.experiment.new.start import Code, StartOptions, begin, say_what_happens, with_beginning
 from determined.cli.groups import Command, explain_unused
 
 
@@ -37,7 +37,7 @@ def create(
     model_dir: Path,
     include: tuple[Path, ...],
     overrides: tuple[str, ...],
-    beginning: Beginning,
+    beginning: StartOptions,
     local: bool,
     template: str | None,
     project_id: str | None,

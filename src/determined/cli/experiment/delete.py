@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.bulk import BulkCommand
 from determined.cli.confirming import confirm, with_yes
-from determined.cli.id_lists import complete_experiments_that
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.text import visible
+from determined.cli.selection.bulk import BulkCommand
+from determined.cli.selection.id_lists import complete_experiments_that
 from determined.plural import counted
 
 
@@ -33,7 +33,7 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
     \b
     Example: det experiment delete 3
     """
-    from determined.experiment.deleting import delete_experiment
+    from determined.experiment.deletion import delete_experiment
 
     with opened_store() as store:
         row = store.experiments.get(experiment_id)
@@ -84,7 +84,7 @@ def delete_tb_files(experiment_id: int, yes: bool, form: Form) -> None:
     \b
     Example: det experiment delete-tb-files 3
     """
-    from determined.experiment.deleting import delete_tensorboard_files
+    from determined.experiment.deletion import delete_tensorboard_files
 
     with opened_store() as store:
         row = store.experiments.get(experiment_id)

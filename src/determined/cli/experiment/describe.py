@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.experiment.workloads import (
+from determined.cli.display.json_rows import experiment_plain, resource_pool, trial_plain
+from determined.cli.display.many_rows import without_garbage_collection
+from determined.cli.display.output import Form, print_json, with_csv, write_csv
+from determined.cli.display.table import Column, Row, percent, table, time_text
+from determined.cli.display.time_zone import with_utc
+from determined.cli.experiment.views.workloads import (
     Workload,
     metric_names,
     short_workload_columns,
@@ -17,15 +22,10 @@ from determined.cli.experiment.workloads import (
     workloads_of,
 )
 from determined.cli.groups import Command
-from determined.cli.holders import advice
-from determined.cli.id_lists import Ids, complete_experiments, expand, numbers
-from determined.cli.many_rows import without_garbage_collection
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_csv, write_csv
-from determined.cli.plain import experiment_plain, resource_pool, trial_plain
-from determined.cli.render import Column, Row, percent, table, time_text
-from determined.cli.standalone import lines_visible, trial_facts
-from determined.cli.zone import with_utc
+from determined.cli.running.holders import advice
+from determined.cli.running.standalone import lines_visible, trial_facts
+from determined.cli.selection.id_lists import Ids, complete_experiments, expand, numbers
 
 if TYPE_CHECKING:
     from determined.store.base import Store
@@ -105,8 +105,8 @@ def describe(experiment_ids: list[Ids], metrics: bool, outdir: Path | None, form
 
 def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
     """Print the leaderboard and properties of each experiment; with `metrics`, also the workloads."""
-    from determined.cli.experiment.description import description
-    from determined.cli.experiment.leaderboard import leaderboard
+    from determined.cli.experiment.views.description import description
+    from determined.cli.experiment.views.leaderboard import leaderboard
 
     parts: list[str] = []
     with opened_store() as store:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.time_zone import with_utc
 from determined.cli.downloads import (
     USUAL_DIRECTORY,
     fetch,
@@ -18,11 +20,9 @@ from determined.cli.downloads import (
     with_quiet,
 )
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.whole_numbers import ID
-from determined.cli.zone import with_utc
+from determined.cli.selection.id_lists import complete_experiments
+from determined.cli.selection.integers import ID
 from determined.errors import DeterminedError
 
 

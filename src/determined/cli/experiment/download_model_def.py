@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from determined.cli.bulk import BulkCommand
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.text import visible
+from determined.cli.selection.bulk import BulkCommand
 
 
 @click.command(
@@ -33,7 +33,7 @@ def download_model_def(experiment_id: int, output_dir: Path, form: Form) -> None
     \b
     Example: det experiment download-model-def 3
     """
-    from determined.experiment.code_archive import write_code_archive
+    from determined.experiment.code.archive import write_code_archive
 
     with opened_store() as store:
         experiment = store.experiments.get(experiment_id)

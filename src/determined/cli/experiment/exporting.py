@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import size
 from determined.cli.groups import Command
-from determined.cli.id_lists import Ids, complete_experiments, expand, numbers
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.render import size
+from determined.cli.selection.id_lists import Ids, complete_experiments, expand, numbers
 from determined.cli.signals import cleaning_up_on_signals
 from determined.cli.store.progress import progress
-from determined.cli.text import visible
 from determined.plural import counted
 
 if TYPE_CHECKING:
-    from determined.experiment.moving.exporting import Which
+    from determined.experiment.moving.archive_export import Which
 
 
 @click.command(cls=Command, action="export {experiment_ids:experiment}")
@@ -48,7 +48,7 @@ def export(experiment_ids: list[Ids], checkpoints: Which, code: bool, output: Pa
     \b
     Example: det experiment export 3 --checkpoints all --code -o spirals.tar
     """
-    from determined.experiment.moving.exporting import export_experiments
+    from determined.experiment.moving.archive_export import export_experiments
 
     experiments = expand("experiment", experiment_ids)
     target = output or Path(f"experiment-{'-'.join(map(str, experiments[:5]))}.tar")

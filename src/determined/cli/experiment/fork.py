@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.experiment.beginning import Beginning, Code, begin, with_beginning
+from determined.cli.display.safe_text import visible
+from determined.cli.experiment.new.start import Code, StartOptions, begin, with_beginning
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
-from determined.cli.ranking import best_checkpoints
-from determined.cli.text import visible
-from determined.cli.whole_numbers import ID
+from determined.cli.selection.id_lists import complete_experiments
+from determined.cli.selection.integers import ID
+from determined.cli.selection.ranking import best_checkpoints
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def fork(
     overrides: tuple[str, ...],
     name: str | None,
     source: str | None,
-    beginning: Beginning,
+    beginning: StartOptions,
 ) -> None:
     """Create an experiment from another one, with changes.
 
@@ -53,9 +53,9 @@ def fork(
     """
     from determined.config.derive import derive
     from determined.config.experiment import load_experiment
-    from determined.config.load import load_yaml
-    from determined.config.overrides import apply_overrides
-    from determined.experiment.configured import present_config
+    from determined.config.reading.load import load_yaml
+    from determined.config.reading.overrides import apply_overrides
+    from determined.experiment.creation.current_config import present_config
     from determined.experiment.files import ExperimentFiles
 
     with opened_store() as store:

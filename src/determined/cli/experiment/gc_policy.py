@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.bulk import BulkCommand
 from determined.cli.confirming import confirm, with_yes
+from determined.cli.display.json_rows import validation_metric
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import Column, size, table
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import validation_metric
-from determined.cli.render import Column, size, table
-from determined.cli.text import visible
-from determined.cli.whole_numbers import Count
+from determined.cli.selection.bulk import BulkCommand
+from determined.cli.selection.integers import Count
 from determined.errors import CheckpointInUse
 from determined.plural import counted
 
@@ -72,7 +72,7 @@ def gc_policy(
     Example: det experiment set gc-policy 3 --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 0
     """
     from determined.checkpoint_storage.retention import Policy
-    from determined.experiment.configured import GC_POLICY
+    from determined.experiment.creation.current_config import GC_POLICY
 
     numbers = dict(zip(GC_POLICY, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
     with opened_store() as store:
@@ -97,8 +97,8 @@ def gc_policy(
 def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Checkpoint]:
     """Return the checkpoints that the policy would delete; those to keep are read and verified first."""
     from determined.checkpoint_storage import retention
-    from determined.config.measures import finite_number
-    from determined.experiment.storages import storage_of
+    from determined.config.metric_values import finite_number
+    from determined.experiment.checkpoints.storage_lookup import storage_of
 
     trials = store.experiments.trials(experiment.id)
     registered = store.registry.registered(experiment.id)
@@ -125,7 +125,7 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Check
 
 def _remove(store: Store, rows: list[Checkpoint]) -> tuple[list[str], dict[str, str]]:
     """Delete checkpoints; return the deleted ones, and for the others the reason why they are in use."""
-    from determined.experiment.deleting import delete_checkpoints
+    from determined.experiment.deletion import delete_checkpoints
 
     removed: list[str] = []
     kept: dict[str, str] = {}

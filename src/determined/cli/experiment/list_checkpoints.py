@@ -6,17 +6,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from determined.cli.fields import ColumnChoice, Field, show_list, with_columns
+from determined.cli.display.columns import ColumnChoice, Field, show_list, with_columns
+from determined.cli.display.json_rows import (
+    checkpoint_plain,
+    checkpoint_state,
+    checkpoint_type,
+    output_plain,
+    validation_metric,
+)
+from determined.cli.display.output import Form, with_csv
+from determined.cli.display.table import size, time_text
+from determined.cli.display.time_zone import with_utc
+from determined.cli.display.times import ago
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments
-from determined.cli.moments import ago
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_csv
-from determined.cli.plain import checkpoint_plain, checkpoint_state, checkpoint_type, output_plain, validation_metric
-from determined.cli.ranking import best_checkpoints
-from determined.cli.render import size, time_text
-from determined.cli.whole_numbers import ID, Count
-from determined.cli.zone import with_utc
+from determined.cli.selection.id_lists import complete_experiments
+from determined.cli.selection.integers import ID, Count
+from determined.cli.selection.ranking import best_checkpoints
 
 if TYPE_CHECKING:
     from determined.store.outputs import Output

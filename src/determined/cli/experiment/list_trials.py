@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.experiment.leaderboard import leaderboard
-from determined.cli.fields import ColumnChoice, show_list, with_columns
+from determined.cli.display.columns import ColumnChoice, show_list, with_columns
+from determined.cli.display.output import Form, with_csv
+from determined.cli.display.paging import Page, with_paging
+from determined.cli.display.time_zone import with_utc
+from determined.cli.experiment.views.leaderboard import leaderboard
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_experiments
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_csv
-from determined.cli.paging import Page, with_paging
-from determined.cli.whole_numbers import ID, Count
-from determined.cli.zone import with_utc
+from determined.cli.selection.id_lists import complete_experiments
+from determined.cli.selection.integers import ID, Count
 
 
 @click.command("list-trials", cls=Command, action="list the trials of {experiment_id:experiment}")

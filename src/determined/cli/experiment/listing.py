@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.experiment.experiment_fields import experiment_fields
-from determined.cli.fields import ColumnChoice, show_list, with_columns
-from determined.cli.filters import with_filters
+from determined.cli.display.columns import ColumnChoice, show_list, with_columns
+from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.output import Form, with_csv
+from determined.cli.display.paging import Page, with_paging
+from determined.cli.display.time_zone import with_utc
+from determined.cli.experiment.views.experiment_columns import experiment_fields
 from determined.cli.groups import Command
-from determined.cli.holders import advice
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_csv
-from determined.cli.paging import Page, with_paging
-from determined.cli.plain import experiment_plain
-from determined.cli.zone import with_utc
+from determined.cli.running.holders import advice
+from determined.cli.selection.filters import with_filters
 from determined.store.experiment_records import ALL_EXPERIMENTS
 
 if TYPE_CHECKING:

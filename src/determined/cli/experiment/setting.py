@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.bulk import BulkCommand
+from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.groups import LazyGroup
-from determined.cli.id_lists import complete_experiments_that
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import experiment_plain
-from determined.cli.text import visible
-from determined.cli.whole_numbers import Count
+from determined.cli.selection.bulk import BulkCommand
+from determined.cli.selection.id_lists import complete_experiments_that
+from determined.cli.selection.integers import Count
 from determined.errors import InvalidExperimentException
 from determined.plural import counted
 

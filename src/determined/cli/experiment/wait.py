@@ -7,17 +7,17 @@ import time
 
 import click
 
-from determined.cli.bulk import BulkCommand
-from determined.cli.following import only_watching
-from determined.cli.holders import advice
-from determined.cli.id_lists import complete_experiments_that
+from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.opened import opened_store, patiently
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import experiment_plain
-from determined.cli.text import visible
+from determined.cli.running.following import only_watching
+from determined.cli.running.holders import advice
+from determined.cli.selection.bulk import BulkCommand
+from determined.cli.selection.id_lists import complete_experiments_that
 from determined.errors import DeterminedError
-from determined.store.by_hand import how_to_resume
 from determined.store.experiment_records import ENDED
+from determined.store.standalone_runs import how_to_resume
 
 
 @click.command(

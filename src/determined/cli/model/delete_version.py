@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from determined.cli.confirming import confirm, with_yes
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import find_model, version_plain, versions_of
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.text import visible
-from determined.cli.whole_numbers import Count
+from determined.cli.selection.id_lists import complete_models
+from determined.cli.selection.integers import Count
 from determined.errors import NotFoundException
 
 

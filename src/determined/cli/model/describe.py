@@ -6,10 +6,12 @@ import sys
 
 import click
 
-from determined.cli.details import one_row
-from determined.cli.fields import script_columns, script_row
+from determined.cli.display.columns import script_columns, script_row
+from determined.cli.display.details import one_row
+from determined.cli.display.output import Form, print_json, with_csv, write_csv
+from determined.cli.display.table import table
+from determined.cli.display.time_zone import with_utc
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_models
 from determined.cli.model.rows import (
     MODEL,
     VERSION,
@@ -19,10 +21,8 @@ from determined.cli.model.rows import (
     versions_of,
 )
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_csv, write_csv
-from determined.cli.render import table
-from determined.cli.whole_numbers import Count
-from determined.cli.zone import with_utc
+from determined.cli.selection.id_lists import complete_models
+from determined.cli.selection.integers import Count
 from determined.errors import NotFoundException
 
 

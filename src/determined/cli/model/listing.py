@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.fields import ColumnChoice, show_list, with_columns
+from determined.cli.display.columns import ColumnChoice, show_list, with_columns
+from determined.cli.display.output import Form, with_csv
+from determined.cli.display.paging import Page, with_paging
+from determined.cli.display.time_zone import with_utc
 from determined.cli.groups import Command, explain_unused
 from determined.cli.model.rows import MODEL, model_plain
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_csv
-from determined.cli.paging import Page, with_paging
-from determined.cli.zone import with_utc
 
 if TYPE_CHECKING:
     from determined.store.registry import Model

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.fields import Field
-from determined.cli.moments import ago
-from determined.cli.output import iso_time
-from determined.cli.plain import checkpoint_plain
-from determined.cli.render import time_text
+from determined.cli.display.columns import Field
+from determined.cli.display.json_rows import checkpoint_plain
+from determined.cli.display.output import iso_time
+from determined.cli.display.table import time_text
+from determined.cli.display.times import ago
 from determined.errors import NotFoundException
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def elsewhere(store: Store) -> str:
     """Return a line about these experiments, or an empty string if there are none."""
-    from determined.cli.text import visible
+    from determined.cli.display.safe_text import visible
     from determined.store.process import this_user
 
     here, me = socket.gethostname(), this_user()

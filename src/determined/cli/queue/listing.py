@@ -6,15 +6,15 @@ import socket
 
 import click
 
-from determined.cli.fields import ColumnChoice, Field, show_list, with_columns
+from determined.cli.display.columns import ColumnChoice, Field, show_list, with_columns
+from determined.cli.display.output import Form, with_csv
+from determined.cli.display.table import percent, time_text
+from determined.cli.display.time_zone import with_utc
+from determined.cli.display.times import ago
 from determined.cli.groups import Command
-from determined.cli.moments import ago
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_csv
 from determined.cli.queue.elsewhere import elsewhere
 from determined.cli.queue.plain import Queued, queued_plain
-from determined.cli.render import percent, time_text
-from determined.cli.zone import with_utc
 
 _FIELDS: list[Field[Queued]] = [
     Field("Position", lambda row: row.position),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from determined.cli.output import iso_time
+from determined.cli.display.output import iso_time
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
-    from determined.store.queueing import Entry
+    from determined.store.queue_records import Entry
 
 
 class Queued(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.groups import Command
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
 from determined.cli.queue.elsewhere import elsewhere
 from determined.errors import DeterminedError
 from determined.plural import counted
@@ -22,8 +22,8 @@ def resume(form: Form) -> None:
     \b
     Example: det queue resume
     """
-    from determined.queue.adding import resume as go_on
     from determined.queue.daemon import IS_LEAVING
+    from determined.queue.submission import resume as go_on
     from determined.store.open import checked_place
 
     with opened_store() as store:

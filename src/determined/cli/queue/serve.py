@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from determined.cli.display.output import Form, print_json_line, with_json
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json_line, with_json
 
 _IDLE_SECONDS = 30.0
 
@@ -38,11 +38,11 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
     """
     import os
 
+    from determined.cli.display.safe_text import visible
     from determined.cli.streams import outliving_the_reader
-    from determined.cli.text import visible
     from determined.engines.slots import find_slots
     from determined.errors import DeterminedError
-    from determined.queue.diary import Diary
+    from determined.queue.daemon_log import DaemonLog
     from determined.queue.files import QueueFiles, at_the_door, locked
     from determined.queue.serving import Daemon
     from determined.queue.status import read_status
@@ -60,7 +60,7 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
         diary = None
     else:
         os.set_inheritable(lock, False)  # children must not hold the lock after this process ends
-        diary = Diary(sys.stdout.fileno())
+        diary = DaemonLog(sys.stdout.fileno())
 
     def say(words: str) -> None:
         if diary is not None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import size
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.render import size
 from determined.cli.store.progress import progress
-from determined.cli.text import visible
 from determined.errors import StoreError
 
 
@@ -27,9 +27,9 @@ def backup(file: Path, form: Form) -> None:
     \b
     Example: det store backup monday.sqlite
     """
-    from determined.store import place as places
-    from determined.store.care.sqlite_file import back_up
-    from determined.store.migrate import version_of
+    from determined.store.databases import location as places
+    from determined.store.databases.migrate import version_of
+    from determined.store.maintenance.sqlite_file import back_up
     from determined.store.open import checked_place, open_database
 
     place = checked_place()

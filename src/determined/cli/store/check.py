@@ -6,10 +6,10 @@ import sys
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
 from determined.cli.store.progress import progress
-from determined.cli.text import visible
 
 
 @click.command(cls=Command, action="check the store")
@@ -22,7 +22,7 @@ def check(form: Form) -> None:
     \b
     Example: det store check
     """
-    from determined.store.care.check import check_store
+    from determined.store.maintenance.check import check_store
 
     with progress("") as tell:
         place, findings = check_store(tell)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
 from determined.cli.signals import cleaning_up_on_signals
 from determined.cli.store.progress import progress
-from determined.cli.text import visible
 from determined.plural import counted
 
 if TYPE_CHECKING:

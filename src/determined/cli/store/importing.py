@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import Column, table
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.render import Column, table
 from determined.cli.signals import cleaning_up_on_signals
 from determined.cli.store.progress import progress
-from determined.cli.text import visible
 from determined.plural import counted
 
 if TYPE_CHECKING:
-    from determined.experiment.moving.importing import ImportedExperiments
+    from determined.experiment.moving.archive_import import ImportedExperiments
     from determined.experiment.moving.missing_files import MissingFiles
     from determined.store.moving.importing import Imported
 
@@ -64,7 +64,7 @@ def import_(
 
     mapping = PathMap(maps)
     if is_archive(source):
-        from determined.experiment.moving.importing import import_experiments
+        from determined.experiment.moving.archive_import import import_experiments
 
         with progress("files and rows") as tell, cleaning_up_on_signals():
             archive = import_experiments(

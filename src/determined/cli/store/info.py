@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.table import Column, size, table
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.render import Column, size, table
 
 if TYPE_CHECKING:
-    from determined.store.care.info import Info
+    from determined.store.maintenance.info import Info
 
 _TABLES = [Column("Table"), Column("Rows")]
 _CONTENTS = [Column("In the data directory", long=True), Column("Files"), Column("Size")]
@@ -26,7 +26,7 @@ def info(form: Form) -> None:
     \b
     Example: det store info
     """
-    from determined.store.care.info import read_info
+    from determined.store.maintenance.info import read_info
 
     found = read_info()
     if form == "json":
@@ -42,7 +42,7 @@ def info(form: Form) -> None:
         ("Checkpoints", _counted(found.checkpoints)),
         ("Data directory", found.data_dir),
     ]
-    from determined.cli.text import visible
+    from determined.cli.display.safe_text import visible
 
     for name, value in facts:
         click.echo(f"{name + ':':<16}{visible(value)}")

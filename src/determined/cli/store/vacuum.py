@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import size
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.render import size
-from determined.cli.text import visible
 
 
 @click.command(cls=Command, action="vacuum the store")
@@ -18,7 +18,7 @@ def vacuum(form: Form) -> None:
     \b
     Example: det store vacuum
     """
-    from determined.store.care.sweeping import vacuum_store
+    from determined.store.maintenance.vacuum import vacuum_store
 
     swept = vacuum_store()
     if form == "json":

@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import click
 
+from determined.cli.display.output import Form, print_json_line, with_json
 from determined.cli.groups import Command, explain_unused
-from determined.cli.id_lists import Ids, complete_experiments, complete_trials, expand, numbers
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json_line, with_json
+from determined.cli.selection.id_lists import Ids, complete_experiments, complete_trials, expand, numbers
 from determined.cli.tensorboard.directories import MOST_TRIALS, chosen_trials, directories_of, link_all
 from determined.errors import DeterminedError
 from determined.plural import counted

@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.output import iso_time, jsonable
-from determined.cli.plain import checkpoint_plain, experiment_plain, log_plain, metric_plain, trial_plain
-from determined.config.redaction import Redaction
+from determined.cli.display.json_rows import checkpoint_plain, experiment_plain, log_plain, metric_plain, trial_plain
+from determined.cli.display.output import iso_time, jsonable
+from determined.config.secrets.redaction import Redaction
 
 if TYPE_CHECKING:
     from determined.experiment.files import ExperimentFiles
@@ -81,8 +81,8 @@ def _files(experiment: Experiment) -> ExperimentFiles | None:
 
 def _secrets(files: ExperimentFiles | None) -> Iterator[str]:
     """Yield all secrets known on this machine, because a program may have written any of them anywhere."""
-    from determined.config.line_mask import environment_secrets
-    from determined.config.masking import secrets_in
+    from determined.config.secrets.line_mask import environment_secrets
+    from determined.config.secrets.masking import secrets_in
 
     yield from environment_secrets(os.environ)
     for config in files.configs() if files is not None else ():

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.bulk import BulkCommand
-from determined.cli.details import details
-from determined.cli.experiment.workloads import Workload, workloads_of
-from determined.cli.many_rows import without_garbage_collection
-from determined.cli.metric_summary import COLUMNS, summary_rows, summary_table
+from determined.cli.display.details import details
+from determined.cli.display.json_rows import checkpoint_state, trial_plain
+from determined.cli.display.many_rows import without_garbage_collection
+from determined.cli.display.metric_summary import COLUMNS, summary_rows, summary_table
+from determined.cli.display.output import Form, print_json, show, with_csv, write_csv
+from determined.cli.display.paging import Page, paging
+from determined.cli.display.table import Column, Row, table, time_text
+from determined.cli.display.time_zone import with_utc
+from determined.cli.experiment.views.workloads import Workload, workloads_of
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, show, with_csv, write_csv
-from determined.cli.paging import Page, paging
-from determined.cli.plain import checkpoint_state, trial_plain
-from determined.cli.render import Column, Row, table, time_text
-from determined.cli.standalone import lines_visible, trial_facts
-from determined.cli.watching import flat
-from determined.cli.zone import with_utc
-from determined.store.summaries import Summary, summarize
+from determined.cli.running.line_view import flat
+from determined.cli.running.standalone import lines_visible, trial_facts
+from determined.cli.selection.bulk import BulkCommand
+from determined.store.sql.summaries import Summary, summarize
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial

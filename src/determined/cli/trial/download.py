@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.display.output import Form, with_json
+from determined.cli.display.time_zone import with_utc
 from determined.cli.downloads import fetch_one, in_order, with_order, with_quiet
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_trials
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_json
-from determined.cli.whole_numbers import ID
-from determined.cli.zone import with_utc
+from determined.cli.selection.id_lists import complete_trials
+from determined.cli.selection.integers import ID
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:

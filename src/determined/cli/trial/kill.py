@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.bulk import BulkCommand
-from determined.cli.holders import is_abandoned
-from determined.cli.id_lists import complete_running_trials
+from determined.cli.display.json_rows import trial_plain
+from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.plain import trial_plain
+from determined.cli.running.holders import is_abandoned
+from determined.cli.selection.bulk import BulkCommand
+from determined.cli.selection.id_lists import complete_running_trials
 from determined.errors import DeterminedError
 
 

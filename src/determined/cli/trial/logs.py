@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.following import only_watching
+from determined.cli.display.output import Form, with_json
 from determined.cli.groups import Command
-from determined.cli.holders import is_at_work
-from determined.cli.id_lists import complete_trials
-from determined.cli.log_absence import no_lines_text
-from determined.cli.log_choice import LogChoice, with_log_choice
-from determined.cli.log_reading import print_log
+from determined.cli.logs.absence import no_lines_text
+from determined.cli.logs.options import LogChoice, with_log_choice
+from determined.cli.logs.reading import print_log
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, with_json
-from determined.cli.whole_numbers import ID
+from determined.cli.running.following import only_watching
+from determined.cli.running.holders import is_at_work
+from determined.cli.selection.id_lists import complete_trials
+from determined.cli.selection.integers import ID
 
 
 @click.command(cls=Command, action="show the logs of {trial_id:trial}")

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import size
 from determined.cli.groups import Command
-from determined.cli.id_lists import complete_trials
 from determined.cli.new_file import refuse_existing
 from determined.cli.opened import opened_store
-from determined.cli.output import Form, print_json, with_json
-from determined.cli.render import size
-from determined.cli.text import visible
-from determined.cli.whole_numbers import ID
+from determined.cli.selection.id_lists import complete_trials
+from determined.cli.selection.integers import ID
 from determined.plural import counted
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.groups import Command
-from determined.cli.output import Form, print_json, with_json
 from determined.store.process import this_user
 
 # Other arguments of old scripts, such as a password, are accepted and ignored.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from determined import paths
 from determined.names import is_name
-from determined.store import place as places
+from determined.store.databases import location as places
 from determined.store.open import checked_place, opened_database
 
 

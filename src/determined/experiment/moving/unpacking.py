@@ -10,7 +10,7 @@ from pathlib import Path
 
 from determined.checkpoint_storage.outputs import is_output_id
 from determined.errors import StoreError
-from determined.experiment.code_dir import MOST_BYTES, MOST_FILES
+from determined.experiment.code.directories import MOST_BYTES, MOST_FILES
 from determined.experiment.moving.archive import ROWS, ArchiveReader, Member
 from determined.names import is_name, is_uuid, shown
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from determined import core
-from determined.core.agreement import in_step
+from determined.core.ranks.agreement import in_step
 from determined.pytorch.experimental.batches import Batches, Progress
 from determined.pytorch.experimental.inference_context import initialize_default_inference_context
 from determined.pytorch.experimental.processor import TorchBatchProcessor, TorchBatchProcessorContext

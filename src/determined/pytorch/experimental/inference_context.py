@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from determined import core
-from determined.pytorch import process_group
+from determined.pytorch.ranks import process_group
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from determined import core
-from determined.pytorch.device import choose_device, to_device
-from determined.pytorch.reducer import MetricReducer, ReducerContext
+from determined.pytorch.data.device import choose_device, to_device
+from determined.pytorch.metrics.reducer import MetricReducer, ReducerContext
 
 
 class TorchBatchProcessorContext:

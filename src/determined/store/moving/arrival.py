@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from determined.errors import StoreError
-from determined.store.database import Database
+from determined.store.databases.base import Database
+from determined.store.databases.tables import Table
 from determined.store.moving.ids import reserve
 from determined.store.moving.reading_store import Rows
-from determined.store.tables import Table
 
 Row = dict[str, Any]
 
@@ -18,7 +18,7 @@ _NAMED = ("experiments", "trials", "models", "model_versions", "requests", "expe
 _LAST_REQUEST = {"experiments": "experiment_requests", "trials": "requests"}
 
 
-class Arrival:
+class RowTranslation:
     """An import in progress, which translates row by row.
 
     An experiment whose key exists in the store is skipped with everything that belongs to it. The files of imported

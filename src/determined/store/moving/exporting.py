@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from determined.errors import StoreError
-from determined.store.care.at_work import at_work
+from determined.store.databases.tables import Table
+from determined.store.maintenance.active_experiments import at_work
 from determined.store.moving.format import moved_tables
 from determined.store.moving.json_lines import JsonLinesWriter
 from determined.store.moving.reading_store import Rows, Source, one_moment
 from determined.store.open import opened_database
-from determined.store.tables import Table
 
 Format = Literal["jsonl", "parquet"]
 Progress = Callable[[int, int], None]

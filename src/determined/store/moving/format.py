@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from determined.errors import StoreError
-from determined.store.schema import MIGRATIONS
-from determined.store.tables import Table, all_tables
+from determined.store.databases.schema import MIGRATIONS
+from determined.store.databases.tables import Table, all_tables
 
 NAME = "determined-store"
 VERSION = 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from determined.store.database import Database
-from determined.store.sqlite import SqliteDatabase
-from determined.store.tables import Table
+from determined.store.databases.base import Database
+from determined.store.databases.sqlite import SqliteDatabase
+from determined.store.databases.tables import Table
 
 
 def reserve(database: Database, table: Table, count: int) -> list[int]:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from determined.errors import StoreError, StoreUnavailable
-from determined.store.care.invariants import broken_rules
-from determined.store.database import Database
-from determined.store.moving.arrival import Arrival
+from determined.store.databases.base import Database
+from determined.store.databases.tables import Table
+from determined.store.maintenance.invariants import broken_rules
+from determined.store.moving.arrival import RowTranslation
 from determined.store.moving.format import moved_tables
 from determined.store.moving.ids import go_on_after
 from determined.store.moving.json_lines import read_json_lines
 from determined.store.moving.reading_store import Rows
 from determined.store.moving.row_checks import checked_row
 from determined.store.open import opened_database
-from determined.store.tables import Table
 
 _MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
@@ -68,7 +68,7 @@ def import_store(
         raise StoreError(f"{source} does not exist")
     place = called or str(source)
     with opened_database() as database, database.transaction(exclusive=True):
-        arrival = Arrival(database, keep_ids=_is_unused(database), take_over=take_over)
+        arrival = RowTranslation(database, keep_ids=_is_unused(database), take_over=take_over)
         before = set(broken_rules(database))  # existing problems of the store must not prevent an import
         written = dict.fromkeys(moved_tables(), 0)
         read = 0

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from determined.errors import StoreError
+from determined.store.databases.tables import Table
 from determined.store.moving.format import Header, not_an_export, read_header
 from determined.store.moving.reading_store import Rows
-from determined.store.tables import Table
 
 _LONGEST_LINE = 256 * 1024 * 1024
 _ROWS_AT_ONCE = 1_000

@@ -11,9 +11,9 @@ from typing import Any
 from determined.errors import StoreError
 from determined.optional import require
 from determined.plural import counted
+from determined.store.databases.tables import Kind, Table
 from determined.store.moving.format import Header, moved_tables, read_header
 from determined.store.moving.reading_store import Rows
-from determined.store.tables import Kind, Table
 
 MANIFEST = "manifest.json"
 

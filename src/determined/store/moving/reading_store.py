@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from determined.errors import NotFoundException
-from determined.store.database import Database
-from determined.store.paging import pages
-from determined.store.sqlite import SqliteDatabase
-from determined.store.tables import Table
+from determined.store.databases.base import Database
+from determined.store.databases.sqlite import SqliteDatabase
+from determined.store.databases.tables import Table
+from determined.store.sql.paging import pages
 
 Rows = list[dict[str, Any]]
 

@@ -9,8 +9,8 @@ from typing import Any, get_args
 
 from determined.errors import StoreError
 from determined.names import NAME_RULE, is_file_name, is_name, is_plain_directory, is_uuid
-from determined.store.contents import JSON_COLUMNS, STATES, configuration_mistake, shape_mistake
-from determined.store.tables import Column, Table
+from determined.store.databases.column_checks import JSON_COLUMNS, STATES, configuration_mistake, shape_mistake
+from determined.store.databases.tables import Column, Table
 
 _LARGEST_TEXT = 64 * 1024 * 1024
 _LARGEST = {"flag": 1, "integer": 2**31 - 1, "long": 2**53}

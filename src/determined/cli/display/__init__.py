@@ -1,0 +1,1 @@
+"""Tables, columns, JSON and text for terminals."""

@@ -1,0 +1,51 @@
+"""Show a checkpoint as a row of a table or as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.display.json_rows import checkpoint_plain
+from determined.cli.display.table import Column, Row, time_text
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment
+    from determined.store.records import Checkpoint
+
+COLUMNS = [
+    Column("Experiment ID"),
+    Column("Trial ID"),
+    Column("Steps Completed"),
+    Column("Report Time"),
+    Column("Checkpoint UUID", rank=0),
+    Column("Validation Metrics", long=True),
+    Column("Metadata", long=True),
+]
+
+
+def checkpoint_row(experiment: Experiment, row: Checkpoint) -> Row:
+    """Return the row of a checkpoint for a table with COLUMNS."""
+    return [
+        experiment.id,
+        row.trial_id,
+        row.steps_completed,
+        time_text(row.reported),
+        row.uuid,
+        row.validation,
+        row.metadata,
+    ]
+
+
+def described_plain(experiment: Experiment, row: Checkpoint) -> dict[str, Any]:
+    """Return a checkpoint as JSON data."""
+    return {
+        **checkpoint_plain(row, experiment.metric),
+        "experiment_id": experiment.id,
+        "incomplete": parts_noted(row, "incomplete"),
+        "pickled_state": parts_noted(row, "pickled_state"),
+    }
+
+
+def parts_noted(row: Checkpoint, key: str) -> list[str]:
+    """Return the parts of the state that the metadata list under `key`, such as missing or pickled ones."""
+    parts = row.metadata.get(key)
+    return [str(part) for part in parts] if isinstance(parts, list) else []

@@ -1,0 +1,187 @@
+"""Format tables, numbers, times and sizes as text."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from determined.cli.display import safe_text
+from determined.cli.display.column_widths import fit
+from determined.cli.display.time_zone import shown_zone
+from determined.plural import counted
+
+_TWO_DIGITS = [f"{number:02d}" for number in range(60)]
+_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as in JSON output
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    If a terminal is too narrow for the table, long columns are cut first; then columns are hidden, those with the
+    highest rank first. Columns of rank 0 are always shown.
+    """
+
+    name: str
+    long: bool = False
+    rank: int = 1
+
+
+Row = Sequence[Any]
+
+
+def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    """Return the table, fitted to the width of the terminal; in a file or a pipe nothing is cut or hidden."""
+    shown, hidden = fitted_table(columns, rows, wide=False)
+    return f"{shown}\n{hidden_note(hidden, 'the terminal is too narrow')}" if hidden and rows else shown
+
+
+def hidden_note(names: Sequence[str], remark: str) -> str:
+    """Return a line about hidden columns, which itself fits the terminal."""
+    note = safe_text.visible(f"Hidden: {', '.join(names)} ({remark})")
+    if safe_text.width(note) <= shutil.get_terminal_size().columns:
+        return note
+    return f"{counted(len(names), 'column')} hidden ({remark})"
+
+
+def fitted_table(columns: Sequence[Column], rows: Sequence[Row], *, wide: bool) -> tuple[str, list[str]]:
+    """Return the table, and the names of the columns that do not fit the terminal.
+
+    On a terminal empty columns are left out. With `wide` all others are shown and nothing is cut. The table is built
+    column by column, because a column of plain ASCII needs no check of its cells.
+    """
+    values = list(zip(*rows, strict=True)) or [()] * len(columns)
+    cells = [
+        safe_text.column_text([column.name, *_cells(in_column)])
+        for column, in_column in zip(columns, values, strict=True)
+    ]
+    widths = {position: in_column.width for position, in_column in enumerate(cells)}
+    hidden: list[str] = []
+    if sys.stdout.isatty():
+        widths = {position: width for position, width in widths.items() if not rows or any(cells[position].texts[1:])}
+    if sys.stdout.isatty() and not wide:
+        filled = list(widths)
+        fitted = fit(
+            list(widths.values()),
+            [columns[position].long for position in filled],
+            [columns[position].rank for position in filled],
+            shutil.get_terminal_size().columns,
+        )
+        widths = {filled[place]: width for place, width in fitted.items()}
+        hidden = [columns[position].name for position in filled if position not in widths]
+    shown, templates = [], []
+    for position, width in widths.items():
+        in_column, right = cells[position], _are_numbers(values[position])
+        if in_column.is_ascii and in_column.width <= width:
+            shown.append(in_column.texts)
+            templates.append(f"%{width}s" if right else f"%-{width}s")
+        else:
+            shown.append(safe_text.padded(in_column.texts, width, right=right))
+            templates.append("%s")
+    template = " " + " | ".join(templates)
+    head, *lines = [(template % line).rstrip() for line in zip(*shown, strict=True)]
+    return "\n".join([head, "+".join("-" * (width + 2) for width in widths.values()), *lines]), hidden
+
+
+def cell(value: Any) -> str:
+    """Return one value as the text of a table cell."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, (dict, list, tuple)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def number(value: float) -> str:
+    """Return a number with six significant digits; NaN and infinities by name."""
+    shown = f"{value:.6g}"
+    return _NO_NUMBERS.get(shown, shown)
+
+
+def percent(fraction: float | None) -> str:
+    """Return a fraction as a percentage, or an empty string."""
+    return "" if fraction is None else f"{100 * fraction:.1f}%"
+
+
+def time_text(seconds: float | None) -> str:
+    """Return a time in the viewer's zone, or in UTC with `--utc`."""
+    return time_texts()(seconds)
+
+
+def time_texts() -> Callable[[float | None], str]:
+    """Return a function like `time_text` that is fast for many times, most of which share their minute with others."""
+    broken_down = time.localtime if shown_zone() is None else time.gmtime
+
+    @lru_cache(maxsize=1024)
+    def of_minute(minute: int) -> tuple[str, str] | None:
+        """Return the text before and after the seconds; None if local minutes do not begin with UTC minutes."""
+        moment = broken_down(60 * minute)
+        if moment.tm_sec:  # until 1972, zones had offsets that include seconds
+            return None
+        return time.strftime("%Y-%m-%d %H:%M:", moment), time.strftime("%z", moment)
+
+    def shown(seconds: float | None) -> str:
+        if seconds is None:
+            return ""
+        minute, second = divmod(math.floor(seconds), 60)
+        around = of_minute(minute)
+        if around is None:
+            return time.strftime("%Y-%m-%d %H:%M:%S%z", broken_down(math.floor(seconds)))
+        return around[0] + _TWO_DIGITS[second] + around[1]
+
+    return shown
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as `48s`, `3m 20s`, `2h 05m` or `3d 04h`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in a readable unit."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def some(names: Sequence[str], most: int = 10) -> str:
+    """Return the first few of many names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _cells(values: Sequence[Any]) -> list[str]:
+    """Return the cells of a column; if all values have the same type, without checking each of them."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return list(values)
+    if kinds == {int}:
+        return list(map(str, values))
+    if kinds == {float} and all(map(math.isfinite, values)):
+        return list(map("%.6g".__mod__, values))
+    return list(map(cell, values))
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    kinds = set(map(type, values)) - {type(None)}
+    return bool(kinds) and all(issubclass(kind, (int, float)) and kind is not bool for kind in kinds)

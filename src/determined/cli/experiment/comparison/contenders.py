@@ -1,0 +1,156 @@
+"""Collect what is compared of experiments and trials."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.experiment.comparison.metric_history import (
+    MetricHistory,
+    direction,
+    measured,
+    names_to_try,
+    reported_names,
+)
+from determined.cli.experiment.views.searched import ranges
+from determined.cli.running.line_view import flat
+from determined.cli.selection.ranking import best_trials
+from determined.errors import DeterminedError
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment, Trial
+    from determined.store.records import Metric
+
+_ONE_OF_ITS_OWN = ("name", "description", "labels", "hyperparameters")  # not compared as configuration
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An experiment, represented by its best trial, or a single trial."""
+
+    title: str
+    experiment: Experiment
+    trial: Trial | None  # None if the experiment has no trial yet
+    measured: MetricHistory | None
+    hparams: dict[str, Any]  # flattened, with dots in the names
+    config: dict[str, Any]  # flattened as well, without secrets
+    seconds: float  # how long the trial ran
+
+    @cached_property
+    def given(self) -> frozenset[str]:
+        """The settings that the user wrote; computed when needed, because that imports a YAML parser."""
+        return _given(self.experiment)
+
+    @property
+    def lasted(self) -> float:
+        """The seconds from the creation of the experiment to its end, or until now."""
+        return max(
+            0.0, (time.time() if self.experiment.ended is None else self.experiment.ended) - self.experiment.created
+        )
+
+
+def contenders(
+    store: Store,
+    experiment_ids: Sequence[int],
+    trial_ids: Sequence[int],
+    *,
+    metric: str | None,
+    group: str | None,
+    smaller_is_better: bool | None,
+) -> list[Contender]:
+    """Return the contenders in the order in which they were named, experiments first.
+
+    Raises DeterminedError if a metric or group was requested that none of them reported.
+    """
+    chosen: list[tuple[str, Experiment, Trial | None]] = []
+    for experiment_id in experiment_ids:
+        experiment, trials = store.experiments.get(experiment_id), store.experiments.trials(experiment_id)
+        chosen.append((f"Experiment {experiment_id}", experiment, _best(experiment, trials)))
+    for trial in map(store.experiments.trial, trial_ids):
+        chosen.append((f"Trial {trial.id}", store.experiments.get(trial.experiment_id), trial))
+    everyone = [experiment for _, experiment, _ in chosen]
+    known = [name for name, _ in Counter(row.metric for row in everyone if row.metric is not None).most_common()]
+    searched = {name for row in everyone for name, space in ranges(row) if isinstance(space, dict)}
+    everything: list[Metric] = []
+    found = []
+    for title, experiment, best in chosen:
+        reports = [] if best is None else store.metrics(best.id)
+        everything += reports
+        names = names_to_try(experiment, known, reports, group) if metric is None else [metric]
+        metrics = measured(reports, names, group)
+        if metrics is not None:
+            said = direction(metrics.name, experiment, everyone) if smaller_is_better is None else smaller_is_better
+            metrics = replace(metrics, smaller_is_better=said)
+        found.append(
+            Contender(
+                title=title,
+                experiment=experiment,
+                trial=best,
+                measured=metrics,
+                hparams={} if best is None else dict(flat(best.effective_hparams)),
+                config=_config(experiment, searched),
+                seconds=0.0 if best is None else _seconds(store, best),
+            )
+        )
+    if (metric or group) and not any(one.measured for one in found):
+        raise DeterminedError(
+            f"none of them reported {repr(metric) if metric else 'the metric that it is compared by'}"
+            f"{f' in the group {group!r}' if group else ''}; they reported {reported_names(everything)}"
+        )
+    return found
+
+
+def _best(experiment: Experiment, trials: list[Trial]) -> Trial | None:
+    """Return the best trial by the searcher metric; if none reported it, the one with the most batches."""
+    ranked = best_trials(trials, experiment.smaller_is_better)
+    if ranked:
+        return ranked[0]
+    return max(trials, key=lambda trial: (trial.steps_completed, -trial.number), default=None)
+
+
+def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]:
+    """Return the flat configuration; of the hyperparameters, only those that any of the experiments searched."""
+    from determined.config.secrets.masking import mask_secrets
+
+    config = mask_secrets(experiment.config)
+    shown = {name: value for name, value in config.items() if name not in _ONE_OF_ITS_OWN}
+    spaces = {f"hyperparameters.{name}": space for name, space in ranges(experiment) if name in searched}
+    return {**dict(flat(shown)), **spaces}
+
+
+def _given(experiment: Experiment) -> frozenset[str]:
+    """Return the settings that the user wrote: the original file, or all settings of a standalone run.
+
+    Settings that were changed later, for example by `set max-slots`, differ from the defaults of other experiments and
+    are found that way.
+    """
+    from determined.config.reading.load import parse_yaml
+
+    if experiment.by_hand or not experiment.original:
+        return frozenset(name for name, _ in flat(experiment.config))
+    try:
+        original = parse_yaml("the original configuration", experiment.original)
+    except DeterminedError:  # written by an older release: then everything counts as set by the user
+        return frozenset(name for name, _ in flat(experiment.config))
+    return frozenset(name for name, _ in flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
+
+
+def _seconds(store: Store, trial: Trial) -> float:
+    """Return how long all attempts of a trial ran; the duration of an attempt that was killed is unknown."""
+    from determined.store.process import is_running
+
+    total = 0.0
+    attempts = store.attempts(trial.id)
+    if not attempts and trial.started is not None:  # the program does not use the library
+        return max(0.0, (time.time() if trial.ended is None else trial.ended) - trial.started)
+    for attempt in attempts:
+        if attempt.seconds is not None:
+            total += attempt.seconds
+        elif trial.ended is None and attempt.state == "running" and is_running(attempt.process):
+            total += max(0.0, time.time() - attempt.started)
+    return total

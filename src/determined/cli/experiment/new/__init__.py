@@ -1,0 +1,1 @@
+"""The options and steps that all commands share that make experiments."""

@@ -1,0 +1,239 @@
+"""Start a new experiment in the way its options say: plan it, create it only, queue it, or run it here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.safe_text import visible, visible_lines
+from determined.cli.display.table import some
+from determined.cli.display.time_zone import with_utc
+from determined.cli.experiment.new.test_mode import archive, one_batch_of
+from determined.cli.opened import opened_store
+from determined.cli.running.detached import leave_to_queue
+from determined.cli.running.foreground import run_here
+from determined.cli.running.holders import how_to_go_on
+from determined.cli.running.slot_waiting import Sharing, reserve_slots, with_sharing
+from determined.cli.streams import outliving_the_reader
+from determined.config.secrets.masking import mask_secrets
+
+if TYPE_CHECKING:
+    from determined.config.experiment import LoadedExperiment
+    from determined.experiment.code.directories import CodeCopy
+    from determined.store.experiment_records import Experiment
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """The options that say what happens with a new experiment."""
+
+    slots: int | None
+    follow: bool
+    paused: bool
+    detach: bool
+    test: bool
+    dry_run: bool
+    startup_hook: bool
+    sharing: Sharing
+    form: Form
+
+
+@dataclass(frozen=True)
+class Code:
+    """The source of a new experiment's code: a model directory, or the experiment that it is forked from."""
+
+    directory: Path
+    include: Sequence[Path] = ()
+    fork_of: Experiment | None = None
+    in_place: bool = False  # its trials work in the directory itself, without a copy
+
+
+def no_startup_hook(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option --no-startup-hook to a command, as the argument `startup_hook`, which is False if it is given."""
+    option = click.option(
+        "--no-startup-hook",
+        "startup_hook",
+        is_flag=True,
+        flag_value=False,
+        default=True,
+        help="Do not run the startup-hook.sh of the model directory.",
+    )
+    return option(command)
+
+
+def say_on_stderr(line: str) -> None:
+    """Print a line on standard error, so that it does not mix with the result of the command."""
+    click.echo(visible(line), err=True)
+
+
+def say_what_happens(line: str) -> None:
+    """Print a line on standard error if it is a terminal, for a waiting user; scripts do not get it."""
+    if sys.stderr.isatty():
+        say_on_stderr(line)
+
+
+def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options shared by all commands that create experiments, as the argument `beginning`."""
+
+    @click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
+    @click.option(
+        "-f", "--follow", "--follow-first-trial", "follow", is_flag=True, help="Also show the log of the first trial."
+    )
+    @click.option("--paused", is_flag=True, help="Only create the experiment; run it later with `activate`.")
+    @click.option("--detach", is_flag=True, help="Queue it; it runs in the background when slots are free.")
+    @click.option(
+        "-t",
+        "--test",
+        "--test-mode",
+        "test",
+        is_flag=True,
+        help="Run one batch of one trial, then archive the experiment.",
+    )
+    @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+    @no_startup_hook
+    @with_sharing
+    @with_utc
+    @with_json
+    @wraps(command)
+    def beginning(
+        *args: Any,
+        slots: int | None,
+        follow: bool,
+        paused: bool,
+        detach: bool,
+        test: bool,
+        dry_run: bool,
+        startup_hook: bool,
+        sharing: Sharing,
+        form: Form,
+        **kwargs: Any,
+    ) -> Any:
+        if sum((follow, paused, detach, test)) > 1:
+            raise click.UsageError("--follow, --paused, --detach and --test exclude each other")
+        chosen = StartOptions(slots, follow, paused, detach, test, dry_run, startup_hook, sharing, form)
+        return command(*args, beginning=chosen, **kwargs)
+
+    return beginning
+
+
+def begin(loaded: LoadedExperiment, code: Code, how: StartOptions) -> None:
+    """Start a new experiment. If it is run here, exit with its exit code."""
+    from determined.config.experiment import load_experiment
+
+    for remark in (*loaded.notes, *loaded.warnings):
+        click.echo(visible_lines(remark), err=True)
+    if not how.startup_hook:
+        loaded = replace(loaded, config=loaded.config.model_copy(update={"startup_hook": False}))
+    if how.test:
+        loaded = load_experiment(one_batch_of(loaded.config.plain()))
+    if how.dry_run:
+        _show_plan(loaded, code, how)
+    elif how.paused or how.detach:
+        _create_only(loaded, code, how)
+    else:
+        sys.exit(_create_and_run(loaded, code, how))
+
+
+def _show_plan(loaded: LoadedExperiment, code: Code, how: StartOptions) -> None:
+    """Print what the experiment would do, for `--dry-run`."""
+    from determined.cli.experiment.new.dry_run import plan_plain, plan_text
+    from determined.experiment.creation.plan import plan_experiment
+
+    plan = plan_experiment(loaded.config, code.directory, include=code.include, slots=how.slots)
+    if how.form == "json":
+        print_json(plan_plain(loaded.config, plan))
+    else:
+        click.echo(visible_lines(plan_text(loaded.config, plan)))
+
+
+def _create_only(loaded: LoadedExperiment, code: Code, how: StartOptions) -> None:
+    """Create the experiment, and queue it or leave it paused."""
+    _say_check(loaded)
+    from determined.experiment.creation.create import create_experiment
+
+    with opened_store() as store:
+        created = create_experiment(
+            loaded,
+            code.directory,
+            store,
+            include=code.include,
+            paused=True,
+            slots=how.slots,
+            fork_of=code.fork_of,
+            in_place=code.in_place,
+            say=say_on_stderr,
+        )
+        number = created.experiment_id
+        if how.form != "json":
+            with outliving_the_reader():
+                click.echo(f"Created experiment {number}")
+            _tell_what_is_missing(created.code)
+        if how.detach:
+            leave_to_queue(store, number, how.form, slots=how.slots)
+        elif how.form == "json":
+            print_json(experiment_plain(store.experiments.get(number)))
+        else:
+            click.echo(f"Paused. To run it: det experiment activate {number}")
+
+
+def _say_check(loaded: LoadedExperiment) -> None:
+    """Print the entrypoint, whose modules are imported next: importing torch alone takes seconds."""
+    entrypoint = mask_secrets(loaded.config.entrypoint, "entrypoint")
+    shown = entrypoint if isinstance(entrypoint, str) else " ".join(map(str, entrypoint or ()))
+    say_what_happens(f"Checking entrypoint {shown} …")
+
+
+def _create_and_run(loaded: LoadedExperiment, code: Code, how: StartOptions) -> int:
+    """Create the experiment and run it in the foreground; return its exit code."""
+    _say_check(loaded)
+    from determined.engines.local import LocalEngine
+    from determined.experiment.creation.create import create_experiment
+
+    with LocalEngine(how.slots) as engine:
+        if how.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
+            reserve_slots(engine, loaded.config.plain(), None, how.sharing, say_on_stderr)
+        with opened_store() as store:
+            created = create_experiment(
+                loaded,
+                code.directory,
+                store,
+                include=code.include,
+                engine=engine,
+                fork_of=code.fork_of,
+                in_place=code.in_place,
+                say=say_on_stderr,
+            )
+        with outliving_the_reader():
+            click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
+        _tell_what_is_missing(created.code)
+        try:
+            return run_here(
+                created.experiment_id,
+                new=True,
+                engine=engine,
+                follow=how.follow,
+                form=how.form,
+                sharing=how.sharing,
+            )
+        except KeyboardInterrupt:  # Ctrl-C before the runner handled signals
+            click.echo(how_to_go_on(created.experiment_id), err=True)
+            raise
+        finally:
+            if how.test:
+                with opened_store() as store:
+                    archive(store, created.experiment_id)
+                click.echo("The test experiment was archived. To see it: det experiment list --all", err=True)
+
+
+def _tell_what_is_missing(code: CodeCopy) -> None:
+    """Print the files of the model directory that were not copied, if any."""
+    if code.left_out:
+        click.echo(visible(f"Not copied from the model directory: {some(code.left_out)}"), err=True)

@@ -1,0 +1,1 @@
+"""The tables that `det experiment` shows."""

@@ -1,0 +1,1 @@
+"""Run an experiment in the foreground and show its progress."""

@@ -1,0 +1,129 @@
+"""Run an experiment in this process: show its progress, and print a summary at the end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from determined.cli.display.output import Form, print_json
+from determined.cli.display.safe_text import visible
+from determined.cli.logs.line_format import format_line
+from determined.cli.opened import opened_store
+from determined.cli.running.slot_waiting import Sharing, reserve_slots
+from determined.cli.running.summary import summarize, summary_lines, summary_plain
+from determined.cli.streams import outliving_the_reader
+
+if TYPE_CHECKING:
+    from determined.engines.base import Line
+    from determined.engines.granted import GrantedEngine
+    from determined.engines.local import LocalEngine
+    from determined.experiment.runner.view import Observer, View
+
+
+def run_here(
+    experiment_id: int,
+    *,
+    new: bool,
+    follow: bool,
+    form: Form,
+    slots: int | None = None,
+    engine: LocalEngine | GrantedEngine | None = None,
+    max_trials: int | None = None,
+    in_queue: bool = False,
+    sharing: Sharing = "wait",
+) -> int:
+    """Run an experiment and return the exit code: 0 if it completed, 128 + N if signal N ended it, else 1."""
+    from determined.engines.local import LocalEngine
+    from determined.experiment.creation.masked_secrets import check_secrets
+    from determined.experiment.creation.run_again import check_can_run
+    from determined.experiment.runner.run import run_experiment
+    from determined.store.open import checked_place
+
+    last: View | None = None
+    followed: int | None = None
+
+    with ExitStack() as cleanup, _screen(new=new, on_stderr=form == "json") as (observe, say), warnings_to(say):
+
+        def observer(view: View) -> None:
+            nonlocal last
+            last = view
+            observe(view)
+
+        def on_line(trial_id: int, line: Line) -> None:
+            nonlocal followed
+            followed = trial_id if followed is None else followed
+            if trial_id == followed:
+                say(format_line(line.text, line.rank, line.written))
+
+        if engine is None:
+            engine = cleanup.enter_context(LocalEngine(slots))
+        if isinstance(engine, LocalEngine):
+            with opened_store() as store:
+                experiment = store.experiments.get(experiment_id)
+                trials = store.experiments.trials(experiment_id)
+                check_can_run(experiment, max_trials, trials)  # before waiting for slots, which may take long
+                check_secrets(store, experiment)
+            reserve_slots(engine, experiment.config, experiment_id, sharing, say)
+        ended = run_experiment(
+            checked_place(),
+            experiment_id,
+            engine=engine,
+            max_trials=max_trials,
+            in_queue=in_queue,
+            observer=observer,
+            on_line=on_line if follow else None,
+            say=say,
+        )
+    with opened_store() as store:
+        summary = summarize(store, experiment_id)
+    with outliving_the_reader(BrokenPipeError):  # a full disk that loses the result is a failure, a closed pipe is not
+        if form == "json":
+            print_json(summary_plain(summary))
+        else:
+            click.echo("\n".join(["", *summary_lines(summary, None if last is None else last.seconds)]))
+    if ended.state == "COMPLETED":
+        return 0
+    return 1 if ended.signal is None else 128 + ended.signal
+
+
+@contextmanager
+def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[[str], None]]]:
+    """Yield a function that shows a view and one that prints a line: a live view on a terminal, else plain lines."""
+    stream = sys.stderr if on_stderr else sys.stdout
+    if stream.isatty() and os.environ.get("TERM") != "dumb":
+        from rich.console import Console
+
+        from determined.cli.running.live_view import LiveView
+
+        with LiveView(Console(stderr=on_stderr, highlight=False)) as live:
+            yield live, live.line
+        return
+    from determined.cli.running.line_view import LineView
+
+    def write(line: str) -> None:
+        with outliving_the_reader():
+            click.echo(line, err=on_stderr)
+
+    yield LineView(write, new=new), write
+
+
+@contextmanager
+def warnings_to(say: Callable[[str], None]) -> Iterator[None]:
+    """Print warnings of the library among the other lines, in place of standard error."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(visible(f"{record.levelname}: {record.getMessage()}"))
+
+    logger = logging.getLogger("determined")
+    others, logger.handlers = logger.handlers, [Handler(logging.WARNING)]
+    try:
+        yield
+    finally:
+        logger.handlers = others

@@ -1,0 +1,146 @@
+"""Summarise an experiment: the best trial, its checkpoint, and commands to look closer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from determined.cli.display.json_rows import checkpoint_plain, experiment_plain, trial_plain
+from determined.cli.display.safe_text import visible
+from determined.cli.display.table import cell, duration, number
+from determined.cli.own_command import own_command
+from determined.cli.running.line_view import flat
+from determined.cli.selection.ranking import best_checkpoints, best_trials
+from determined.config.effective import differences
+from determined.plural import counted
+
+if TYPE_CHECKING:
+    from determined.store.base import Store
+    from determined.store.experiment_records import Experiment, Trial
+    from determined.store.records import Checkpoint
+
+_MOST_FAILURES = 5
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of an experiment, for the lines printed at its end."""
+
+    experiment: Experiment
+    trials: list[Trial]
+    best: Trial | None
+    checkpoint: Checkpoint | None  # the best checkpoint of the best trial, or else its newest
+    has_results: bool  # whether any trial reported a metric or saved a checkpoint
+
+
+def summarize(store: Store, experiment_id: int) -> Summary:
+    """Read the data for the summary of an experiment."""
+    experiment = store.experiments.get(experiment_id)
+    trials = store.experiments.trials(experiment_id)
+    best = next(iter(best_trials(trials, experiment.smaller_is_better)), None)
+    checkpoint = None if best is None else _checkpoint(store, experiment, best)
+    return Summary(experiment, trials, best, checkpoint, store.experiments.has_results(experiment_id))
+
+
+def summary_plain(summary: Summary) -> dict[str, Any]:
+    """Return a summary as JSON data."""
+    checkpoint, metric = summary.checkpoint, summary.experiment.metric
+    return {
+        **experiment_plain(summary.experiment),
+        "has_results": summary.has_results,
+        "trial_states": dict(Counter(trial.state for trial in summary.trials)),
+        "best_trial": None if summary.best is None else trial_plain(summary.best),
+        "best_checkpoint": None if checkpoint is None else checkpoint_plain(checkpoint, metric),
+    }
+
+
+def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
+    """Return a summary as lines of text; `seconds` is how long the experiment ran."""
+    row, best = summary.experiment, summary.best
+    lines = [_headline(summary, seconds)]
+    if row.reason:
+        lines.append(f"  {row.reason}")
+    lines += [f"  {line}" for line in missing_results(summary)]
+    if best is not None and best.best is not None:
+        lines += ["", f"Best trial: {best.id}, {row.metric} {number(best.best)} ({best.state})"]
+        hparams = flat(best.effective_hparams)
+        widest = max((len(name) for name, _ in hparams), default=0)
+        replaced = {one.name: one.assigned for one in differences(best.hparams, best.passed_hparams)}
+        lines += [
+            f"  {name:<{widest}}  {cell(value)}" + (f" (assigned: {replaced[name]})" if name in replaced else "")
+            for name, value in hparams
+        ]
+    if summary.checkpoint is not None:
+        lines.append(f"  checkpoint {summary.checkpoint.uuid}")
+        lines.append(f"  {place_of(summary.checkpoint)}")
+    lines += _failures(summary.trials)
+    lines += ["", "To look closer:", *(f"  {line}" for line in _commands(summary))]
+    return [visible(line) for line in lines]
+
+
+def missing_results(summary: Summary) -> list[str]:
+    """Return one line if trials ran, but none reported a metric or saved a checkpoint.
+
+    A program that starts no workers, or ends before it trains, exits with 0 and would look like a success.
+    """
+    ran = any(trial.state not in ("QUEUED", "PAUSED") for trial in summary.trials)
+    return (
+        ["No trial reported a metric or saved a checkpoint: did the program train?"]
+        if ran and not summary.has_results
+        else []
+    )
+
+
+def place_of(checkpoint: Checkpoint) -> str:
+    """Return the directory or address of a checkpoint's files."""
+    return f"{checkpoint.storage.rstrip('/')}/{checkpoint.uuid}"
+
+
+def _checkpoint(store: Store, experiment: Experiment, trial: Trial) -> Checkpoint | None:
+    """Return the best checkpoint of a trial, or else its newest one."""
+    existing = [row for row in store.checkpoints(trial.id) if row.state == "ACTIVE"]
+    ranked = best_checkpoints(existing, experiment.metric, experiment.smaller_is_better)
+    return next(iter(ranked or existing), None)
+
+
+def _headline(summary: Summary, seconds: float | None) -> str:
+    """Return the line with state, number of trials and duration."""
+    row = summary.experiment
+    states = Counter(trial.state for trial in summary.trials)
+    by_state = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    trials = counted(len(summary.trials), "trial")
+    taken = "" if seconds is None else f" in {duration(seconds)}"
+    return f"Experiment {row.id} ({row.name}): {row.state}, {trials}{taken}" + (f" ({by_state})" if by_state else "")
+
+
+def _failures(trials: list[Trial]) -> list[str]:
+    """Return lines about the first failed trials."""
+    failed = [trial for trial in trials if trial.state == "ERROR"]
+    if not failed:
+        return []
+    lines = [f"  trial {trial.id}: {trial.reason or 'failed'}" for trial in failed[:_MOST_FAILURES]]
+    more = len(failed) - len(lines)
+    return ["", "Failed:", *lines, *([f"  and {more} more"] if more else [])]
+
+
+def _commands(summary: Summary) -> list[str]:
+    """Return commands that show more; they can be typed as printed."""
+    number = summary.experiment.id
+    commands = [f"det experiment describe {number} --metrics"]
+    failed = [trial for trial in summary.trials if trial.state == "ERROR"]
+    watched = (
+        failed[0] if failed else summary.best or (None if summary.has_results else next(iter(summary.trials), None))
+    )
+    if watched is not None:
+        commands.append(f"det experiment logs {number} --trial {watched.id}" + (" --tail 30" if failed else ""))
+    if summary.checkpoint is not None:
+        commands.append(f"det experiment list-checkpoints {number} --best 3")
+    if summary.experiment.state == "PAUSED":
+        commands.append(f"det experiment activate {number}    # resume")
+    elif summary.experiment.state == "ERROR":
+        from determined.experiment.creation.run_again import run_again
+
+        advice = run_again(summary.experiment, summary.trials)
+        commands.append(f"{advice.command}    # {advice.effect}")
+    return [f"{own_command()}{command.removeprefix('det')}" for command in commands]

@@ -1,0 +1,1 @@
+"""Which objects a command is about: ids, filters, completion."""

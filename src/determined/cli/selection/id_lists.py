@@ -1,0 +1,140 @@
+"""Parse several ids on a command line: `3 4`, `3,4`, `3-9` or `UUID,UUID`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import click
+
+from determined.cli.opened import opened_store
+from determined.cli.selection.integers import ID
+from determined.errors import NotFoundException
+
+Completion = Callable[[click.Context, click.Parameter, str], list[Any]]
+
+_RANGE = re.compile(r"(\d+)-(\d+)")
+
+
+class Ids(NamedTuple):
+    """One id, or all existing ids from `first` to `last`."""
+
+    first: int
+    last: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.first) if self.last is None else f"{self.first}-{self.last}"
+
+
+def uuids(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[str]:
+    """Return the distinct checkpoint ids of one or several arguments, separated by commas."""
+    given = (value,) if isinstance(value, str) else value
+    found = list(dict.fromkeys(part.strip() for argument in given for part in argument.split(",")))
+    if not all(found):
+        raise click.BadParameter(f"{' '.join(given)!r} is no list of checkpoints: give UUIDs, or UUID,UUID")
+    return found
+
+
+def numbers(context: click.Context, parameter: click.Parameter, value: str | tuple[str, ...]) -> list[Ids]:
+    """Parse ids and ranges of one or several arguments; `expand` turns ranges into ids."""
+    return parse_ids((value,) if isinstance(value, str) else value)
+
+
+def check_ids(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Raise a usage error for arguments that are not ids, before the command starts."""
+    if not context.resilient_parsing:
+        parse_ids(value)
+    return value
+
+
+def parse_ids(given: Sequence[str]) -> list[Ids]:
+    """Return the ids and ranges in the arguments; raise a usage error for anything else."""
+    found = []
+    for part in (part.strip() for argument in given for part in argument.split(",")):
+        if between := _RANGE.fullmatch(part):
+            first, last = _number(between[1]), _number(between[2])
+            if first > last:
+                raise click.BadParameter(f"{part!r} is no range: the first id is larger than the last")
+            found.append(Ids(first, last))
+        elif re.fullmatch(r"-?\d+", part):
+            found.append(Ids(_number(part)))
+        else:
+            raise click.BadParameter(f"{' '.join(given)!r} is no list of ids, as 3, 3,4,7 or 3-9")
+    return list(dict.fromkeys(found))
+
+
+def is_one(given: Sequence[str]) -> bool:
+    """Return whether a single id was given, and not a list or a range, which may also stand for one object."""
+    return len(given) == 1 and given[0].strip().lstrip("-").isdecimal()
+
+
+def expand(kind: Literal["experiment", "trial"], parsed: Sequence[Ids]) -> list[int]:
+    """Return the distinct ids; of a range those that exist. Raise NotFoundException for a range without any."""
+    found: dict[int, None] = {}
+    for first, last in parsed:
+        if last is None:
+            found[first] = None
+            continue
+        with opened_store() as store:
+            between = store.experiments.ids_between if kind == "experiment" else store.experiments.trial_ids_between
+            existing = between(first, last)
+        if not existing:
+            raise NotFoundException(f"There is no {kind} between {first} and {last}.")
+        found |= dict.fromkeys(existing)
+    return list(found)
+
+
+def complete_experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete ids of experiments that are not archived."""
+    return complete_experiments_that("are not archived")(context, parameter, incomplete)
+
+
+def complete_experiments_that(suit: str) -> Completion:
+    """Return a completion of experiments to which a command applies, by a key of `completing.SUITABLE`."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        from determined.cli.selection.completion_items import experiment_ids
+
+        return experiment_ids(suit)(context, parameter, incomplete)
+
+    return complete
+
+
+def complete_trials(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete ids of trials."""
+    from determined.cli.selection.completion_items import trial_ids
+
+    return trial_ids(context, parameter, incomplete)
+
+
+def complete_running_trials(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete ids of trials that have not ended."""
+    from determined.cli.selection.completion_items import running_trial_ids
+
+    return running_trial_ids(context, parameter, incomplete)
+
+
+def complete_labels(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete labels of experiments."""
+    from determined.cli.selection.completion_items import experiment_labels
+
+    return experiment_labels(context, parameter, incomplete)
+
+
+def complete_checkpoints(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete ids of checkpoints."""
+    from determined.cli.selection.completion_items import checkpoint_uuids
+
+    return checkpoint_uuids(context, parameter, incomplete)
+
+
+def complete_models(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+    """Complete names of models."""
+    from determined.cli.selection.completion_items import model_names
+
+    return model_names(context, parameter, incomplete)
+
+
+def _number(text: str) -> int:
+    return ID.convert(text, None, None)

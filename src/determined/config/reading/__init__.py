@@ -1,0 +1,1 @@
+"""Parse and check configuration files, with the fields of older releases."""

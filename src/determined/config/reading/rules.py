@@ -1,0 +1,211 @@
+"""Validation rules that involve several fields. Each takes the plain configuration and yields mistakes.
+
+The data may be invalid in other ways as well, so each rule first checks the types of the fields that it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from determined.config.plain_data import dotted
+from determined.config.reading.error_messages import got
+from determined.config.space import is_range, leaves
+from determined.errors import Mistake
+
+Config = dict[str, Any]
+Problem = tuple[str, str, str]
+
+_LONG = 80
+_BARE_CLASS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*")
+_BARE_SCRIPT = re.compile(r"[\w/]+\.py(?:\s.*)?", re.DOTALL)
+
+
+def broken_rules(config: Config) -> list[Mistake]:
+    """Return the mistakes that involve several fields."""
+    return [Mistake(path, None, message, hint) for rule in _RULES for path, message, hint in rule(config)]
+
+
+def _entrypoint(config: Config) -> Iterator[Problem]:
+    """Reject a class without a module, and a script without an interpreter."""
+    entrypoint = config.get("entrypoint")
+    if not isinstance(entrypoint, str):
+        return
+    text = entrypoint.strip()
+    if _BARE_CLASS.fullmatch(text):
+        module, _, name = text.rpartition(".")
+        example = f"{module or 'model_def'}:{name}" if len(text) < _LONG else "model_def:MyTrial"
+        yield "entrypoint", f"expected module:TrialClass, got {got((), text)}", f"for example {example}"
+    elif _BARE_SCRIPT.fullmatch(text):
+        script = text.split(maxsplit=1)[0][:_LONG]
+        yield "entrypoint", f"expected a command, got {got((), text)}", f"for example python3 {script}"
+
+
+def _grid_has_counts(config: Config) -> Iterator[Problem]:
+    """Require `count` for every range of a grid search."""
+    if _block(config, "searcher").get("name") != "grid":
+        return
+    for path, leaf in leaves(config.get("hyperparameters")):
+        if is_range(leaf) and leaf.get("count") is None:
+            message = f"missing: a grid needs the number of points of every {leaf['type']}"
+            yield dotted((*path, "count")), message, "for example count: 4"
+
+
+def _length_and_metric_together(config: Config) -> Iterator[Problem]:
+    """Require `max_time` and `time_metric` together for an Optuna search."""
+    searcher = _block(config, "searcher")
+    if searcher.get("name") != "optuna":
+        return
+    for given, other in (("max_time", "time_metric"), ("time_metric", "max_time")):
+        if given in searcher and other not in searcher:
+            yield f"searcher.{other}", f"missing: {given} is given, and the two go together", ""
+    if "num_rungs" in searcher and "max_time" not in searcher:
+        yield "searcher.num_rungs", "there are no rungs without max_time and time_metric", ""
+
+
+def _slots_fit(config: Config) -> Iterator[Problem]:
+    """Require `max_slots` to be at least `slots_per_trial`."""
+    resources = _block(config, "resources")
+    most, each = resources.get("max_slots"), resources.get("slots_per_trial", 1)
+    if isinstance(most, int) and isinstance(each, int) and 1 <= most < each:
+        yield "resources.max_slots", f"expected at least slots_per_trial, which is {each}, got {most}", ""
+
+
+def _storage_below_host_path(config: Config) -> Iterator[Problem]:
+    """Require `storage_path` to be below `host_path`."""
+    storage = _block(config, "checkpoint_storage")
+    host, inner = storage.get("host_path"), storage.get("storage_path")
+    if storage.get("type") != "shared_fs" or not isinstance(host, str) or not isinstance(inner, str):
+        return
+    root = os.path.normpath(host)
+    place = os.path.normpath(os.path.join(root, inner))
+    if place != root and not place.startswith(root.rstrip("/") + "/"):
+        yield (
+            "checkpoint_storage.storage_path",
+            f"expected a path below host_path {got((), host)}, got {got((), inner)}",
+            "",
+        )
+
+
+def _keys_together(config: Config) -> Iterator[Problem]:
+    """Require both S3 keys or none."""
+    storage = _block(config, "checkpoint_storage")
+    if storage.get("type") != "s3":
+        return
+    for given, other in (("access_key", "secret_key"), ("secret_key", "access_key")):
+        if given in storage and other not in storage:
+            yield f"checkpoint_storage.{other}", f"missing: {given} is given, and the two go together", ""
+
+
+def _azure_credentials(config: Config) -> Iterator[Problem]:
+    """Require exactly one of `connection_string` and `account_url`, and `credential` only with the latter."""
+    storage = _block(config, "checkpoint_storage")
+    if storage.get("type") != "azure":
+        return
+    path = "checkpoint_storage.connection_string"
+    if "connection_string" in storage and "account_url" in storage:
+        yield path, "only one of connection_string and account_url may be given", ""
+    elif "connection_string" not in storage and "account_url" not in storage:
+        yield path, "missing: one of connection_string and account_url", ""
+    if "connection_string" in storage and "credential" in storage:
+        yield "checkpoint_storage.credential", "goes with account_url only, not with connection_string", ""
+
+
+def _workspace_and_project(config: Config) -> Iterator[Problem]:
+    """Require workspace and project together."""
+    for given, other in (("workspace", "project"), ("project", "workspace")):
+        if config.get(given) and not config.get(other):
+            yield other, f"missing: {given} is given, and the two go together", ""
+
+
+def _profiled_batches(config: Config) -> Iterator[Problem]:
+    """Require `end_after_batch` to be at least `begin_on_batch`."""
+    profiling = _block(config, "profiling")
+    begin, end = profiling.get("begin_on_batch", 0), profiling.get("end_after_batch")
+    if isinstance(begin, int) and isinstance(end, int) and begin > end:
+        yield "profiling.end_after_batch", f"expected at least begin_on_batch, which is {begin}, got {end}", ""
+
+
+# Fields that a pod spec may not set for the trial's container -> the field of the configuration to use instead.
+_TRIAL_CONTAINER = "determined-container"
+_NOT_FOR_TRIAL_CONTAINER = {
+    "image": "environment.image",
+    "imagePullPolicy": "environment.force_pull_image",
+    "command": "entrypoint",
+    "args": "entrypoint",
+    "env": "environment.environment_variables",
+    "envFrom": "environment.environment_variables",
+    "ports": "environment.proxy_ports",
+    "securityContext": "environment.add_capabilities and environment.drop_capabilities",
+    "workingDir": "",
+    "lifecycle": "",
+    "livenessProbe": "",
+    "readinessProbe": "",
+    "startupProbe": "",
+    "terminationMessagePath": "",
+    "terminationMessagePolicy": "",
+}
+
+
+def _trial_container(config: Config) -> Iterator[Problem]:
+    """Reject fields of a pod spec that the configuration itself determines for the trial's container."""
+    spec = _block(_block(_block(config, "environment"), "pod_spec"), "spec")
+    containers = spec.get("containers")
+    for index, container in enumerate(containers if isinstance(containers, list) else []):
+        if not isinstance(container, dict) or container.get("name") != _TRIAL_CONTAINER:
+            continue
+        for name, instead in _NOT_FOR_TRIAL_CONTAINER.items():
+            if container.get(name) not in (None, "", [], {}):
+                yield (
+                    f"environment.pod_spec.spec.containers.{index}.{name}",
+                    f"cannot be set for {_TRIAL_CONTAINER}, the container of the trial",
+                    f"set {instead} instead" if instead else "leave it out",
+                )
+
+
+def _policy_names(config: Config) -> Iterator[Problem]:
+    """Reject duplicate names of log policies."""
+    policies = config.get("log_policies")
+    seen: set[str] = set()
+    for index, policy in enumerate(policies if isinstance(policies, list) else []):
+        name = policy.get("name") if isinstance(policy, dict) else None
+        if isinstance(name, str) and name in seen:
+            yield f"log_policies.{index}.name", f"{got((), name)} is the name of an earlier policy", ""
+        elif isinstance(name, str):
+            seen.add(name)
+
+
+def _mount_points(config: Config) -> Iterator[Problem]:
+    """Reject duplicate mount points."""
+    mounts = config.get("bind_mounts")
+    seen: set[str] = set()
+    for index, mount in enumerate(mounts if isinstance(mounts, list) else []):
+        place = mount.get("container_path") if isinstance(mount, dict) else None
+        if isinstance(place, str) and place in seen:
+            yield f"bind_mounts.{index}.container_path", f"{got((), place)} is taken by an earlier mount", ""
+        elif isinstance(place, str):
+            seen.add(place)
+
+
+def _block(config: Config, name: str) -> Config:
+    """Return a block of the configuration; empty if it is not a map."""
+    block = config.get(name)
+    return block if isinstance(block, dict) else {}
+
+
+_RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
+    _entrypoint,
+    _grid_has_counts,
+    _length_and_metric_together,
+    _slots_fit,
+    _storage_below_host_path,
+    _keys_together,
+    _azure_credentials,
+    _workspace_and_project,
+    _profiled_batches,
+    _trial_container,
+    _policy_names,
+    _mount_points,
+)

@@ -1,0 +1,1 @@
+"""Masks secrets in configurations and texts."""

@@ -1,0 +1,48 @@
+"""Removes secrets from texts that leave this machine, such as support bundles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote, unquote
+
+from determined.config.secrets.masking import MASK, mask_secrets
+
+_SHORTEST = 4  # shorter secrets occur by chance in other words, so they are masked only under a secret name
+
+
+class Redaction:
+    """Masks known secrets wherever they occur, and values that look like secrets."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = {form for secret in secrets for form in _forms(secret) if len(form) >= _SHORTEST and form != MASK}
+        # Longest first, because one may be contained in another.
+        self._known = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
+
+    # Known secrets are masked first, because the end of a value that only looks like a secret has to be guessed.
+
+    def text(self, text: str) -> str:
+        """Return the text with secrets masked."""
+        shown: str = mask_secrets(self._without_known(text))
+        return shown
+
+    def data(self, value: Any) -> Any:
+        """Return the data with secrets masked, also in the names of fields."""
+        return mask_secrets(self._data_without_known(value))
+
+    def _data_without_known(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self._without_known(str(key)): self._data_without_known(inner) for key, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._data_without_known(inner) for inner in value]
+        return self._without_known(value) if isinstance(value, str) else value
+
+    def _without_known(self, text: str) -> str:
+        return text if self._known is None else self._known.sub(MASK, text)
+
+
+def _forms(secret: str) -> Iterable[str]:
+    """Yield the forms in which a secret may occur: as it is, line by line, and quoted for a URL."""
+    yield from (secret, secret.strip(), quote(secret, safe="", errors="replace"), unquote(secret))
+    yield from (line.strip() for line in secret.splitlines())

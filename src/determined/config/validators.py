@@ -1,0 +1,138 @@
+"""Validators of single values. Each one describes in its error what it expected."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+from pydantic import PlainValidator
+from pydantic_core import PydanticCustomError
+
+from determined.config.length import Length, read_length
+from determined.config.metric_values import finite_number
+
+# The largest integer that databases and JSON parsers of other languages can represent.
+_LARGEST = 2**63 - 1
+
+
+def refusal(expected: str, hint: str = "") -> PydanticCustomError:
+    """Return the error of a validator. `mistakes.py` adds the path and the value."""
+    return PydanticCustomError("expected", "{expected}", {"expected": expected, "hint": hint})
+
+
+def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> PlainValidator:
+    """Return a validator for integers in a range. 1e3 is accepted, true is not."""
+    words = expected or f"a whole number from {minimum} " + ("on" if maximum == _LARGEST else f"to {maximum}")
+
+    def check(value: Any) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+            raise refusal(words)
+        return value
+
+    return PlainValidator(check)
+
+
+def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: float | None = None) -> PlainValidator:
+    """Return a validator for finite numbers: between `minimum` and `maximum` inclusive, or greater than `above`."""
+    words = "a number" + _bounds_in_words(minimum, maximum, above)
+
+    def check(value: Any) -> float:
+        if not is_number(value) or not minimum <= value <= maximum or (above is not None and value <= above):
+            raise refusal(words)
+        return value  # type: ignore[no-any-return]  # an int stays one: 4 is shown as 4
+
+    return PlainValidator(check)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a finite number that fits in a float. Booleans are not."""
+    return finite_number(value) is not None
+
+
+def _bounds_in_words(minimum: float, maximum: float, above: float | None) -> str:
+    if above is not None:
+        return f" above {above:g}"
+    if math.isinf(minimum):
+        return ""
+    return f" from {minimum:g} " + ("on" if math.isinf(maximum) else f"to {maximum:g}")
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        hint = "YAML 1.2 knows only true and false" if value in ("yes", "no", "on", "off") else ""
+        raise refusal("true or false", hint)
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (int, float)):
+        raise refusal("a text", "put it in quotes")
+    if not isinstance(value, str):
+        raise refusal("a text")
+    return value
+
+
+def _filled_text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise refusal("a text that is not empty", "put it in quotes" if isinstance(value, (int, float)) else "")
+    return value
+
+
+def _absolute_path(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise refusal("an absolute path, as /data/checkpoints")
+    if not os.path.isabs(value):
+        # A trial runs in a different working directory, where a relative path would mean another place.
+        raise refusal("an absolute path", f"write {os.path.abspath(os.path.expanduser(value))}")
+    return value
+
+
+def choice(*names: str) -> PlainValidator:
+    """Return a validator for one of these words."""
+    expected = f"one of {', '.join(names)}"
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or value not in names:
+            near = get_close_matches(value.lower(), names, n=1, cutoff=0.5) if isinstance(value, str) else []
+            raise refusal(expected, f"did you mean {near[0]}?" if near else "")
+        return value
+
+    return PlainValidator(check)
+
+
+def matching(pattern: str, expected: str) -> PlainValidator:
+    """Return a validator for texts that match a regular expression completely."""
+    compiled = re.compile(pattern)
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not compiled.fullmatch(value):
+            raise refusal(expected)
+        return value
+
+    return PlainValidator(check)
+
+
+def length(minimum: int, *, bare: bool = False) -> PlainValidator:
+    """Return a validator for a number of batches, epochs or records; with `bare` also for a number without a unit."""
+    expected = f"a length from {minimum} on, such as {{batches: 100}}, {{epochs: 2}} or {{records: 5000}}"
+
+    def check(value: Any) -> Length:
+        found = value if isinstance(value, Length) else read_length(value)
+        if found is None or found.value < minimum or found.value > _LARGEST or (found.unit is None and not bare):
+            raise refusal(expected + (", or a whole number without a unit" if bare else ""))
+        return found
+
+    return PlainValidator(check)
+
+
+Flag = Annotated[bool, PlainValidator(_flag)]
+Text = Annotated[str, PlainValidator(_text)]
+FilledText = Annotated[str, PlainValidator(_filled_text)]
+AbsolutePath = Annotated[str, PlainValidator(_absolute_path)]
+Count = Annotated[int, whole(0)]
+PositiveCount = Annotated[int, whole(1)]

@@ -1,0 +1,1 @@
+"""Parts of storing a checkpoint: upload, shards, forked work, retention."""

@@ -1,0 +1,64 @@
+"""Delete old checkpoints of a running trial according to its retention policy."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.config.metric_values import number
+from determined.core.supervision.base import Supervisor
+from determined.errors import DeterminedError
+
+if TYPE_CHECKING:
+    from determined.checkpoint_storage import retention
+
+logger = logging.getLogger("determined.core")
+
+_NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
+
+
+class Retention(NamedTuple):
+    """The retention policy of a trial, and the metric by which its best checkpoints are determined."""
+
+    policy: retention.Policy
+    metric: str | None
+
+
+def retention_of(block: Any, searcher: dict[str, Any]) -> Retention | None:
+    """Return the retention policy of a `checkpoint_storage` block, or None (keep everything) if it names no number."""
+    if not isinstance(block, dict):
+        return None
+    numbers = {name: block[name] for name in _NUMBERS if block.get(name) is not None}
+    if not numbers:
+        return None
+    from determined.checkpoint_storage import retention  # here: most standalone runs keep every checkpoint
+
+    smaller = bool(searcher.get("smaller_is_better", True))
+    return Retention(retention.Policy(**numbers, smaller_is_better=smaller), searcher.get("metric"))
+
+
+def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention) -> None:
+    """Delete the checkpoints that this trial need not keep. A failure is logged: it costs disk space, not the run."""
+    from determined.checkpoint_storage import retention
+
+    try:
+        in_use = supervisor.checkpoints_in_use()
+        known = [
+            retention.Checkpoint(
+                id=checkpoint.uuid,
+                trial=checkpoint.trial_id,
+                steps=checkpoint.steps_completed,
+                metric=number((checkpoint.validation or {}).get(str(keep.metric))),
+                validated=checkpoint.steps_completed,
+                in_use=checkpoint.uuid in in_use or checkpoint.borrowed,
+                resources=checkpoint.resources,
+            )
+            for checkpoint in supervisor.checkpoints()
+        ]
+        # The store decides in one transaction: a checkpoint may have been registered just now.
+        claim = supervisor.condemn_checkpoints
+        for uuid in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
+            supervisor.checkpoint_deleted(uuid)
+    except (OSError, DeterminedError) as error:
+        logger.warning("old checkpoints were not removed: %s", error)

@@ -1,0 +1,102 @@
+"""Store a checkpoint in the background while training continues."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+from determined.checkpoint_storage.base import Resources
+from determined.core.checkpoints.forked_work import ForkedWork
+
+logger = logging.getLogger("determined.core")
+
+_SECONDS_FOR_REMOVING = 2.0
+
+
+class CheckpointUpload:
+    """A checkpoint that is being stored.
+
+    A forked child writes the files; a thread then commits and records the checkpoint.
+    """
+
+    def __init__(
+        self,
+        storage_id: str,
+        steps_completed: int,
+        writing: ForkedWork,
+        *,
+        commit: Callable[[], Resources],
+        announce: Callable[[Resources], None],
+        abandon: Callable[[], None],
+    ) -> None:
+        self.storage_id = storage_id
+        self.steps_completed = steps_completed
+        self._writing = writing
+        self._commit = commit
+        self._announce = announce
+        self._abandon = abandon
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._see_through, name="determined-storing", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that prevented storing; None if there was none so far."""
+        return self._failure
+
+    def wait(self) -> None:
+        """Wait until the checkpoint is stored; raise the error if it failed."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def give_up(self) -> None:
+        """Stop writing and delete what was written. A checkpoint that is already complete is kept.
+
+        Waits only briefly: an upload that hangs ends with the process, as after SIGKILL.
+        """
+        self._writing.give_up()
+        self._thread.join(_SECONDS_FOR_REMOVING)
+
+    def _see_through(self) -> None:
+        """Wait for the child, commit and record the checkpoint; keep the error if a step fails. Runs in the thread."""
+        try:
+            self._writing.wait()
+            resources = self._commit()
+        except Exception as error:  # noqa: BLE001  (raised by `wait`)
+            self._failure = not_saved(self.storage_id, error)
+            try:
+                self._abandon()
+            except OSError:
+                logger.exception("what there was of checkpoint %s could not be removed", self.storage_id)
+            return
+        try:
+            self._announce(resources)
+        except Exception as error:  # noqa: BLE001  (raised by `wait`)
+            self._failure = error
+
+
+@contextlib.contextmanager
+def saying_not_saved(storage_id: str) -> Iterator[None]:
+    """Prefix an OSError with the statement that the checkpoint was not saved."""
+    try:
+        yield
+    except OSError as error:
+        raise not_saved(storage_id, error) from error
+
+
+def not_saved(storage_id: str, error: Exception) -> Exception:
+    """Return an error that says first that the checkpoint was not saved, and then why."""
+    told = f"checkpoint {storage_id} was not saved"
+    if isinstance(error, OSError):
+        new: Exception = OSError(error.errno, f"{told}: {error.strerror or error}", error.filename)
+    else:
+        new = RuntimeError(f"{told}: {error}")
+    new.__cause__ = error
+    return new

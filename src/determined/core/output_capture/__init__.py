@@ -1,0 +1,1 @@
+"""Stores what a process prints as the log of its run."""

@@ -1,0 +1,63 @@
+"""Limit how much printed output is stored, per second and in total, and note what was omitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from determined.plural import counted
+
+if TYPE_CHECKING:
+    from determined.core.output_capture.output_copy import PrintedLine
+
+LINES_IN_A_SECOND, LINES_AT_ONCE = 1000, 20_000
+BYTES_IN_A_SECOND, BYTES_AT_ONCE = 2**20, 16 * 2**20
+BYTES_IN_ALL = 256 * 2**20
+
+
+class OutputLimit:
+    """A token bucket that limits stored lines; a burst is admitted if quieter seconds make up for it."""
+
+    def __init__(self) -> None:
+        self._lines: float = LINES_AT_ONCE
+        self._bytes: float = BYTES_AT_ONCE
+        self._total = 0
+        self._since: float | None = None
+        self._dropped = 0
+
+    def admitted(self, lines: list[PrintedLine]) -> list[PrintedLine]:
+        """Return the lines to store, preceded by a line that counts those omitted before them."""
+        kept: list[PrintedLine] = []
+        for line in lines:
+            self._refill(line.written)
+            size = len(line.text)
+            if self._lines < 1 or self._bytes < size or self._total + size > BYTES_IN_ALL:
+                self._dropped += 1
+                continue
+            kept += self.summary(line.written)
+            self._lines -= 1
+            self._bytes -= size
+            self._total += size
+            kept.append(line)
+        return kept
+
+    def note_dropped(self) -> None:
+        """Count a line that was omitted elsewhere."""
+        self._dropped += 1
+
+    def summary(self, now: float) -> list[PrintedLine]:
+        """Return a line about the lines omitted since the last summary, if any."""
+        from determined.core.output_capture.output_copy import PrintedLine
+
+        if not self._dropped:
+            return []
+        count, self._dropped = self._dropped, 0
+        why = f"logs have at most {LINES_IN_A_SECOND:,} lines and 1 MiB in a second, and 256 MiB in all"
+        lines = counted(count, "line was", "lines were")
+        return [PrintedLine("stderr", f"WARNING: {lines} not stored here: {why}", now, "WARNING")]
+
+    def _refill(self, now: float) -> None:
+        """Add the tokens for the time since the last call."""
+        seconds = 0.0 if self._since is None else max(0.0, now - self._since)
+        self._since = now
+        self._lines = min(LINES_AT_ONCE, self._lines + seconds * LINES_IN_A_SECOND)
+        self._bytes = min(BYTES_AT_ONCE, self._bytes + seconds * BYTES_IN_A_SECOND)

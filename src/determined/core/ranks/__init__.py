@@ -1,0 +1,1 @@
+"""Communication between the ranks of a trial, without torch at import."""

@@ -1,0 +1,1 @@
+"""The connection of a process to the record of its run."""

@@ -1,0 +1,110 @@
+"""The attempt of a trial to which a rank's reports belong, and the rank's place in the run."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from determined.core.supervision.managed import Managed
+from determined.errors import StoreError
+from determined.store.base import Store
+from determined.store.databases import location as places
+from determined.store.process import Process, on_this_machine
+from determined.store.records import AttemptStart, BegunAttempt, NewRun
+from determined.store.writer import Writer
+
+
+class Member(NamedTuple):
+    """A rank of a run: the key and the chief process that all ranks share, and the rank's own number."""
+
+    run_key: str
+    chief: Process
+    rank: int
+    size: int
+
+    @property
+    def is_chief(self) -> bool:
+        return self.rank == 0
+
+
+class StoreOutOfReach(StoreError):
+    """The store of the run is a file on another machine."""
+
+
+class Attempts:
+    """Begins the attempts of a run in the store, or joins attempts that another rank has begun.
+
+    All ranks compute the same key for an attempt, and the store creates one attempt per key: the first rank to report
+    begins it, the others join it. No rank waits for another one, so a slow store delays a collective but cannot block
+    it forever.
+    """
+
+    def __init__(self, writer: Writer, place: str, run: NewRun, member: Member, managed: Managed | None) -> None:
+        self._writer = writer
+        self._place = place
+        self._run = run
+        self._member = member
+        self._managed = managed
+        # Every rank counts attempts in the same way. Reports before the first begin_attempt() belong to attempt 0.
+        self._number = 0
+        # A script that resumes does not say from which step: reports of earlier steps are kept.
+        self._start: tuple[str | None, int] = (None, 0 if managed is None else managed.steps_completed)
+
+    def start_another(self, checkpoint: str | None, steps_completed: int) -> None:
+        """Let the next attempt start from this checkpoint and step. With several ranks every rank calls this."""
+        self._number += 1
+        self._start = (checkpoint, steps_completed)
+
+    def find(self) -> BegunAttempt | None:
+        """Return the newest attempt of the run if any rank has begun one; nothing is created."""
+        if not self._store_exists():
+            return None
+        found = self._writer.ask(lambda store: store.newest_attempt(self._member.run_key))
+        return None if found is None else found[1]
+
+    def begin_or_join(self, previous: BegunAttempt | None) -> tuple[BegunAttempt, bool]:
+        """Return the attempt to which reports belong from now on, and whether this rank has begun it."""
+        alone = self._member.size == 1
+        if not self._member.is_chief:
+            self.check_reach()
+        return self._writer.ask(lambda store: self._begin_or_join(store, previous, alone=alone))
+
+    def check_reach(self) -> None:
+        """Raise StoreOutOfReach if the store is a file on the chief's machine only.
+
+        Without this check a rank on another machine would create a separate store and a separate run there.
+        """
+        if on_this_machine(self._member.chief) or places.is_postgres(self._place) or self.find() is not None:
+            return
+        raise StoreOutOfReach(
+            f"what rank {self._member.rank} on {socket.gethostname()} reports cannot be stored: the store of this run "
+            f"is a file on {self._member.chief.host}; let DET_STORE name a PostgreSQL server that both can reach"
+        )
+
+    def _begin_or_join(self, store: Store, previous: BegunAttempt | None, *, alone: bool) -> tuple[BegunAttempt, bool]:
+        """Join the newest attempt of the run if it is the current one; begin the next attempt otherwise."""
+        if not alone:
+            newest = store.newest_attempt(self._member.run_key)
+            if newest is not None:
+                key, attempt = newest
+                # The number of the attempt is the end of its key: another rank may already be in a later one.
+                if int(key.rpartition("-")[2]) >= self._number:
+                    return attempt, False
+                previous = attempt
+        checkpoint, steps_completed = self._start
+        start = AttemptStart(
+            key=f"{self._member.run_key}-{self._number}",
+            run=self._run,
+            process=self._member.chief,
+            started=time.time(),
+            checkpoint=checkpoint,
+            steps_completed=steps_completed,
+            previous=previous,
+            allocation=None if self._managed is None else (self._managed.trial_id, self._managed.key),
+        )
+        return store.begin_attempt(start), True
+
+    def _store_exists(self) -> bool:
+        return places.is_postgres(self._place) or Path(self._place).is_file()

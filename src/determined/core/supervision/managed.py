@@ -1,0 +1,123 @@
+"""A worker's connection to the runner of its search: waits for decisions and reads shared results."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from determined.core.supervision.doorbell import Doorbell
+from determined.errors import StoreError
+from determined.info import ClusterInfo
+from determined.store.base import Store
+from determined.store.writer import Writer
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Decision
+
+_SECONDS_BETWEEN_LOOKS = 1.0  # polling interval, in case a notification is lost
+
+
+class Managed:
+    """A trial that was started by the runner of a search. Only its chief waits for decisions.
+
+    Searchers compare trials at certain lengths, measured in `time_metric`. The next such length is the trial's goal.
+    After a validation at the goal, training waits until the runner has set a new goal or requested a stop.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: str,
+        experiment_id: int,
+        trial_id: int,
+        steps_completed: int,
+        metric: str | None,
+        smaller_is_better: bool,
+        time_metric: str | None,
+        is_copied: bool,
+        doorbell: Doorbell,
+    ) -> None:
+        self.key = key
+        self.trial_id = trial_id
+        self.steps_completed = steps_completed  # steps of the checkpoint from which the runner wants it to resume
+        self.metric = metric
+        self.time_metric = time_metric
+        self._experiment_id = experiment_id
+        self._smaller_is_better = smaller_is_better
+        self._is_copied = is_copied
+        self._doorbell = doorbell
+        self._goal: float = -math.inf  # unknown until the first validation reads it from the store
+
+    def wait_if_due(self, writer: Writer, time: float | None, look_for_requests: Callable[[Store], bool]) -> None:
+        """Wait, if the trial has reached its goal, until the goal was raised or a stop was requested."""
+        if time is None or time < self._goal:
+            return
+        asked = False
+        while True:
+            # The goal is read before the requests: if the runner writes both in one transaction, the new goal is never
+            # seen without its request.
+            self._goal, stopping = writer.ask(lambda store: (self._goal_now(store), look_for_requests(store)))
+            if stopping or time < self._goal:
+                return
+            if not asked:
+                asked = True
+                self._doorbell.ring()
+            self._doorbell.wait(_SECONDS_BETWEEN_LOOKS)
+
+    def best_validation(self, writer: Writer) -> float | None:
+        """Return the best searcher metric of all trials of the experiment."""
+        metric = self.metric
+        if metric is None:
+            return None
+        return writer.ask(
+            lambda store: store.experiments.best_validation(self._experiment_id, metric, self._smaller_is_better)
+        )
+
+    def checkpoints_in_use(self, writer: Writer) -> set[str]:
+        """Return the checkpoints from which other trials were copied. Only population-based training copies trials."""
+        if not self._is_copied:
+            return set()
+        trials = writer.ask(lambda store: store.experiments.trials(self._experiment_id))
+        return {trial.source for trial in trials if trial.source is not None}
+
+    def check_is_ours(self, store: Store) -> None:
+        """Raise StoreError if the trial was started again elsewhere.
+
+        A runner that was suspended and has lost its lease cannot stop its trials, so they must find out themselves.
+        """
+        self._decision(store)
+
+    def close(self) -> None:
+        self._doorbell.close()
+
+    def _goal_now(self, store: Store) -> float:
+        decision = self._decision(store)
+        return math.inf if decision.goal is None else decision.goal
+
+    def _decision(self, store: Store) -> Decision:
+        decision = store.experiments.decision(self.trial_id)
+        if decision.allocation != self.key:
+            raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process has nothing to do here")
+        return decision
+
+
+def managed_trial(
+    info: ClusterInfo | None, env: Mapping[str, str] = os.environ, *, is_chief: bool = True
+) -> Managed | None:
+    """Return the connection to the runner that started this worker, or None in a standalone run."""
+    if info is None or not env.get("DET_RUNNER"):
+        return None
+    searcher = info.trial._config.get("searcher") or {}
+    return Managed(
+        key=info.allocation_id,
+        experiment_id=info.trial.experiment_id,
+        trial_id=info.trial.trial_id,
+        steps_completed=info.trial._steps_completed,
+        metric=searcher.get("metric"),
+        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+        time_metric=info.trial._time_metric,
+        is_copied=searcher.get("name") == "pbt",
+        doorbell=Doorbell((env.get("DET_DOORBELL") or None) if is_chief else None, info.allocation_id),
+    )

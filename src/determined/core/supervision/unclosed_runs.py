@@ -1,0 +1,70 @@
+"""Runs opened without `with`: ended by the next run of an interactive session, or when the program exits."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from typing import Protocol
+
+from determined.core.output_capture.exit_watch import ExitWatch
+from determined.program import is_interactive
+from determined.store.records import BegunAttempt
+
+logger = logging.getLogger("determined.core")
+
+_runs: list[UnclosedRun] = []
+
+
+class Endable(Protocol):
+    """A run that can be ended from outside."""
+
+    def end_at_exit(self, error: BaseException | None) -> None:
+        """End the run because the program exits; `error` is the error that ended the program, if any."""
+        ...
+
+    def end_for_another(self) -> None:
+        """End the run because another one starts, and notify the user."""
+        ...
+
+
+class UnclosedRun:
+    """A run that no `with` block ends. `release` is called when a block takes over or the run has ended."""
+
+    def __init__(self, run: Endable) -> None:
+        self._run = run
+        self._pid = os.getpid()  # a forked child must not end its parent's run
+        self._watch = ExitWatch()
+        if not is_interactive():  # at a prompt every error would look like the end of the program
+            self._watch.start()
+        _runs.append(self)
+        # Registered after the store's writer and so called before it: the writer still accepts the last reports.
+        atexit.register(self._end_at_exit)
+
+    def release(self) -> None:
+        """Do not end the run automatically any more."""
+        if self in _runs:
+            _runs.remove(self)
+            atexit.unregister(self._end_at_exit)
+            self._watch.stop()
+
+    def _end_at_exit(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        try:
+            self._run.end_at_exit(self._watch.error)
+        except Exception:
+            logger.exception("Cannot close the run")
+
+
+def end_earlier_runs() -> None:
+    """End the runs that are still open in an interactive session: usually the user executes a cell again."""
+    if is_interactive():
+        for earlier in list(_runs):
+            earlier._run.end_for_another()
+
+
+def tell_of_new_run(earlier: BegunAttempt | None) -> None:
+    """Log that a new run starts and that the earlier one has ended."""
+    ended = "the earlier run recorded nothing" if earlier is None else f"experiment {earlier.experiment_id} has ended"
+    logger.warning("A new run starts; %s.", ended)

@@ -1,0 +1,128 @@
+"""Turn a fork of the warm process into a job's main process that behaves like a new interpreter.
+
+A new session, signals, environment, paths, random numbers and a new `__main__` are set up at the start; threads, exit
+functions and buffers are handled at the end. Where that is impossible after the fact, as with variables that are read
+when Python or torch starts, the process executes a new interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+import io
+import multiprocessing
+import multiprocessing.process
+import os
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from determined.engines.command import Program, as_argv
+from determined.engines.kernel import collect_orphans, signal_when_parent_ends
+from determined.engines.warm import libraries, program
+from determined.engines.warm.freshness import needs_fresh_interpreter, python_path
+from determined.engines.warm.orders import Order
+
+_FIRST_TO_GO = b"500"  # out-of-memory score: when memory is short, the kernel must kill a job rather than the runner
+
+
+@dataclass(frozen=True)
+class WarmFacts:
+    """Facts about the warm process that a fork needs."""
+
+    pid: int
+    read_at_start: dict[str, str]  # startup variables of the warm process; other values need a new interpreter
+    path: list[str]  # sys.path without the entries of PYTHONPATH
+
+
+def live(encoded: bytes, output: tuple[int, int], warmth: WarmFacts) -> NoReturn:
+    """Run the job of an encoded order and exit; `output` are its standard output and standard error."""
+    code = 1
+    try:
+        _separate(output, warmth)
+        order = Order.decode(encoded)
+        os.chdir(order.directory)
+        command = order.command
+        if isinstance(command, Program) or needs_fresh_interpreter(command, order.environment, warmth.read_at_start):
+            _become(as_argv(command), order.environment)
+        _refresh(order.environment, warmth)
+        code = program.run(command)
+    except BaseException:  # noqa: BLE001  (an error of this library: print it and exit)
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _separate(output: tuple[int, int], warmth: WarmFacts) -> None:
+    """Make this fork independent: a new session, default signal handlers, and the job's own output."""
+    # A separate session and process group: SIGINT sent to the group reaches this job and no other process.
+    os.setsid()
+    signal_when_parent_ends(signal.SIGKILL)
+    if os.getppid() != warmth.pid:  # it ended before the kernel was asked to send a signal for that
+        os._exit(1)
+    collect_orphans()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
+        score.write(_FIRST_TO_GO)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    for file, target in zip(output, (1, 2), strict=True):
+        os.dup2(file, target)
+        os.close(file)
+
+
+def _become(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
+    """Replace this process by another program."""
+    # Python ignores these two signals, and an executed program would inherit that.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    # A program without a handler must not be terminated by a request for stacks.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        os.execvpe(argv[0], argv, {"PYTHONUNBUFFERED": "1", **environment})
+    except OSError as error:
+        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        os._exit(127 if error.errno == errno.ENOENT else 126)
+
+
+def _refresh(environment: dict[str, str], warmth: WarmFacts) -> None:
+    """Reset the state inherited from the warm process, as if this interpreter had just started."""
+    _replace_environment(environment)
+    time.tzset()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.enable(file=2)
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+    sys.stdout = sys.__stdout__ = _text_stream(1, "<stdout>", "strict")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _text_stream(2, "<stderr>", "backslashreplace")  # type: ignore[misc]
+    sys.path[:] = [*python_path(environment), *warmth.path]
+    tempfile.tempdir = None
+    multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
+    # A separate key: otherwise all jobs would share that of the warm process.
+    multiprocessing.current_process().authkey = os.urandom(32)
+    warnings.onceregistry.clear()  # type: ignore[attr-defined]
+    with warnings.catch_warnings():
+        pass  # entering the context invalidates the registries of modules: warnings are shown again
+    libraries.refresh(environment)
+
+
+def _replace_environment(environment: dict[str, str]) -> None:
+    """Set the environment of this process; unchanged variables are not written, because every write has a cost."""
+    present = dict(os.environ)
+    for name in present:
+        if name not in environment:
+            del os.environ[name]
+    for name, value in environment.items():
+        if present.get(name) != value:
+            os.environ[name] = value
+
+
+def _text_stream(file: int, name: str, errors: str) -> io.TextIOWrapper:
+    """Return a line-buffered text stream: lines must arrive immediately, and survive if the process is killed."""
+    raw = io.FileIO(file, "w", closefd=False)
+    raw.name = name
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=True)

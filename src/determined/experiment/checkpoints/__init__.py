@@ -1,0 +1,1 @@
+"""Checkpoints and outputs of experiments: download, metadata, retention."""

@@ -1,0 +1,141 @@
+"""The checkpoints of an experiment's trials: find the newest undamaged one, and apply the retention policy."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from determined.checkpoint_storage import retention
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.unrecorded import examine
+from determined.config.metric_values import number
+from determined.config.secrets.masking import mask_secrets
+from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
+from determined.experiment.checkpoints.storage_lookup import configured_storage
+from determined.experiment.runner.settings import Settings
+from determined.store.base import Store
+from determined.store.publishing import settle_unrecorded
+from determined.store.records import Checkpoint, is_to_be_removed
+from determined.store.writer import Writer
+
+logger = logging.getLogger("determined.experiment")
+
+_NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
+
+
+class TrialCheckpoints:
+    """The checkpoints of an experiment's trials, as recorded in the store and as found in the storage."""
+
+    def __init__(self, experiment_id: int, settings: Settings, writer: Writer) -> None:
+        self._experiment_id = experiment_id
+        self._settings = settings
+        self._writer = writer
+        self._opened: CheckpointStorage | None = None
+
+    def newest_good(self, trial_id: int) -> tuple[str, int] | None:
+        """Return id and step of a trial's newest undamaged checkpoint, or None; damaged ones are logged and skipped."""
+        for checkpoint in self._active(trial_id):
+            try:
+                retention.verify(self._storage(), _for_retention(checkpoint, self._settings.metric))
+            except (InvalidCheckpointException, CheckpointNotFound) as error:
+                logger.warning("trial %d does not go on from its newest checkpoint: %s", trial_id, error)
+            else:
+                return checkpoint.uuid, checkpoint.steps_completed
+        return None
+
+    def holds(self, trial_id: int, step: int) -> bool:
+        """Return whether a trial's work up to this step is saved in a checkpoint."""
+        return any(checkpoint.steps_completed >= step for checkpoint in self._active(trial_id))
+
+    def clean_up(self, settings: Settings) -> None:
+        """Delete the checkpoints that the current policy does not keep. Called when all trials have ended.
+
+        A failure is logged: it costs disk space, not the experiment.
+        """
+        self._record_published()
+        block = settings.config.get("checkpoint_storage") or {}
+        policy = retention.Policy(
+            **{name: block[name] for name in _NUMBERS if block.get(name) is not None},
+            smaller_is_better=self._settings.smaller_is_better,
+        )
+        known = self._writer.ask(lambda store: store.experiments.checkpoints(self._experiment_id))
+        rows = self._writer.ask(lambda store: store.experiments.trials(self._experiment_id))
+        sources = {row.source for row in rows}
+        registered = self._writer.ask(lambda store: store.registry.registered(self._experiment_id))
+        stored = [
+            _for_retention(
+                checkpoint,
+                self._settings.metric,
+                in_use=checkpoint.uuid in sources,
+                registered=checkpoint.uuid in registered or checkpoint.borrowed,
+            )
+            for checkpoint in reversed(known)
+            if checkpoint.state == "ACTIVE"
+        ]
+        if not stored:
+            return
+        try:
+            done = retention.clean_up(
+                self._storage(), stored, policy, ended={row.id for row in rows}, claim=self._condemn
+            )
+        except (OSError, DeterminedError) as error:
+            logger.warning("surplus checkpoints were not removed: %s", error)
+            return
+        for uuid in done.removed:
+            self._writer.ask(partial(_set_deleted, uuid))
+
+    def _condemn(self, uuids: list[str]) -> list[str]:
+        """Mark unneeded checkpoints as deleted and return them.
+
+        The check that nothing needs them and the mark are one transaction. The result includes checkpoints that were
+        marked before a process was killed.
+        """
+
+        def ask(store: Store) -> list[str]:
+            condemned = store.upkeep.condemn_unused(uuids)
+            cut_short = [
+                row.uuid for row in store.experiments.checkpoints(self._experiment_id) if is_to_be_removed(row)
+            ]
+            return list(dict.fromkeys([*condemned, *cut_short]))
+
+        return self._writer.ask(ask)
+
+    def _record_published(self, trial_id: int | None = None) -> None:
+        """Record checkpoints whose processes were killed before they could record them.
+
+        Of one trial, which must not be running, or of all.
+        """
+        place = mask_secrets(self._storage().name)
+        try:
+            settle_unrecorded(self._writer.ask, place, partial(examine, self._storage()), trial_id)
+        except OSError as error:
+            logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
+
+    def _active(self, trial_id: int) -> list[Checkpoint]:
+        self._record_published(trial_id)
+        known = self._writer.ask(lambda store: store.checkpoints(trial_id))
+        return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
+
+    def _storage(self) -> CheckpointStorage:
+        if self._opened is None:
+            self._opened = configured_storage(self._settings.config)
+        return self._opened
+
+
+def _set_deleted(uuid: str, store: Store) -> None:
+    store.set_checkpoint_deleted(uuid)
+
+
+def _for_retention(
+    checkpoint: Checkpoint, metric: str, *, in_use: bool = False, registered: bool = False
+) -> retention.Checkpoint:
+    return retention.Checkpoint(
+        id=checkpoint.uuid,
+        trial=checkpoint.trial_id,
+        steps=checkpoint.steps_completed,
+        metric=number((checkpoint.validation or {}).get(metric)),
+        validated=checkpoint.steps_completed,
+        in_use=in_use,
+        registered=registered,
+        resources=checkpoint.resources,
+    )

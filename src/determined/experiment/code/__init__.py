@@ -1,0 +1,1 @@
+"""The copy of an experiment's code, and its startup hook."""

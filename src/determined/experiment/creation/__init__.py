@@ -1,0 +1,1 @@
+"""Create, continue and plan experiments."""

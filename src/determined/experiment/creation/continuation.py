@@ -1,0 +1,231 @@
+"""Continue an experiment with a changed configuration, even after its end; its trials resume from their checkpoints.
+
+The file with the new configuration is written first, then one journal entry with all consequences. An interruption in
+between changes nothing, because only a journal entry makes the file valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from determined.config.derive import derive
+from determined.config.experiment import load_experiment
+from determined.config.secrets.fixed_secrets import mask_fixed
+from determined.config.secrets.masking import mask_secrets
+from determined.errors import InvalidExperimentException
+from determined.experiment.code import startup_hook
+from determined.experiment.creation import entrypoint_check
+from determined.experiment.creation.changeable_fields import (
+    changed_paths,
+    new_hparams,
+    refuse_another_method,
+    refuse_what_is_fixed,
+)
+from determined.experiment.creation.current_config import present_config
+from determined.experiment.creation.masked_secrets import continuing, with_secrets
+from determined.experiment.files import ExperimentFiles
+from determined.experiment.runner.decisions import new_trial
+from determined.experiment.runner.search import restored
+from determined.experiment.runner.settings import settings_of
+from determined.searchers.base import Create, Extended, Reopened
+from determined.store.base import Store
+from determined.store.experiment_records import (
+    ENDED,
+    Change,
+    Experiment,
+    ExperimentChange,
+    JournalEntry,
+    Lease,
+    NewEntry,
+    NewTrial,
+    Trial,
+    TrialChange,
+)
+from determined.store.process import this_process
+
+_FAILED = ("ERROR", "CANCELED")
+_OVER = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
+_FREE = ("single", "random", "grid")  # methods that do not compare trials before their end
+_MORE_TRIALS = "its trials were compared and are over; give it more with --config searcher.max_trials=N"
+_MORE = {
+    "single": "say what shall change, for example --config searcher.max_length.batches=2000",
+    "random": "give it more trials with --config searcher.max_trials=N, or more to train with searcher.max_length",
+    "grid": "give its trials more to train with --config searcher.max_length.batches=N",
+    "pbt": "a population goes no further; create another experiment with searcher.source_checkpoint_uuid",
+}
+_SHORT_WATCH = 3.0  # the heartbeat of a live runner is about once a second
+
+
+@dataclass(frozen=True)
+class Continued:
+    """The consequences of a continuation, effective when the experiment is activated."""
+
+    changed: tuple[str, ...]  # changed settings
+    trials: tuple[int, ...]  # ids of ended trials that will be resumed
+    max_trials: int | None  # new number of trials, if only the runner can extend the search
+
+
+def reopen(store: Store, experiment_id: int, changes: dict[str, Any]) -> Continued:
+    """Merge changes into the configuration of an experiment and make it ACTIVE, so that it can be run again.
+
+    Raises `ExperimentHeld` if it is running, and InvalidExperimentConfig for settings that can no longer change.
+    """
+    experiment = store.experiments.get(experiment_id)
+    if experiment.by_hand:
+        raise InvalidExperimentException(
+            f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
+        )
+    lease = store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
+    try:
+        return _reopen(store, store.experiments.get(experiment_id), lease, changes)
+    finally:
+        store.experiments.release(lease)
+
+
+def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[str, Any]) -> Continued:
+    """Check the changes, then write the new configuration file and commit the journal entry with its consequences."""
+    files = ExperimentFiles.for_key(experiment.key)
+    journal = store.experiments.journal(experiment.id)
+    change = _change(files, experiment, journal, changes)
+    trials = store.experiments.trials(experiment.id)
+    again = _to_go_on(change, trials)
+    if not change.names and not again and experiment.state not in ENDED:
+        return Continued((), (), None)  # already done, possibly by a call that was interrupted
+    told = _tell(store, experiment, files, journal, again, change.max_trials)
+    _refuse_to_do_nothing(experiment, change, told)
+    names, left_to_runner = tuple(change.names), None
+    if change.max_trials is not None and change.method not in _FREE:
+        # The extension may affect paused trials, which only the runner can handle: it extends the search and records
+        # it.
+        left_to_runner = change.max_trials
+        if names == ("searcher.max_trials",):
+            return Continued(names, (), left_to_runner)
+        change.config["searcher"]["max_trials"] = change.before["searcher"]["max_trials"]
+        told = _tell(store, experiment, files, journal, again, None)
+    files.write_config(change.config, told.entries[-1].sequence)
+    store.experiments.commit(lease, _all_that_follows(change, trials, again, told))
+    return Continued(names, tuple(trial.id for trial in again), left_to_runner)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The configuration before and after, and the names of the settings that differ."""
+
+    before: dict[str, Any]
+    config: dict[str, Any]
+    names: list[str]
+
+    @property
+    def method(self) -> str:
+        return str(self.before["searcher"]["name"])
+
+    @property
+    def max_trials(self) -> int | None:
+        return self.config["searcher"]["max_trials"] if "searcher.max_trials" in self.names else None
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The journal entries of the search, and the trials that it creates."""
+
+    entries: list[NewEntry]
+    created: list[NewTrial]
+    finished: bool
+
+
+def _change(
+    files: ExperimentFiles, experiment: Experiment, journal: list[JournalEntry], changes: dict[str, Any]
+) -> _Change:
+    """Return the checked changes of the configuration."""
+    before = load_experiment(present_config(files, experiment, journal)).config.plain()
+    refuse_another_method(before, changes)
+    config = load_experiment(derive(before, changes)).config.plain()
+    names = changed_paths(before, config)
+    refuse_what_is_fixed(before, config, names)
+    # The file keeps the asterisks of variables that come from the environment: the next process needs them as well.
+    complete = with_secrets(config, continuing(experiment.id))
+    if "entrypoint" in names:
+        hook = startup_hook.prepare(files, complete)
+        entrypoint_check.check(settings_of(complete).command, files.place or files.code, complete, None, hook)
+    return _Change(before, config, names)
+
+
+def _to_go_on(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
+    """Return the ended trials to resume.
+
+    For a single trial that one; otherwise those that failed, and if the length was raised also those that completed.
+    """
+    over = [trial for trial in trials if trial.state in _OVER]
+    if change.method == "single":
+        return over
+    if change.method not in _FREE:
+        return []
+    states = (*_FAILED, "COMPLETED") if "searcher.max_length" in change.names else _FAILED
+    return [trial for trial in over if trial.state in states]
+
+
+def _tell(
+    store: Store,
+    experiment: Experiment,
+    files: ExperimentFiles,
+    journal: list[JournalEntry],
+    again: Sequence[Trial],
+    max_trials: int | None,
+) -> _Told:
+    """Replay the search, report the changes to it, and return its reaction. Nothing is written."""
+    original = load_experiment(files.read_config()).config
+    search = restored(original, experiment.seed, store.experiments.snapshot(experiment.id), journal)
+    told = [] if search.begun else [search.start()]
+    if max_trials is not None:
+        told.append(search.tell(Extended(max_trials)))
+    told.append(search.tell(Reopened(tuple(trial.number for trial in again))))
+    source = settings_of(original.plain()).source
+    created = [
+        new_trial(action, source, original.hyperparameters)
+        for _, actions in told
+        for action in actions
+        if isinstance(action, Create)
+    ]
+    return _Told([entry for entry, _ in told], created, search.searcher.finished)
+
+
+def _refuse_to_do_nothing(experiment: Experiment, change: _Change, told: _Told) -> None:
+    """Raise InvalidExperimentException if the changes leave nothing to do."""
+    done_before = change.method == "single" and experiment.state == "COMPLETED" and not change.names
+    if told.finished or done_before:
+        raise InvalidExperimentException(
+            f"experiment {experiment.id} has ended, it is {experiment.state}, and nothing is left to do: "
+            f"{_MORE.get(change.method, _MORE_TRIALS)}"
+        )
+
+
+def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[Trial], told: _Told) -> Change:
+    """Return the row changes of a continuation, to be committed in one transaction."""
+    changed = new_hparams(change.before, change.config, change.names)
+
+    def hparams(known: dict[str, Any]) -> dict[str, Any]:
+        return known if changed is None else mask_fixed(changed(known), change.config["hyperparameters"])
+
+    if changed is None:
+        created, touched = told.created, again
+    else:
+        created, touched = [new._replace(hparams=hparams(new.hparams)) for new in told.created], trials
+    return Change(
+        journal=tuple(told.entries),
+        new_trials=tuple(created),
+        trials=tuple(
+            TrialChange(
+                trial.id,
+                state="QUEUED" if trial in again else None,
+                restarts=0,
+                reason="",
+                hparams=None if changed is None else hparams(trial.hparams),
+            )
+            for trial in touched
+        ),
+        experiment=ExperimentChange(
+            state="ACTIVE", reason="", archived=False, config=mask_secrets(change.config), progress=0.0
+        ),
+    )

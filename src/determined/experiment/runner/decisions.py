@@ -1,0 +1,217 @@
+"""Pass results to the searcher, commit its decisions in one transaction, then carry them out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from determined.config.secrets.fixed_secrets import mask_fixed
+from determined.experiment.runner import fail_fast, restored_trials
+from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.stop_requests import ask_to_end
+from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
+from determined.store.experiment_records import ExperimentChange, NewEntry, NewTrial, TrialChange, TrialState
+from determined.store.records import RequestKind
+
+logger = logging.getLogger("determined.experiment")
+
+# A trial waits for earlier ones as long as its own last stretch took, within these limits (seconds).
+_LEAST_PATIENCE, _MOST_PATIENCE = 30.0, 300.0
+
+
+def decide(run: RunnerState) -> None:
+    """Process trials that have reached their goals, in the order in which the searcher takes results."""
+    answered = True
+    while answered:
+        answered = False
+        for trial in [trial for trial in run.live() if trial.at_goal is not None]:
+            if trial.at_goal is not None and not _must_wait(run, trial):
+                _answer(run, trial)
+                answered = True
+
+
+def tell(run: RunnerState, event: Event, *changes: TrialChange, about: LiveTrial | None = None) -> None:
+    """Report an event to the searcher and carry out its decision.
+
+    `about` is a trial that has ended: actions for it are dropped, because nothing can be done with it any more.
+    """
+    entry, actions = run.search.tell(event)
+    if about is not None:
+        actions = [action for action in actions if isinstance(action, Create) or action.number != about.number]
+    carry_out(run, entry, actions, changes)
+
+
+def carry_out(
+    run: RunnerState,
+    entry: NewEntry,
+    actions: Iterable[Action],
+    changes: Sequence[TrialChange] = (),
+    experiment: ExperimentChange | None = None,
+) -> None:
+    """Commit a decision with all its consequences in one transaction; only then start, notify or end trials.
+
+    Otherwise a crash in between would leave processes that contradict the store.
+    """
+    created: list[Create] = []
+    trials, requests = list(changes), list[tuple[int, RequestKind]]()
+    told: list[LiveTrial] = []
+    closed: list[LiveTrial] = []
+    for action in actions:
+        if isinstance(action, Create):
+            created.append(action)
+            continue
+        trial = run.trials[action.number]
+        told.append(trial)
+        if isinstance(action, Continue):
+            trials.append(_continue(trial, action))
+        elif isinstance(action, Stop) and trial.process is None:
+            trial.ended_by = "finish" if action.finished else "stop"
+            closed.append(trial)
+        else:
+            trials.append(_end(trial, action, requests))
+    ids = run.commit(
+        journal=(entry,),
+        snapshot=run.search.snapshot_if_due(),
+        new_trials=tuple(new_trial(action, run.settings.source, run.settings.space) for action in created),
+        trials=tuple(trials),
+        requests=tuple(requests),
+        experiment=experiment,
+    )
+    for action, trial_id in zip(created, ids, strict=True):
+        run.trials[action.number] = restored_trials.created(action, trial_id, run.settings.source)
+    for trial in told:
+        if trial.process is not None:
+            run.engine.ring(trial.process.key)
+    for trial in closed:
+        close(run, trial)
+    fail_if_pointless(run)
+
+
+def conclude(run: RunnerState, trial: LiveTrial, state: TrialState, told: ExitReason, reason: str | None) -> None:
+    """Record that a trial has ended, together with the searcher's reaction."""
+    trial.state, trial.at_goal, trial.owes_restart = state, None, False
+    change = TrialChange(trial.id, state=state, restarts=trial.restarts, reason=reason or "", ended=time.time())
+    if run.ending:
+        run.commit(trials=(change,))
+    else:
+        tell(run, Exited(trial.number, told), change)
+
+
+def close(run: RunnerState, trial: LiveTrial) -> None:
+    """End a trial without processes, as the searcher decided."""
+    conclude(run, trial, "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY", "completed", None)
+
+
+def fail_if_pointless(run: RunnerState) -> None:
+    """End the experiment if its searcher cannot continue, or if no useful result is possible."""
+    if run.failure is not None:
+        return
+    reason = (
+        run.search.searcher.failure
+        or run.effects.reason_to_stop(run.trials)
+        or run.missing_metric
+        or fail_fast.shared_error(run)
+    )
+    if reason is None:
+        return
+    # The rows that led to this are kept, so that after a crash the next runner comes to the same conclusion.
+    logger.error("experiment %d: %s", run.experiment.id, reason)
+    run.failure = reason
+    run.commit(experiment=ExperimentChange(state="STOPPING_ERROR", reason=reason))
+    for trial in run.live():
+        ask_to_end(run, trial, "cancel")
+
+
+def awaited(run: RunnerState, trial: LiveTrial) -> list[LiveTrial]:
+    """Return the earlier trials for which a trial at its goal waits: those that run, or will run again."""
+    if trial.ended_by is not None or trial.suspended:
+        return []
+    earlier = [run.trials[number] for number in run.search.searcher.waits_for(trial.number)]
+    return [other for other in earlier if other.process is not None or (other.runs and other.may_start)]
+
+
+def _must_wait(run: RunnerState, trial: LiveTrial) -> bool:
+    """Return whether a trial must wait for earlier trials on their way to the same rung.
+
+    This makes decisions independent of the speed of trials. The waiting time is limited.
+    """
+    others = awaited(run, trial)
+    if not others:
+        return False
+    if run.engine.short and any(other.process is None for other in others):
+        trial.waiting_since = None  # other experiments hold the slots: the waiting time does not count
+        return True
+    now = time.monotonic()
+    trial.waiting_since = trial.waiting_since or now
+    patience = min(max(_LEAST_PATIENCE, trial.waiting_since - trial.decided_at), _MOST_PATIENCE)
+    if now - trial.waiting_since < patience:
+        return True
+    logger.warning(
+        "trial %d is compared without trial %s, which it has waited for during %.0f s: another run of this search may "
+        "decide otherwise",
+        trial.id,
+        ", ".join(str(other.id) for other in others),
+        patience,
+    )
+    return False
+
+
+def _answer(run: RunnerState, trial: LiveTrial) -> None:
+    """Report the result of a trial at its goal to the searcher, or carry out an earlier decision."""
+    assert trial.at_goal is not None
+    metric, when = trial.at_goal
+    trial.at_goal, trial.waiting_since, trial.decided_at = None, None, time.monotonic()
+    if trial.ended_by is not None:  # decided before a crash; the trial was run again to save its work
+        ask_to_end(run, trial, "stop")
+    elif trial.suspended:
+        ask_to_end(run, trial, "pause")
+    else:
+        goal = trial.goal
+        tell(run, Validated(trial.number, metric, when))
+        if trial.goal == goal and trial.ended_by is None and not trial.suspended:
+            logger.error("trial %d: the searcher has no answer to %s, and lets it go on", trial.id, when)
+            trial.goal = None
+            run.commit(trials=(TrialChange(trial.id, goal=None),))
+            if trial.process is not None:
+                run.engine.ring(trial.process.key)
+
+
+def _continue(trial: LiveTrial, action: Continue) -> TrialChange:
+    """Set the next goal of a trial and return the row change."""
+    trial.goal, trial.decided_at, trial.suspended = action.goal, time.monotonic(), False
+    if trial.process is not None:
+        return TrialChange(trial.id, goal=action.goal)
+    trial.state = "QUEUED"
+    return TrialChange(trial.id, goal=action.goal, state="QUEUED")
+
+
+def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, RequestKind]]) -> TrialChange:
+    """Mark a trial as paused or stopped; request that of its processes unless another request was made before."""
+    ask: RequestKind = "pause" if isinstance(action, Pause) else "stop"
+    if isinstance(action, Pause):
+        trial.suspended = True
+    else:
+        trial.ended_by = "finish" if action.finished else "stop"
+    trial.state = "PAUSED" if trial.process is None else "STOPPING"
+    if trial.process is not None and trial.process.asked is None:
+        trial.process.asked, trial.process.asked_at = ask, time.monotonic()
+        requests.append((trial.id, ask))
+    return TrialChange(trial.id, state="PAUSED" if trial.process is None else "STOPPING")
+
+
+def new_trial(action: Create, source: str | None, space: dict[str, Any]) -> NewTrial:
+    """Return the row of a trial that the searcher creates; `source` is the checkpoint that all trials start from."""
+    return NewTrial(
+        number=action.number,
+        request_id=action.request_id,
+        hparams=mask_fixed(action.hparams, space),
+        seed=action.seed,
+        goal=action.goal,
+        rungs=list(action.rungs),
+        bracket=action.bracket,
+        source=source if action.source is None else None,
+        created=time.time(),
+    )

@@ -1,0 +1,107 @@
+"""Read what trials report: new validations in the store, and whether one has reached the trial's goal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import Any
+
+from determined.config.metric_values import finite_number, number, time_of
+from determined.experiment.runner import decisions
+from determined.experiment.runner.fail_fast import note_missing_metric, shown_names
+from determined.experiment.runner.settings import Settings
+from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.store.experiment_records import Trial
+from determined.store.experiments import Experiments
+
+logger = logging.getLogger("determined.experiment")
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+MOST_VALUES = 12  # number of values kept per trial for display
+
+
+class ReportReader:
+    """Polls the reports of all trials once a second, in case a notification was lost."""
+
+    def __init__(self, run: RunnerState) -> None:
+        self._run = run
+        self._looked = 0.0
+
+    def look_at_all(self) -> None:
+        """Read new reports and the progress of all running trials, at most once per interval."""
+        now = time.monotonic()
+        if now - self._looked < _SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked = now
+        for trial in self._run.by_key.values():
+            look(self._run, trial)
+            row = self._run.ask(partial(_row_of, trial.id))
+            trial.progress, trial.steps = row.progress, row.steps_completed
+            self._run.effects.note(trial, row.passed_hparams)
+        decisions.fail_if_pointless(self._run)
+
+
+def look(run: RunnerState, trial: LiveTrial) -> None:
+    """Read the validations that a trial reported since the last call; one that was completed later is read again."""
+    settings = run.settings
+    for report in run.ask(lambda store: store.validations(trial.id, trial.seen)):
+        assert report.steps_completed is not None
+        trial.seen = (report.attempt, report.sequence)
+        trial.last_step = report.steps_completed
+        if trial.process is not None:
+            trial.process.sign_of_life = trial.process.reported = time.monotonic()
+        metric = number(report.metrics.get(settings.metric))
+        when = time_of(settings.time_metric, report.steps_completed, report.metrics)
+        trouble = _trouble(settings, report.metrics, metric, when, compared=trial.goal is not None)
+        follows_operations = trouble is not None and run.ask(partial(_row_of, trial.id)).follows_operations
+        if not follows_operations:
+            if settings.metric not in report.metrics:
+                note_missing_metric(run, trial, ended=False)
+            _complain_once(trial, None if run.missing_metric else trouble)
+        elif metric is None:
+            continue  # `report_completed` will add the metric, and the report is read again then
+        trial.last_value = (metric, when)
+        if metric is not None:
+            trial.values = [*trial.values[1 - MOST_VALUES :], metric]
+        trial.best = _better(settings, trial.best, metric)
+        if trial.goal is not None and when is not None and when >= trial.goal:
+            trial.at_goal = (metric, when)
+
+
+def _trouble(
+    settings: Settings, metrics: dict[str, Any], metric: float | None, when: float | None, *, compared: bool
+) -> str | None:
+    """Return what prevents a report from being compared, or None."""
+    if metric is None:
+        return _lacks("Searcher metric", settings.metric, metrics)
+    if compared and when is None:
+        return _lacks("Time metric", str(settings.time_metric), metrics)
+    return None
+
+
+def _lacks(kind: str, name: str, metrics: dict[str, Any]) -> str:
+    if name in metrics:
+        return f"{kind} {name!r} is not a number among the validation metrics ({shown_names(metrics)})."
+    return f"{kind} {name!r} is not among the validation metrics ({shown_names(metrics)})."
+
+
+def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
+    """Warn once about a report that cannot be compared."""
+    if trouble is not None and trouble not in trial.warned:
+        trial.warned.add(trouble)
+        logger.warning("Trial %d: %s", trial.id, trouble)
+
+
+def _better(settings: Settings, best: float | None, value: float | None) -> float | None:
+    """Return the better of two values; values that are not finite numbers are ignored."""
+    if finite_number(value) is None or value is None:
+        return best
+    if best is None:
+        return value
+    return min(best, value) if settings.smaller_is_better else max(best, value)
+
+
+def _row_of(trial_id: int, store: Experiments) -> Trial:
+    return store.trial(trial_id)

@@ -1,0 +1,112 @@
+"""Handle stop requests: those in the store, in order, and signals to this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from determined.config.secrets.line_mask import line_mask
+from determined.experiment.creation.current_config import with_settings
+from determined.experiment.runner import decisions
+from determined.experiment.runner.settings import settings_of
+from determined.experiment.runner.shared_state import Intent, RunnerState
+from determined.experiment.runner.trials.live_trial import Ask
+from determined.experiment.runner.trials.stop_requests import ask_to_end, halt
+from determined.store.experiment_records import ExperimentChange, ExperimentState
+
+logger = logging.getLogger("determined.experiment")
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_STRENGTH: dict[Intent | None, int] = {None: 0, "pause": 1, "halt": 2, "cancel": 3, "kill": 4}
+_STOPPING: dict[Intent, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
+
+
+class RequestHandler:
+    """Polls requests twice a second and carries them out.
+
+    Requests to the experiment with ids up to `outdated` were made before it was activated and are ignored.
+    """
+
+    def __init__(self, run: RunnerState, interrupted: Callable[[], Intent | None], outdated: int) -> None:
+        self._run = run
+        self._interrupted = interrupted
+        self._outdated = outdated
+        self._last = run.experiment.last_request
+        self._looked = 0.0
+
+    def obey(self) -> None:
+        """Carry out new requests and signals."""
+        now = time.monotonic()
+        if now - self._looked >= _SECONDS_BETWEEN_LOOKS:
+            self._looked = now
+            self._obey_requests()
+        wish = self._interrupted()
+        if wish is not None:
+            self._want(wish)
+
+    def has_wish_to_end(self) -> bool:
+        """Return whether the experiment is to pause or end, without acting on it; polls the store twice a second."""
+        now = time.monotonic()
+        if self._interrupted() is not None:
+            return True
+        if now - self._looked < _SECONDS_BETWEEN_LOOKS:
+            return False
+        run = self._run
+        found = any(
+            request.trial_id is None and request.kind in ("pause", "cancel", "kill") and request.id > self._outdated
+            for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
+        )
+        self._looked = 0.0 if found else now  # 0: `obey` carries out the request immediately
+        return found
+
+    def _obey_requests(self) -> None:
+        """Carry out new requests in the store, and record the last one."""
+        run = self._run
+        for request in run.ask(lambda store: store.requests(run.experiment.id, self._last)):
+            self._last = request.id
+            if request.trial_id is not None:
+                if request.kind in ("kill", "cancel"):
+                    self._end_one(request.trial_id, request.kind)
+            elif request.kind == "reconfigure":
+                self._reconfigure()
+            elif request.id > self._outdated:
+                run.paused_by_request = request.kind == "pause"
+                self._want(None if request.kind == "activate" else request.kind)
+            run.commit(experiment=ExperimentChange(last_request=request.id))
+
+    def _reconfigure(self) -> None:
+        """Apply changed settings to everything that starts from now on; no running trial is stopped."""
+        run = self._run
+        row = run.ask(lambda store: store.get(run.experiment.id))
+        run.settings = settings_of(with_settings(run.settings.config, row.config))
+        run.mask = line_mask(os.environ, run.settings.config)
+
+    def _want(self, intent: Intent | None) -> None:
+        """Raise the stop level: kill overrides cancel, which overrides pause. Only a pause can be withdrawn."""
+        run = self._run
+        if intent == "halt" and run.intent == "cancel":
+            intent = "kill"  # it was canceled before: do not wait for its trials any more
+        taken_back = intent is None and run.intent == "pause"
+        if not taken_back and _STRENGTH[intent] <= _STRENGTH[run.intent]:
+            return
+        logger.info("experiment %d: %s", run.experiment.id, intent or "activate")
+        run.intent = intent
+        if intent in _STOPPING:
+            run.commit(experiment=ExperimentChange(state=_STOPPING[intent]))
+        if intent is not None:
+            for trial in run.live():
+                if intent == "halt":
+                    halt(run, trial)
+                else:
+                    ask_to_end(run, trial, intent)
+
+    def _end_one(self, trial_id: int, ask: Ask) -> None:
+        """Cancel or kill a single trial."""
+        run = self._run
+        for trial in run.live():
+            if trial.id == trial_id and trial.process is None:
+                decisions.conclude(run, trial, "CANCELED", "canceled", None)
+            elif trial.id == trial_id:
+                ask_to_end(run, trial, ask)

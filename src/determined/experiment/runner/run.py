@@ -1,0 +1,167 @@
+"""Run an experiment in this process, from its recorded state until it ends or is paused."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from determined.config.experiment import load_experiment
+from determined.config.secrets.line_mask import line_mask
+from determined.engines.base import Engine
+from determined.engines.local import LocalEngine
+from determined.errors import ExperimentHeld, InvalidExperimentException
+from determined.experiment.checkpoints.of_trials import TrialCheckpoints
+from determined.experiment.creation.current_config import present_config
+from determined.experiment.creation.masked_secrets import continuing, with_secrets
+from determined.experiment.creation.run_again import check_can_run
+from determined.experiment.files import ExperimentFiles
+from determined.experiment.runner.effective_hparams import EffectiveHparams
+from determined.experiment.runner.interrupts import Interrupts, Wish
+from determined.experiment.runner.lease_keeper import held
+from determined.experiment.runner.runner import Runner
+from determined.experiment.runner.search import restored
+from determined.experiment.runner.settings import check_slots, settings_of
+from determined.experiment.runner.shared_state import Intent, RunnerState
+from determined.experiment.runner.trials.logs import OnLine, TrialLogWriter
+from determined.experiment.runner.view import Observer
+from determined.plural import counted
+from determined.searchers.base import Extended
+from determined.store.base import Store
+from determined.store.experiment_records import Experiment, ExperimentState
+from determined.store.open import open_store, patience
+from determined.store.queue_records import Entry
+from determined.store.writer import Writer
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the run of an experiment ended: its state, the signal, and the exit code of the last trial process."""
+
+    state: ExperimentState
+    signal: int | None = None
+    code: int | None = None
+
+
+def run_experiment(
+    store_place: str,
+    experiment_id: int,
+    *,
+    slots: int | None = None,
+    engine: Engine | None = None,
+    max_trials: int | None = None,
+    observer: Observer | None = None,
+    on_line: OnLine | None = None,
+    say: Callable[[str], None] | None = None,
+    watch_seconds: float = 20.0,
+    in_queue: bool = False,
+) -> Ended:
+    """Run an experiment; raise ExperimentHeld if another process is running it.
+
+    `max_trials` extends a search, even if it has ended. Without an engine, the slots of this machine are used.
+    `in_queue` means that the queue runs it, which must contain the experiment; any other caller removes it from the
+    queue.
+    """
+
+    def opened() -> Store:
+        return open_store(store_place)
+
+    with ExitStack() as cleanup:
+        writer = Writer(opened, patience=patience())
+        cleanup.callback(writer.close)
+        # Requests made before the activation are obsolete. Read before the lease is acquired, so that every later
+        # request counts.
+        outdated = [] if in_queue else writer.ask(lambda store: store.experiments.requests(experiment_id))
+        try:
+            holding = cleanup.enter_context(held(opened, experiment_id, watch_seconds=watch_seconds))
+        except ExperimentHeld as error:
+            raise _held(error, writer.ask(lambda store: store.queue.find(experiment_id))) from None
+        entry = writer.ask(lambda store: store.queue.find(experiment_id))
+        if in_queue and entry is None:
+            raise InvalidExperimentException(f"experiment {experiment_id} was taken out of the queue")
+        experiment = writer.ask(lambda store: store.experiments.get(experiment_id))
+        check_can_run(experiment, max_trials, writer.ask(lambda store: store.experiments.trials(experiment_id)))
+        files = ExperimentFiles.for_key(experiment.key)
+        journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
+        config = load_experiment(
+            with_secrets(present_config(files, experiment, journal), continuing(experiment_id))
+        ).config
+        settings = settings_of(config.plain())
+        snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment_id))
+        search = restored(load_experiment(files.read_config()).config, experiment.seed, snapshot, journal)
+        run: RunnerState | None = None
+
+        def announce(wish: Wish, number: signal.Signals) -> None:
+            if say is not None:
+                say(_announcement(wish, 0 if run is None else len(run.by_key), number))
+
+        interrupts = cleanup.enter_context(Interrupts(announce).listening())
+        log_writer = Writer(opened, patience=patience())
+        cleanup.callback(log_writer.close)
+        if engine is None:
+            engine = LocalEngine(slots)
+            cleanup.callback(engine.close)
+        check_slots(settings, engine.slots)
+        if not in_queue:
+            writer.ask(lambda store: store.queue.remove(experiment_id))
+
+        def interrupted() -> Intent | None:
+            holding.check()
+            return interrupts.wish or ("pause" if engine.left_alone else None)
+
+        run = RunnerState(
+            experiment=experiment,
+            settings=settings,
+            search=search,
+            files=files,
+            lease=holding.lease,
+            engine=engine,
+            writer=writer,
+            logs=TrialLogWriter(log_writer, settings, on_line),
+            checkpoints=TrialCheckpoints(experiment_id, settings, writer),
+            store_place=store_place,
+            mask=line_mask(os.environ, settings.config),
+            effects=EffectiveHparams(settings.config.get("hyperparameters") or {}),
+            planned=max_trials or experiment.config["searcher"].get("max_trials") or settings.max_trials,
+            in_queue=in_queue,
+            least_progress=_progress_so_far(experiment, max_trials),
+            most_slots=entry.slots if in_queue and entry is not None else None,
+        )
+        state = Runner(
+            run,
+            interrupted=interrupted,
+            outdated_requests=outdated[-1].id if outdated else 0,
+            extended=None if max_trials is None else Extended(max_trials),
+            observer=observer,
+        ).run()
+        # While the lease is held, so that it can be added to the queue again right afterwards.
+        if in_queue and state != "ACTIVE":
+            writer.ask(lambda store: store.queue.remove(experiment_id))
+        return Ended(state, None if interrupts.signal is None else int(interrupts.signal), run.last_code)
+
+
+def _progress_so_far(experiment: Experiment, max_trials: int | None) -> float:
+    """Return the progress shown so far, which must not decrease; 0 for a search that is extended."""
+    extended = max_trials is not None and max_trials != experiment.config["searcher"].get("max_trials")
+    return 0.0 if extended else experiment.progress or 0.0
+
+
+def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
+    """Return the error with a hint to the queue if the queue runs the experiment."""
+    if entry is None:
+        return error
+    return ExperimentHeld(
+        f"{error}: the queue runs it; see `det queue`, or take it out with `det queue remove {entry.experiment_id}`"
+    )
+
+
+def _announcement(wish: Wish, trials: int, number: signal.Signals) -> str:
+    """Return the line that confirms a signal."""
+    if wish == "halt":
+        return "Stopping without saving: trials resume from their last checkpoints"
+    if not trials:
+        return "Pausing: no trial is running"
+    again = " (Ctrl-C again: stop without saving)" if number == signal.SIGINT else ""
+    return f"Pausing: saving {counted(trials, 'trial')} …{again}"

@@ -1,0 +1,99 @@
+"""The main loop of an experiment: start trials, read reports, let the searcher decide, commit before acting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from determined.engines.base import Event, Line, WakeupRequested
+from determined.experiment.runner import completion, decisions, recovery, restored_trials
+from determined.experiment.runner.progress_reporting import ProgressReporter
+from determined.experiment.runner.reports import ReportReader, look
+from determined.experiment.runner.request_handler import RequestHandler
+from determined.experiment.runner.shared_state import Intent, RunnerState
+from determined.experiment.runner.slot_sharing import share
+from determined.experiment.runner.trials import exit
+from determined.experiment.runner.trials.start import TrialStarter
+from determined.experiment.runner.trials.timeouts import Timeouts
+from determined.experiment.runner.view import Observer
+from determined.searchers.base import Extended
+from determined.store.experiment_records import ExperimentChange, ExperimentState
+
+# Maximum time in seconds for which the loop waits for the engine before it checks requests, health and slots.
+_TICK = 0.25
+
+
+class Runner:
+    """Runs one experiment as long as it holds the lease."""
+
+    def __init__(
+        self,
+        run: RunnerState,
+        *,
+        interrupted: Callable[[], Intent | None],
+        outdated_requests: int = 0,
+        extended: Extended | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._run = run
+        self._extended = extended
+        self._obedience = RequestHandler(run, interrupted, outdated_requests)
+        self._starts = TrialStarter(run, self._obedience.has_wish_to_end)
+        self._hearing = ReportReader(run)
+        self._health = Timeouts(run.settings, run.engine)
+        self._viewing = ProgressReporter(run, observer)
+
+    def run(self) -> ExperimentState:
+        """Run until the search is finished or a stop is requested; return the state of the experiment."""
+        run = self._run
+        run.trials = {
+            trial.number: trial for trial in restored_trials.trials(run.ask, run.experiment.id, run.settings.space)
+        }
+        self._begin()
+        recovery.settle(run)
+        while not self._over():
+            self._obedience.obey()
+            self._starts.start_waiting()
+            for event in run.engine.events(_TICK):
+                self._hear(event)
+            self._hearing.look_at_all()
+            decisions.decide(run)
+            share(run)
+            exit.end_the_unwell(run, self._health)
+            self._viewing.show()
+        state = completion.finish(run)
+        self._viewing.show_last(state)
+        return state
+
+    def _begin(self) -> None:
+        """Set the experiment to ACTIVE, and start or extend the search."""
+        run, begun = self._run, self._run.search.begun
+        active = ExperimentChange(state="ACTIVE", reason="")
+        start = None if begun else run.search.start()
+        # Called before anything is written: it raises if the search cannot be extended.
+        extension = None if self._extended is None else run.search.tell(self._extended)
+        if start is None and extension is None:
+            run.commit(experiment=active)
+        if start is not None:
+            decisions.carry_out(run, *start, experiment=active)
+        if extension is not None and self._extended is not None:
+            longer = ExperimentChange(state="ACTIVE", reason="", max_trials=self._extended.max_trials)
+            decisions.carry_out(run, *extension, experiment=longer)
+
+    def _hear(self, event: Event) -> None:
+        """Handle an event of the engine."""
+        trial = self._run.by_key.get(event.key)
+        if trial is None:
+            return
+        if isinstance(event, Line):
+            self._run.logs.keep(trial, event)
+        elif isinstance(event, WakeupRequested):
+            look(self._run, trial)
+        else:
+            exit.exited(self._run, trial, event)
+
+    def _over(self) -> bool:
+        """Return whether no process is running and the experiment is to end or pause."""
+        run = self._run
+        if run.by_key:
+            return False
+        return run.intent is not None or run.failure is not None or run.search.searcher.finished

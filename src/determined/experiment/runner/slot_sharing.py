@@ -1,0 +1,44 @@
+"""Share slots with other experiments: announce the demand and release preempted slots."""
+
+from __future__ import annotations
+
+from determined.experiment.runner import decisions
+from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.stop_requests import ask_to_end
+
+
+def share(run: RunnerState) -> None:
+    """Announce how many slots could be used now.
+
+    Trials on preempted slots are asked to save and exit; they resume later.
+    """
+    run.engine.want(_wanted(run))
+    for key in run.engine.taken_back():
+        _ask_to_leave(run, run.by_key[key])
+    if run.engine.short:
+        for trial in list(run.by_key.values()):
+            if trial.at_goal is not None and _awaits_a_slot(run, trial):
+                _ask_to_leave(run, trial)
+
+
+def _wanted(run: RunnerState) -> int:
+    """Return how many slots the running trials and those ready to start need."""
+    need, most = run.settings.slots_per_trial, run.slot_limit
+    over = run.intent is not None or run.failure is not None
+    waiting = 0 if over else sum(trial.may_start for trial in run.live())
+    wanted = need * (len(run.by_key) + waiting)
+    if most is None:
+        return wanted
+    return max(need * len(run.by_key), min(wanted, most - most % need))  # a lowered limit does not stop running trials
+
+
+def _awaits_a_slot(run: RunnerState, trial: LiveTrial) -> bool:
+    """Return whether a trial at its goal occupies a slot that the trial it waits for needs."""
+    return any(other.process is None for other in decisions.awaited(run, trial))
+
+
+def _ask_to_leave(run: RunnerState, trial: LiveTrial) -> None:
+    """Ask a trial to pause, unless another request was made before."""
+    if trial.process is not None and trial.process.asked is None:
+        ask_to_end(run, trial, "pause")

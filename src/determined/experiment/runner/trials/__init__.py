@@ -1,0 +1,1 @@
+"""The processes of one trial, as its runner handles them."""

@@ -1,0 +1,120 @@
+"""Classify the exit of a trial's processes from the exit code and the requests made before. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from determined.engines.base import Exited
+from determined.experiment.runner.fail_fast import TWICE, repeatable_error
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.searchers.base import ExitReason
+from determined.store.experiment_records import TrialState
+
+_MOST_LOSSES = 3  # above this, lost processes may be caused by the trial itself
+_TIME_LIMIT = "its time limit was reached"
+_ANOTHER_VERSION = re.compile(r"\bStoreVersionError\b")
+_POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and exited because of SIGHUP, SIGINT or SIGTERM
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The new state of a trial. `told` is reported to the searcher; None if the trial will be started again."""
+
+    state: TrialState
+    told: ExitReason | None
+    reason: str | None = None
+    restarts: int = 0
+    repeated_error: str | None = None  # error with which this attempt and the one before failed
+
+
+def judge(
+    exited: Exited,
+    trial: LiveTrial,
+    *,
+    early_exit: str | None,
+    acknowledged: bool,
+    stopped_politely: bool,
+    has_reported: bool,
+    max_restarts: int,
+) -> Verdict:
+    """Return the verdict on an exit; `has_reported` says whether the trial has ever reported or saved anything.
+
+    A trial without any report or checkpoint that fails twice with the same error is not retried.
+    """
+    process = trial.process
+    assert process is not None
+    if trial.fatal is not None:
+        return Verdict("ERROR", "errored", trial.fatal, trial.restarts)
+    if early_exit == "INVALID_HP":
+        reason = process.last_error or "the trial refused its hyperparameters"
+        return Verdict("INVALID_HP", "invalid_hp", reason, trial.restarts)
+    if process.halted and exited.code != 0:
+        # Also if the searcher has ended the trial: its last step may not be saved, which is done when it resumes.
+        return Verdict("PAUSED", None, "stopped without saving", trial.restarts)
+    if process.asked in ("cancel", "kill"):
+        return Verdict("CANCELED", "canceled", process.killed, trial.restarts)
+    if trial.ended_by is not None:
+        state: TrialState = "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY"
+        return Verdict(state, "completed", process.killed or _unexpected(exited), trial.restarts)
+    forced = process.killed is not None or process.interrupted
+    if process.asked == "pause" and forced:
+        return Verdict("PAUSED", None, process.killed, trial.restarts)
+    if process.asked == "stop" and forced:  # its time limit was reached
+        return Verdict("COMPLETED", "completed", process.killed or _TIME_LIMIT, trial.restarts)
+    if is_lost(exited) and trial.lost <= _MOST_LOSSES:  # not caused by the trial, so it does not count as a restart
+        lost = "its processes were lost with the engine" if exited.lost else cause(exited, "")
+        return Verdict("QUEUED", None, lost, trial.restarts)
+    leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
+    if process.asked == "pause" and acknowledged and leaves_politely:
+        return Verdict("PAUSED", None, None, trial.restarts)
+    if process.asked == "stop" and leaves_politely:
+        return Verdict("COMPLETED", "completed", _TIME_LIMIT, trial.restarts)
+    if exited.code == 0:
+        return Verdict("COMPLETED", "completed", None, trial.restarts)
+    if stopped_politely and exited.code in _POLITE_SIGNALS:  # the signal came from outside, not from the runner
+        return Verdict("QUEUED", None, "it saved and left because of a signal", trial.restarts)
+    return _failure(exited, trial, max_restarts, has_reported=has_reported)
+
+
+def is_lost(exited: Exited) -> bool:
+    """Return whether processes ended with the engine or by a signal that users and systems send to end processes."""
+    return exited.lost or exited.signal in ("SIGTERM", "SIGHUP", "SIGINT")
+
+
+def is_of_another_version(reason: str | None) -> bool:
+    """Return whether the store rejected a trial because its library is another version than the runner's."""
+    return reason is not None and _ANOTHER_VERSION.search(reason) is not None
+
+
+def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reported: bool) -> Verdict:
+    """Return the verdict on a failed attempt: retry, pause or error."""
+    process = trial.process
+    assert process is not None
+    reason = process.killed or cause(exited, process.last_error)
+    if is_of_another_version(reason):  # not caused by the trial, and all others would fail in the same way
+        return Verdict("PAUSED", None, reason, trial.restarts)
+    if process.no_retries is not None:
+        return Verdict("ERROR", "errored", f"{reason}; not retried: {process.no_retries}", trial.restarts)
+    error = None if has_reported else repeatable_error(exited, process)
+    if error is not None and error == trial.failure_without_report:
+        return Verdict("ERROR", "errored", f"{error}{TWICE}", trial.restarts, error)
+    if trial.restarts < max_restarts:
+        later: Literal["PAUSED", "QUEUED"] = "PAUSED" if process.asked == "pause" else "QUEUED"
+        return Verdict(later, None, reason, trial.restarts + 1)
+    tried = f"; tried {trial.restarts + 1} times" if trial.restarts else ""
+    return Verdict("ERROR", "errored", f"{reason}{tried}", trial.restarts)
+
+
+def cause(exited: Exited, last_error: str) -> str:
+    """Return in a few words why processes ended."""
+    if exited.out_of_memory:
+        return "out of memory: ended by the operating system"
+    if exited.signal is not None:
+        return f"ended by the signal {exited.signal}"
+    return last_error or f"exit code {exited.code}"
+
+
+def _unexpected(exited: Exited) -> str | None:
+    return None if exited.code == 0 or exited.code in _POLITE_SIGNALS else f"exit code {exited.code} when asked to stop"

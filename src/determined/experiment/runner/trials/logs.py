@@ -1,0 +1,106 @@
+"""Store the lines that trials write, and extract the errors they contain."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+
+from determined.engines.base import Line
+from determined.experiment.runner.settings import Settings
+from determined.experiment.runner.trials.live_trial import LiveTrial, Place, Process
+from determined.store.records import LogRow
+from determined.store.writer import Writer
+
+OnLine = Callable[[int, Line], None]
+
+# The last line of a traceback: a dotted exception name, perhaps with a message.
+_ERROR = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Warning|InvalidHP|NotFound)\w*)(?::\s*(.*))?$")
+# The message of `core.Context` for a trial that raised InvalidHP, which shows no traceback.
+_REFUSAL = re.compile(r"the trial refused its hyperparameters and ends: (.*)$")
+# With several ranks torch writes this before each line of a traceback.
+_RANK = re.compile(r"\[rank(\d+)\]: ")
+# The last message of `determined.launch.torch_distributed`.
+_FIRST_FAILURE = re.compile(r"the worker of rank (\d+) failed first, with exit code \d+$")
+_LONGEST_REASON = 500
+
+
+# The first line of a traceback, and the line that names a file in it.
+_TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\):$")
+_FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
+
+
+class TrialLogWriter:
+    """Stores log lines through a separate writer, so that decisions never wait for a flood of lines."""
+
+    def __init__(self, writer: Writer, settings: Settings, on_line: OnLine | None = None) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._on_line = on_line
+
+    def keep(self, trial: LiveTrial, line: Line) -> None:
+        """Store a line of the trial's processes, and extract errors from it."""
+        process = trial.process
+        assert process is not None
+        process.sign_of_life = time.monotonic()
+        shown = self._store(trial, process, line)
+        self._read(process, line, shown)
+
+    def keep_hook_line(self, trial: LiveTrial, line: Line) -> None:
+        """Store a line of the startup hook, without searching it for the trial's errors."""
+        assert trial.process is not None
+        self._store(trial, trial.process, line)
+
+    def _store(self, trial: LiveTrial, process: Process, line: Line) -> str:
+        """Store a line with the secrets of its process masked, and return the stored text."""
+        shown = process.mask(line.text)
+        sequence = process.lines.get(line.rank, 0)
+        process.lines[line.rank] = sequence + 1
+        self._writer.put(
+            LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, shown, line.written, level=line.level)
+        )
+        if self._on_line is not None:
+            self._on_line(trial.id, line)
+        return shown
+
+    def done(self, trial: LiveTrial) -> None:
+        """Wait until all lines of the trial's processes are stored."""
+        self._writer.flush()
+
+    def _read(self, process: Process, line: Line, shown: str) -> None:
+        """Extract from a line why the trial fails; the masked text is used."""
+        rank, text = line.rank, shown
+        if prefix := _RANK.match(text):
+            rank, text = int(prefix[1]), text[prefix.end() :]
+        if _TRACEBACK.match(text):
+            process.places.pop(rank, None)
+        elif frame := _FRAME.match(text):
+            _note_place(process, rank, frame[1], int(frame[2]))
+        refusal = _REFUSAL.search(text)
+        if refusal:
+            _note_error(process, rank, f"InvalidHP: {refusal[1]}"[:_LONGEST_REASON])
+        elif _ERROR.match(text):
+            place = process.places.get(rank)
+            where = "" if place is None else f" ({place.file}, line {place.line})"
+            _note_error(process, rank, text[:_LONGEST_REASON] + where)
+        elif first := _FIRST_FAILURE.match(text):
+            process.first_failure = int(first[1]), text
+        for policy in self._settings.log_policies:
+            if policy.cancel_retries and policy.matches(line.text):
+                process.no_retries = f"a line of its log matches the log policy {policy.name!r}"
+
+
+def _note_error(process: Process, rank: int, text: str) -> None:
+    """Remember the newest error of a rank."""
+    process.errors.pop(rank, None)  # removed first, so that the newest error is the last entry of the dict
+    process.errors[rank] = text
+
+
+def _note_place(process: Process, rank: int, file: str, line: int) -> None:
+    """Remember the innermost line of the program itself in a traceback, or else that of a library."""
+    is_own = os.path.isabs(file) and os.path.realpath(file).startswith(os.path.realpath(process.directory) + os.sep)
+    known = process.places.get(rank)
+    if is_own or known is None or not known.is_own:
+        shown = os.path.relpath(os.path.realpath(file), os.path.realpath(process.directory)) if is_own else file
+        process.places[rank] = Place(shown, line, is_own)

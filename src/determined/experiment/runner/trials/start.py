@@ -1,0 +1,168 @@
+"""Start queued trials while slots are free: choose the trial, its checkpoint and its directory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from determined.engines.base import Interpreter, Job, Line
+from determined.errors import EngineError, StartupHookError
+from determined.experiment.code import startup_hook
+from determined.experiment.code.directories import make_work_dir
+from determined.experiment.code.hook_script import HookStopped
+from determined.experiment.runner.shared_state import RunnerState
+from determined.experiment.runner.trials.environment import allocation_key, trial_environment, user_variables
+from determined.experiment.runner.trials.live_trial import LiveTrial, Process
+from determined.store.experiment_records import TrialChange
+
+logger = logging.getLogger("determined.experiment")
+
+_MOST_FAILED_STARTS = 3  # consecutive
+_ALL = 2**62  # larger than any report number: marks all reports of earlier attempts as read
+
+
+class TrialStarter:
+    """Starts trials and counts failures of the engine."""
+
+    def __init__(self, run: RunnerState, stopped: Callable[[], bool]) -> None:
+        self._run = run
+        self._stopped = stopped  # whether the experiment is to pause or end; called while the startup hook runs
+        self._failed = 0
+
+    def start_waiting(self) -> None:
+        """Start trials while slots are free.
+
+        Trials that ran before come first, then those that came farthest, then those that others may wait for.
+        """
+        run = self._run
+        if run.intent is not None or run.failure is not None:
+            return
+        _find_sources(run)
+        if run.hook_is_due and any(trial.may_start for trial in run.live()):
+            self._run_hook()
+        if run.intent is not None or run.hook_is_due or not _has_room(run):
+            return
+        waiting = [trial for trial in run.live() if trial.may_start]
+        searcher = run.search.searcher
+        waiting.sort(key=lambda t: (t.runs == 0, -t.rung, len(searcher.waits_for(t.number)), t.number))
+        for trial in waiting:
+            if not _has_room(run):
+                return
+            self._start(trial)
+
+    def _run_hook(self) -> None:
+        """Run the startup hook if it is due; if it fails, the experiment is paused."""
+        run = self._run
+
+        def stopped() -> bool:
+            run.engine.events(0.0)  # there are no jobs yet, but slots may be preempted
+            return self._stopped()
+
+        try:
+            run.hook = startup_hook.prepare(run.files, run.settings.config, say=logger.warning, stopped=stopped)
+            run.engine.use(Interpreter() if run.hook is None else run.hook.interpreter())
+            run.hook_is_due = False
+        except HookStopped:
+            pass  # the request that stopped it is handled next
+        except StartupHookError as error:
+            for line in str(error).splitlines():
+                logger.error("%s", line)
+            # Not retried, because the next attempt would fail in the same way. Trials keep their state; `activate`
+            # tries again.
+            run.intent, run.paused_by_request, run.pause_reason = "pause", True, error.summary
+
+    def _start(self, trial: LiveTrial) -> None:
+        """Record the start of a trial, then start it.
+
+        If this process ends in between, the next runner starts it again.
+        """
+        run = self._run
+        try:
+            run.engine.start(_written_down(run, trial))
+        except EngineError as error:
+            self._failed += 1
+            if self._failed >= _MOST_FAILED_STARTS:
+                raise
+            logger.warning("trial %d could not be started, which is tried again: %s", trial.id, error)
+            _take_back(run, trial)
+        else:
+            self._failed = 0
+
+
+def _has_room(run: RunnerState) -> bool:
+    """Return whether a trial can start now: the engine is ready, and neither its slots nor the limit are exhausted."""
+    need, most = run.settings.slots_per_trial, run.slot_limit
+    used = need * len(run.by_key)
+    return run.engine.ready and run.engine.free_slots() >= need and (most is None or used + need <= most)
+
+
+def _find_sources(run: RunnerState) -> None:
+    """Resolve trials that start from another trial's checkpoint, before that trial runs on."""
+    for trial in run.live():
+        if trial.source_number is None:
+            continue
+        source = run.trials[trial.source_number]
+        if source.process is not None or source.owes_pause:
+            continue
+        newest = run.checkpoints.newest_good(source.id)
+        if newest is None:
+            logger.warning("Trial %d should start from trial %d's checkpoint, but there is none.", trial.id, source.id)
+        trial.source, trial.source_number = None if newest is None else newest[0], None
+        run.commit(trials=(TrialChange(trial.id, warm_start=trial.source),))
+
+
+def _written_down(run: RunnerState, trial: LiveTrial) -> Job:
+    """Record the start of a trial in the store and return its job."""
+    again = trial.runs > 0
+    own = run.checkpoints.newest_good(trial.id) if again else None
+    attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if again else []
+    trial.seen = (max((attempt.number for attempt in attempts), default=0), _ALL)
+    trial.runs += 1
+    trial.owes_restart = False
+    key = allocation_key(run.experiment.id, trial, trial.runs)
+    trial.process = Process(key, attempts_before=len(attempts))
+    run.by_key[key] = trial
+    hook = run.hook
+    try:
+        code = run.files.code if hook is None else hook.work
+        directory = run.files.place or make_work_dir(code, run.files.work_dir(trial.id))
+    except OSError as error:
+        raise EngineError(f"its working directory cannot be made: {error.strerror or error}") from error
+    checkpoint, steps = own or (trial.source, 0)
+    config = run.settings.config
+    environment = trial_environment(
+        experiment_id=run.experiment.id,
+        config=config,
+        trial=trial,
+        key=key,
+        latest_checkpoint=checkpoint,
+        steps_completed=steps,
+        slots=run.settings.slots_per_trial,
+        store_place=run.store_place,
+        time_metric=run.settings.time_metric,
+        variables=user_variables(config) if hook is None else hook.variables(config, directory),
+    )
+    trial.process.mask = run.mask.with_secrets_of(environment)
+    run.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs, started=time.time()),))
+    trial.state = "RUNNING"
+    _log_hook(run, trial)
+    directory = directory if hook is None else hook.inside(directory)
+    trial.process.directory = str(directory)
+    return Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
+
+
+def _log_hook(run: RunnerState, trial: LiveTrial) -> None:
+    """Store the startup hook's output before the lines of the first trial that starts after it."""
+    if run.hook is not None and (lines := run.hook.output()):
+        for written, text in lines:
+            run.logs.keep_hook_line(trial, Line("", 0, "stderr", None, text, written))
+        run.hook = run.hook.mark_logged()
+
+
+def _take_back(run: RunnerState, trial: LiveTrial) -> None:
+    """Queue a trial again that the engine could not start; this does not count as a restart."""
+    assert trial.process is not None
+    del run.by_key[trial.process.key]
+    trial.process, trial.state = None, "QUEUED"
+    run.commit(trials=(TrialChange(trial.id, state="QUEUED"),))

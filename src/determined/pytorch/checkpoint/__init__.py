@@ -1,0 +1,1 @@
+"""Save and restore training, in files that are read without unpickling."""

@@ -1,0 +1,124 @@
+"""Read and write the state file of a checkpoint without unpickling code."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.pytorch.checkpoint.state_file import StateFile
+
+# Where the current and earlier releases put the state file; the first one that exists is read.
+STATE_FILES = (
+    "state_dict.pth",
+    "determined/state_dict.pth",
+    "pedl/state_dict.pth",
+    "data/state_dict.pth",
+    "checkpoint.pt",
+)
+
+
+def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]:
+    """Return the state stored in a checkpoint directory of any release.
+
+    `name` is the checkpoint's name in messages. Further keywords go to `torch.load`, whose `weights_only` is on unless
+    they override it. Raises InvalidCheckpointException for a file that is missing, damaged or could run code.
+    """
+    file = next((directory / one for one in STATE_FILES if (directory / one).is_file()), None)
+    if file is None:
+        raise InvalidCheckpointException(f"checkpoint {name} holds none of the state files {', '.join(STATE_FILES)}")
+    options = {"map_location": "cpu", "weights_only": True, **torch_load_kwargs}
+    try:
+        with torch.serialization.safe_globals(_types_of_old_releases()):
+            state = torch.load(file, **options)
+    except pickle.UnpicklingError as error:
+        raise InvalidCheckpointException(
+            f"checkpoint {name} holds data that could run code when loaded, so it was not loaded: {_first_line(error)} "
+            '(if you trust its author: load_trial_from_checkpoint_path(..., torch_load_kwargs={"weights_only": False}))'
+        ) from error
+    except Exception as error:  # a damaged pickle can raise any exception
+        raise InvalidCheckpointException(
+            f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
+        ) from error
+    if not isinstance(state, dict):
+        raise InvalidCheckpointException(
+            f"checkpoint {name} cannot be read: {file.name} holds a {type(state).__name__} where a dict is expected"
+        )
+    return state
+
+
+def write(state: dict[str, Any], file: Path) -> str:
+    """Write an encoded state to a file, flush it to disk, and return its SHA-256."""
+    with StateFile(file) as opened:
+        try:
+            torch.save(state, opened)  # type: ignore[arg-type]
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None  # for example a full disk; torch's error only follows from it
+            raise
+    return opened.digest
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the line of a message that names the rejected type, or else its first line."""
+    text = str(error).strip()
+    wanted = [line.strip() for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line]
+    return wanted[0] if wanted else (text.splitlines() or [type(error).__name__])[0]
+
+
+def _types_of_old_releases() -> list[Any]:
+    """Return the non-tensor types that releases 0.12 to 0.38 stored: numpy's random state, as an array of numbers."""
+    from numpy._core import multiarray
+
+    reconstruct, scalar = multiarray._reconstruct, multiarray.scalar
+    return [
+        np.ndarray,
+        np.dtype,
+        *{type(np.dtype(kind)) for kind in ("uint32", "int64", "float64", "float32", "bool")},
+        (reconstruct, "numpy.core.multiarray._reconstruct"),
+        (reconstruct, "numpy._core.multiarray._reconstruct"),
+        (scalar, "numpy.core.multiarray.scalar"),
+        (scalar, "numpy._core.multiarray.scalar"),
+    ]
+
+
+class _NoCode(pickle.Unpickler):
+    """An unpickler for numbers, strings and containers that rejects any reference to a class or function."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it refers to {module}.{name}")
+
+
+def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
+    """Return the dict of numbers in a pickled state file of an old release."""
+    try:
+        with open(file, "rb") as opened:
+            state = _NoCode(opened).load()
+    except Exception as error:  # a damaged pickle can raise any exception
+        raise InvalidCheckpointException(
+            f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
+        ) from error
+    if not isinstance(state, dict):
+        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name} holds no dict")
+    return state
+
+
+def is_path(name: str | os.PathLike[str]) -> bool:
+    """Return whether `name` is an explicit path, and not the id of a checkpoint."""
+    return isinstance(name, os.PathLike) or os.sep in name
+
+
+def directory_at(path: str | os.PathLike[str]) -> Path:
+    """Return the checkpoint directory at a path given by the user; raise CheckpointNotFound if it does not exist."""
+    try:
+        found, reason = Path(path).is_dir(), "there is no such directory"
+    except (ValueError, OSError) as error:  # the path contains a NUL or is too long
+        found, reason = False, getattr(error, "strerror", None) or str(error)
+    if not found:
+        raise CheckpointNotFound(f"no checkpoint at {os.fspath(path)!r:.200}: {reason}")
+    return Path(path)

@@ -1,0 +1,46 @@
+"""Resolve `latest_checkpoint="latest"`: find the newest undamaged checkpoint of this program's last run."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from determined import core
+from determined.core.ranks.agreement import in_step
+from determined.errors import CheckpointNotFound, InvalidCheckpointException
+
+logger = logging.getLogger("determined.pytorch")
+
+LATEST = "latest"
+
+
+def resolved(core_context: core.Context, name: Any) -> Any:
+    """Return `name`; for "latest", the id of that checkpoint, or None if none was saved yet. All ranks must call it."""
+    if name != LATEST:
+        return name
+    distributed = core_context.distributed
+
+    def choose() -> str | None:
+        return _newest_good(core_context) if distributed.rank == 0 else None
+
+    return in_step(distributed.allgather, distributed.rank, choose, doing="looking for the latest checkpoint")[0]
+
+
+def _newest_good(core_context: core.Context) -> str | None:
+    """Return the newest checkpoint of the last run that passes verification; raise if none of them does."""
+    candidates = core_context.checkpoint.of_the_last_run()
+    if not candidates:
+        logger.info("latest_checkpoint='latest': this program has saved none yet, training starts at its beginning")
+        return None
+    for uuid in candidates:
+        try:
+            core_context.checkpoint.verify(uuid)
+        except (InvalidCheckpointException, CheckpointNotFound) as error:
+            logger.warning("latest_checkpoint='latest': skipped, %s", error)
+        else:
+            logger.info("latest_checkpoint='latest' is %s", uuid)
+            return uuid
+    raise InvalidCheckpointException(
+        f"no checkpoint of this program's last run is good, the newest is {candidates[0]}; "
+        "pass latest_checkpoint=None to start at the beginning"
+    )

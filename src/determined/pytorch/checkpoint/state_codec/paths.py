@@ -1,0 +1,113 @@
+"""Paths inside a state: steps from a value to its parts, their text form, and what the program has at a path."""
+
+from __future__ import annotations
+
+import collections
+import reprlib
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from determined.pytorch.checkpoint.state_codec import classes
+
+Step: TypeAlias = tuple[str, Any]
+Path: TypeAlias = tuple[Step, ...]
+
+STATE: Step = ("state", None)
+FACTORY: Step = ("factory", None)
+
+MISSING: Any = types.new_class("MISSING")()  # the program has no value at a place; None would be a value
+
+_LONGEST = 300
+_SEQUENCES = (list, tuple, collections.deque)
+
+
+def item(key: Any) -> Step:
+    """Return the step to the value of a dict under `key`, or to the item of a sequence at that index."""
+    return ("item", key)
+
+
+def attribute(name: str) -> Step:
+    return ("attribute", name)
+
+
+def element(kind: type) -> Step:
+    """Return the step to an element of a set or a key of a dict, which have no position and are identified by class."""
+    return ("element", classes.name_of(kind))
+
+
+def shown(path: Iterable[Step]) -> str:
+    """Return a path as the program would write it: `callbacks['early stopping']['history'][3].score`."""
+    text = ""
+    for kind, key in path:
+        if kind == "item":
+            text += f"[{_repr.repr(key)}]" if text else str(key)
+        elif kind == "attribute":
+            text += f".{key}"
+        elif kind == "element":
+            text += f"<a key or element of class {key}>"
+        elif kind == "state":
+            text += ".state_dict()"
+        else:
+            text += ".default_factory"
+    return text if len(text) <= _LONGEST else text[: _LONGEST // 2] + " ... " + text[-_LONGEST // 2 :]
+
+
+class _ShortRepr(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 80
+
+
+_repr = _ShortRepr()
+
+
+class Lazy:
+    """A template that is computed at most once, and only when a value needs it."""
+
+    def __init__(self, ask: Callable[[], Any]) -> None:
+        self._ask: Callable[[], Any] | None = ask
+        self._value: Any = MISSING
+
+    def get(self) -> Any:
+        """Return the template, computed at the first call."""
+        if self._ask is not None:
+            ask, self._ask = self._ask, None
+            found = ask()
+            self._value = found.get() if isinstance(found, Lazy) else found
+        return self._value
+
+
+def child(template: Any, step: Step) -> Any:
+    """Return the program's value one step below `template`, or MISSING."""
+    if isinstance(template, Lazy):
+        above = template
+        return Lazy(lambda: child(above.get(), step))
+    kind, key = step
+    if template is MISSING:
+        return MISSING
+    if kind == "item":
+        return _item(template, key)
+    if kind == "attribute":
+        return classes.attributes_of(template).get(key, MISSING)
+    if kind == "element":
+        members = template if isinstance(template, (dict, set, frozenset)) else ()
+        return next((one for one in members if classes.name_of(type(one)) == key), MISSING)
+    if kind == "factory":
+        return template.default_factory if isinstance(template, collections.defaultdict) else MISSING
+    return Lazy(template.state_dict) if classes.is_stateful(template) else MISSING
+
+
+def _item(template: Any, key: Any) -> Any:
+    """Return the item of a container of the program, or MISSING."""
+    if isinstance(template, dict):
+        return dict.get(template, key, MISSING)
+    if isinstance(template, slice):
+        template = (template.start, template.stop, template.step)
+    elif isinstance(template, np.ndarray) and template.dtype == object:
+        template = template.reshape(-1).tolist()
+    if isinstance(template, _SEQUENCES) and type(key) is int and 0 <= key < len(template):
+        return template[key]
+    return MISSING

@@ -1,0 +1,1 @@
+"""Trials and internal names of older releases."""

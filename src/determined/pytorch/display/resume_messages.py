@@ -1,0 +1,98 @@
+"""Messages about where training resumes, and how to continue a run that was stopped or failed."""
+
+from __future__ import annotations
+
+import atexit
+import shlex
+import sys
+from typing import Any
+
+from determined.config.secrets.masking import mask_arguments
+from determined.core.supervision.run_identity import NAME_VARIABLE
+from determined.program import this_program
+from determined.pytorch.checkpoint.latest import LATEST
+from determined.pytorch.display.progress import say
+from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
+
+
+def resumed(checkpoint: str, batches: int, plan: Plan, *, nothing_to_do: bool) -> str:
+    """Return the message about a restored checkpoint; with one of another trial, batches count from 0."""
+    if nothing_to_do:
+        return f"Nothing to do: already trained to {_where(batches, plan, brief=True)} (checkpoint {checkpoint})"
+    if batches == 0:
+        return f"Starting at batch 0 with the weights of checkpoint {checkpoint}"
+    within = 0 if plan.epoch_length == UNKNOWN_LENGTH else plan.epoch_of(batches)[1]
+    preposition = "in" if within else "at"
+    return f"Resuming from checkpoint {checkpoint} {preposition} {_where(batches, plan)}"
+
+
+def finishing(plan: Plan) -> str:
+    """Return the line about a `fit` that is given less than what is left of an interrupted one."""
+    return f"Finishing the length of the interrupted fit: training to {_where(plan.last_batch, plan)}"
+
+
+def _where(batches: int, plan: Plan, *, brief: bool = False) -> str:
+    """Return a text like `epoch 30 (batch 1,200)`: the epoch that has just ended, or the one in progress."""
+    batch = f"batch {batches:,}"
+    if plan.epoch_length == UNKNOWN_LENGTH:
+        return batch
+    epochs, within = plan.epoch_of(batches)
+    if brief:
+        return batch if within else f"epoch {epochs}"
+    return f"epoch {epochs + (within > 0)} ({batch})"
+
+
+def how_to_continue(given: Any, *, has_checkpoint: bool, ranks: int) -> str | None:
+    """Return the message about continuing a standalone script, or None if no command can start the code again.
+
+    `given` is the `latest_checkpoint` that the program passed to `fit`.
+    """
+    command = _command(ranks)
+    if command is None:
+        return None
+    if not has_checkpoint:
+        return f"No checkpoint was saved. To start from the beginning: {command}"
+    if given == LATEST:
+        return f"To continue: {command}"
+    return f'To continue: pass latest_checkpoint="latest" to fit(), and run again: {command}'
+
+
+def after_refusal(given: Any, checkpoint: str, *, ranks: int) -> str | None:
+    """Return the line about a start that was refused because the checkpoint does not fit; see `how_to_continue`."""
+    command = _command(ranks)
+    if command is None:
+        return None
+    former = f"To continue the former run, use the code and hyperparameters of checkpoint {checkpoint}"
+    if given == LATEST:
+        return f"{former}; to train with the present ones, give the run another name: {NAME_VARIABLE}=NAME {command}"
+    return f"{former}; to train with the present ones, call fit() without latest_checkpoint"
+
+
+def say_after_traceback(error: BaseException, line: str) -> None:
+    """Print `line` at program exit if this error ends the program.
+
+    Python prints the traceback before exit handlers run, so the line comes after it.
+    """
+
+    def at_exit() -> None:
+        ended_by = getattr(sys, "last_value", None)  # set by Python for an uncaught exception
+        while ended_by is not None and ended_by is not error:
+            ended_by = ended_by.__cause__ or ended_by.__context__
+        if ended_by is error:
+            say(line)
+
+    atexit.register(at_exit)
+
+
+def _command(ranks: int) -> str | None:
+    """Return the command line of this program with secrets masked, or None for code without a command.
+
+    With several ranks, the launcher's command line is not known in this process.
+    """
+    program = this_program()
+    if program.kind not in ("script", "module"):
+        return None
+    if ranks > 1:
+        return "the same command as before"
+    words = ["python", *(["-m", program.module] if program.module else sys.argv[:1]), *sys.argv[1:]]
+    return shlex.join(mask_arguments(words))

@@ -1,0 +1,1 @@
+"""Metrics on their way from a batch to a report."""

@@ -1,0 +1,1 @@
+"""Backward, optimizer steps, mixed precision and learning-rate schedulers."""

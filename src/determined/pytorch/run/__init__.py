@@ -1,0 +1,1 @@
+"""Open a run, stop it early, and end it."""

@@ -1,0 +1,84 @@
+"""The daemon's connection to the store, which survives outages and a store file that is deleted or replaced."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from determined.errors import StoreUnavailable
+from determined.store.base import Store
+from determined.store.databases import location as places
+from determined.store.open import open_store, patience
+
+T = TypeVar("T")
+
+
+class DaemonStore:
+    """A store connection that is reopened after an outage."""
+
+    def __init__(self, place: str, say: Callable[[str], None]) -> None:
+        self._place, self._say = place, say
+        self._store: Store | None = None
+        self._file: tuple[int, int] | None = None
+        self._away_since: float | None = None
+
+    @property
+    def is_away(self) -> bool:
+        return self._away_since is not None
+
+    def open(self) -> Store:
+        self._store = open_store(self._place)
+        self._file = _file_of(self._place)
+        return self._store
+
+    def ask(self, act: Callable[[Store], T], *, for_ever: bool) -> T | None:
+        """Run a query and return its result, or None while the store is unavailable.
+
+        After DET_STORE_PATIENCE seconds of unavailability the error is raised, unless `for_ever`.
+        """
+        try:
+            if self._file is not None and _file_of(self._place) is None:
+                # Opening it would create an empty store. The user may be about to put another file there, for example
+                # a backup, which the new store would then be in the way of.
+                raise StoreUnavailable(f"the store {self._place} is gone")
+            done = act(self._store or self.open())
+        except StoreUnavailable as error:
+            self._close()
+            if self._away_since is None:
+                self._away_since = time.monotonic()
+                self._say(f"{error}; it is tried again")
+            elif not for_ever and time.monotonic() - self._away_since > patience():
+                raise
+            return None
+        self._away_since = None
+        return done
+
+    def is_another_file(self) -> bool:
+        """Return whether the store file was replaced.
+
+        The open file is then no longer the store, even if it is readable.
+        """
+        return _file_of(self._place) not in (None, self._file)
+
+    def take_new_file(self) -> None:
+        """Close the connection; the next query opens the new file."""
+        self._close()
+        self._file = _file_of(self._place)
+
+    def _close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+
+def _file_of(place: str) -> tuple[int, int] | None:
+    """Return device and inode of a store file; None if it does not exist, or for a PostgreSQL server."""
+    if places.is_postgres(place):
+        return None
+    try:
+        found = os.stat(place)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,1 +1,0 @@
-"""Maintenance of a store: information about its contents, integrity checks, backups and vacuuming."""

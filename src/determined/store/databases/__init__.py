@@ -1,0 +1,1 @@
+"""SQLite and PostgreSQL, the schema and its migrations."""

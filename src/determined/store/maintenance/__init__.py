@@ -1,0 +1,1 @@
+"""Size, consistency checks, backup and vacuum of a store."""

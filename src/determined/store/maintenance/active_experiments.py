@@ -1,0 +1,24 @@
+"""Lists the experiments that processes are running."""
+
+from __future__ import annotations
+
+from determined.store.databases.base import Database
+from determined.store.process import Process, is_running, on_this_machine
+
+
+def at_work(database: Database) -> dict[int, Process]:
+    """Return the experiments that are being run, by id, each with one of its processes.
+
+    Processes on other hosts cannot be checked, so the stored state is trusted.
+    """
+    runners = database.execute(
+        "SELECT experiment_id, host, pid, process_started FROM leases WHERE host IS NOT NULL ORDER BY 1"
+    )
+    runs = database.execute(
+        "SELECT t.experiment_id, a.host, a.pid, a.process_started FROM attempts a JOIN trials t ON t.id = a.trial_id "
+        "AND t.attempt = a.number WHERE a.state = 'running' AND t.state IS NULL ORDER BY 1"
+    )
+    found = {experiment_id: Process(*process) for experiment_id, *process in [*runs, *runners]}
+    return {
+        id_: process for id_, process in sorted(found.items()) if not on_this_machine(process) or is_running(process)
+    }

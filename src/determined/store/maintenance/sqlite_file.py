@@ -1,0 +1,146 @@
+"""Maintenance of a store in an SQLite file: its size, integrity checks, backups and vacuuming."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+from determined.errors import StoreError
+from determined.plural import counted
+from determined.store.databases.base import Database, broken, unavailable
+from determined.store.databases.read_only_file import connect_unwritable, is_unwritable
+from determined.store.maintenance.finding import Finding
+
+Progress = Callable[[int, int], None]
+"""Called with the number of pages done and the total."""
+
+_MOST_FINDINGS = 100
+_PAGES_AT_ONCE = 2_000
+
+
+def sizes(path: Path) -> tuple[int, int]:
+    """Return the size of the file together with its write-ahead log, and the size of the log alone.
+
+    The files are not opened, because closing them would drop the locks that SQLite holds on them in this process.
+    """
+    log = _size(Path(f"{path}-wal"))
+    return _size(path) + log, log
+
+
+def problems(path: Path) -> Iterator[Finding]:
+    """Yield damage to the structure of the file, and foreign keys that refer to missing rows."""
+    try:
+        with closing(_connect(path)) as connection:
+            for (message,) in connection.execute(f"PRAGMA integrity_check({_MOST_FINDINGS})"):
+                if message != "ok":
+                    yield Finding("file", " ".join(str(message).split()))
+            for table, count, other in connection.execute(
+                'SELECT "table", count(*), "parent" FROM pragma_foreign_key_check GROUP BY 1, 3'
+            ):
+                yield Finding(str(table), f"{counted(count, 'row refers', 'rows refer')} to missing rows of {other}")
+    except sqlite3.DatabaseError as error:
+        if _is_busy(error):
+            raise unavailable(str(path), error) from error
+        yield Finding("file", f"it cannot be read: {error}")
+
+
+def back_up(path: Path, target: Path, progress: Progress) -> int:
+    """Copy a store as it was at the start, while other processes may write, and return the size of the copy.
+
+    The copy is checked and appears under its name only when it is complete.
+    """
+    if target.exists() or target.is_symlink():
+        raise StoreError(f"{target} already exists: name another file, or remove it")
+    draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        _copy(path, draft, progress)
+        found = next(problems(draft), None)
+        if found is not None:
+            raise StoreError(
+                f"the copy of {path} is damaged ({found}), as the store itself may be: det store check; it was not kept"
+            )
+        # Contents first, then the name, then the directory: after a power failure the name, if it exists, is that of a
+        # complete file.
+        _flush(draft)
+        _name(draft, target)
+        _flush(target.parent)
+    except FileExistsError as error:
+        raise StoreError(f"{target} already exists: name another file, or remove it") from error
+    finally:
+        for ending in ("", "-wal", "-shm", "-journal"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{draft}{ending}")
+    return target.stat().st_size
+
+
+def vacuum(database: Database, path: Path) -> None:
+    """Rewrite the file without its unused pages. This temporarily needs twice its size on the disk."""
+    needed, free = 2 * sizes(path)[0], shutil.disk_usage(path.parent).free
+    if free < needed:
+        raise StoreError(
+            f"the disk of {path} has {free:,} bytes left, and up to {needed:,} are needed on the way: make room first"
+        )
+    database.execute("VACUUM")
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _copy(path: Path, draft: Path, progress: Progress) -> None:
+    """Copy a store into a file with SQLite's backup function."""
+    try:
+        with closing(_connect(path)) as source, closing(sqlite3.connect(draft)) as copy:
+            # A read transaction around all steps. Without it, SQLite restarts the backup whenever another process
+            # writes, so it might never finish.
+            source.execute("BEGIN")
+            source.execute("SELECT count(*) FROM sqlite_master").fetchall()
+            source.backup(
+                copy,
+                pages=_PAGES_AT_ONCE,
+                progress=lambda status, remaining, total: progress(total - remaining, total),
+            )
+            source.execute("ROLLBACK")
+            copy.execute("PRAGMA journal_mode = DELETE")  # leaves WAL mode, so that the copy is a single file
+    except sqlite3.DatabaseError as error:
+        raise (unavailable if _is_busy(error) else broken)(str(path), error) from error
+
+
+def _name(draft: Path, target: Path) -> None:
+    """Give a complete draft its final name without replacing an existing file."""
+    try:
+        os.link(draft, target)  # fails if the target exists by now; a rename would replace it
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        os.rename(draft, target)  # the file system has no hard links, for example FAT on a memory stick
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Return a connection to an existing file, also to one that cannot be written."""
+    if is_unwritable(path):
+        return connect_unwritable(path)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _flush(path: Path) -> None:
+    """Write a file or directory to disk with fsync."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return "locked" in str(error)

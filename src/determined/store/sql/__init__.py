@@ -1,0 +1,1 @@
+"""The queries of the store, the same for SQLite and PostgreSQL."""

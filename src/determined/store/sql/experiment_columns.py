@@ -1,0 +1,121 @@
+"""The queries that read experiments and trials, and the functions that build records from their rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from determined.store import lease, standalone_runs
+from determined.store.databases.base import Database
+from determined.store.experiment_records import Experiment, Trial
+from determined.store.process import Process
+
+# Field of the record -> SQL expression for its value.
+_EXPERIMENT = {
+    **{
+        name: f"e.{name}"
+        for name in (
+            *("id", "key", "by_hand", "program", "name", "description", "labels", "state", "progress", "seed"),
+            *("config", "original", "code_dir", "owner", "archived", "parent_id", "created", "ended", "reason"),
+            *("metric", "smaller_is_better", "last_request", "notes", "external_id", "borrowed"),
+        )
+    },
+    "trial_count": "(SELECT count(*) FROM trials t WHERE t.experiment_id = e.id)",
+    "best": "CASE WHEN e.smaller_is_better = 1 "
+    "THEN (SELECT min(t.best_metric) FROM trials t WHERE t.experiment_id = e.id) "
+    "ELSE (SELECT max(t.best_metric) FROM trials t WHERE t.experiment_id = e.id) END",
+}
+_TRIAL = {
+    **{
+        name: f"t.{name}"
+        for name in (
+            *("id", "experiment_id", "number", "request_id", "hparams", "seed", "state", "goal", "rungs", "bracket"),
+            *("source", "allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
+            *("stop_acknowledged", "steps_completed", "created", "ended", "external_id", "passed_hparams"),
+            "follows_operations",
+        )
+    },
+    "best": "t.best_metric",
+    "latest_checkpoint": "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' "
+    "ORDER BY c.id DESC LIMIT 1)",
+    # Programs that do not use the library create no attempts; for them the runner stores the start in the trial.
+    "started": "coalesce((SELECT f.started FROM attempts f WHERE f.trial_id = t.id AND f.number = 1), t.started)",
+}
+
+# A standalone run has no state in its own row: it follows from its newest attempt.
+_ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
+
+_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, t.reason, {_ATTEMPT}
+FROM experiments e
+LEFT JOIN leases l ON l.experiment_id = e.id
+LEFT JOIN trials t ON e.by_hand = 1 AND t.experiment_id = e.id AND t.number = 0
+LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
+
+SELECT_TRIALS = f"""SELECT {", ".join(_TRIAL.values())}, a.command, a.git_commit, a.exit_code, {_ATTEMPT}
+FROM trials t
+LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
+
+
+def read_experiments(database: Database, which: str, values: Sequence[Any] = ()) -> list[Experiment]:
+    """Return the experiments selected by an SQL suffix (`WHERE`, `ORDER BY`, ...) in which `e` is the experiment."""
+    found = [_experiment(row) for row in database.execute(f"{_SELECT_EXPERIMENTS} {which}", values)]
+    return [_with_its_trials(database, one) if one.by_hand and one.trial_count > 1 else one for one in found]
+
+
+def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
+    """Return a standalone experiment with its state, progress and end computed over all its trials.
+
+    A program may run several trials in one experiment, also at the same time.
+    """
+    found = database.execute(
+        f"SELECT t.progress, t.reason, {_ATTEMPT} FROM trials t "
+        "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+        "WHERE t.experiment_id = ? ORDER BY a.id",
+        [experiment.id],
+    )
+    state = standalone_runs.common_state([standalone_runs.experiment_state(row[2], Process(*row[4:])) for row in found])
+    _, reason, newest, *_ = found[-1]
+    progress = [row[0] for row in found if row[0] is not None]
+    return experiment._replace(
+        state=state,
+        progress=sum(progress) / len(found) if progress else None,
+        ended=None if state == "ACTIVE" else max((row[3] for row in found if row[3] is not None), default=None),
+        # In other states a trial is running or completed, so failures of single trials are not the experiment's.
+        reason=(reason or standalone_runs.unreported_reason(newest, state)) if state == "ERROR" else None,
+    )
+
+
+def _experiment(row: Sequence[Any]) -> Experiment:
+    values, more = _named(_EXPERIMENT, row)
+    holder, (progress, reason, attempt_state, attempt_ended, *process) = lease.holder(*more[:6]), more[6:]
+    values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])
+    for name in ("by_hand", "archived", "smaller_is_better", "borrowed"):
+        values[name] = bool(values[name])
+    if values["by_hand"]:
+        values["name"] = values["name"] or standalone_runs.name(values["config"], values["program"])
+        values["state"] = standalone_runs.experiment_state(attempt_state, Process(*process))
+        values["progress"], values["ended"] = progress, attempt_ended
+        values["reason"] = reason or standalone_runs.unreported_reason(attempt_state, values["state"])
+    return Experiment(**values, holder=holder)
+
+
+def trial(row: Sequence[Any]) -> Trial:
+    """Build a `Trial` from a row of `SELECT_TRIALS`."""
+    values, (command, git_commit, exit_code, attempt_state, attempt_ended, *process) = _named(_TRIAL, row)
+    values |= {"command": command, "git_commit": git_commit, "exit_code": exit_code, "host": process[0]}
+    values["hparams"], values["rungs"] = json.loads(values["hparams"]), json.loads(values["rungs"])
+    passed = values["passed_hparams"]
+    values["passed_hparams"] = None if passed is None else json.loads(passed)
+    for name in ("stop_acknowledged", "follows_operations"):
+        values[name] = bool(values[name])
+    if values["state"] is None:  # a standalone run
+        state = standalone_runs.trial_state(attempt_state, Process(*process))
+        values["state"], values["ended"] = state, attempt_ended
+        values["reason"] = values["reason"] or standalone_runs.unreported_reason(attempt_state, state)
+    return Trial(**values)
+
+
+def _named(fields: dict[str, str], row: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
+    """Return the leading columns of a row by field name, and the remaining columns."""
+    return dict(zip(fields, row, strict=False)), row[len(fields) :]
