@@ -190,7 +190,7 @@ def test_a_process_that_is_killed_during_an_upload(
     assert (own_server.bucket / note.name).exists()
     assert left_here() == [f".staging-{note.name}"]
     storage = build_from_argument(own_server.config())
-    with pytest.raises(CheckpointNotFound, match="not finished"):
+    with pytest.raises(CheckpointNotFound, match="unfinished"):
         storage.resources(note.name)
     own_server.kill()
     os.utime(note, (0, note.stat().st_mtime - 25 * 3600))

@@ -317,7 +317,7 @@ def test_logs(search: int) -> None:
 
     refused = det("e", "logs", str(search), "--trial", "99")
     assert refused.exit_code == 1
-    assert f"whose trials are: {first}, {second}" in refused.stderr
+    assert f"is not one of its trials: {first}, {second}" in refused.stderr
     for wrong in (["--trial", "1", "--all"], ["--head", "1", "--tail", "1"], ["--head", "1", "-f"], ["--level", "x"]):
         assert det("e", "logs", str(search), *wrong).exit_code == 2
 

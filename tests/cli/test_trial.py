@@ -137,7 +137,7 @@ class TestDownload:
         assert f"Local checkpoint path: checkpoints/{row.uuid}" in printed
         det("c", "delete", row.uuid, "--yes")
         assert "trial 1: it has no checkpoint any more" in det("t", "download", "1", "--latest").stderr
-        assert "it is DELETED" in det("t", "download", "1", "--uuid", row.uuid, "-o", "new").stderr
+        assert f"checkpoint {row.uuid} is DELETED" in det("t", "download", "1", "--uuid", row.uuid, "-o", "new").stderr
 
     def test_what_is_refused(self, searched: Searched) -> None:
         for words in ([], ["--best", "--latest"], ["--latest", "--sort-by", "x"], ["--best", "--sort-by", "accuracy"]):

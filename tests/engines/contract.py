@@ -516,7 +516,7 @@ class EngineContract:
         given = [bench.engine.start(job) for job in jobs]
         assert sorted(number for ids in given for number in ids) == [0, 1]
         assert bench.engine.free_slots() == 0
-        with pytest.raises(EngineError, match=r"slots\.2 needs 1 slots: 0 of 2 are free"):
+        with pytest.raises(EngineError, match=r"slots\.2 needs 1 slot: 0 of 2 are free"):
             bench.engine.start(Job("slots.2", command, {}, bench.directory, 1))
         bench.engine.kill("slots.1")
         bench.finish("slots.1")

@@ -69,7 +69,7 @@ def test_jobs_get_the_slots_that_were_granted(tmp_path: Path) -> None:
             engine.start(Job(key, parse_entrypoint("python3 program.py"), {}, tmp_path, slots))
 
         assert (engine.slots, engine.free_slots()) == (3, 0)
-        with pytest.raises(EngineError, match="needs 1 slots: 0 of 3 are free"):
+        with pytest.raises(EngineError, match="needs 1 slot: 0 of 3 are free"):
             start("none")
         engine.want(2)
         assert granter.heard() == {"wants": 2, "uses": [], "seen": 0}

@@ -64,10 +64,10 @@ def test_entrypoints_that_cannot_run(search: Search) -> None:
         "broken:Trial": r"entrypoint: broken:Trial cannot be imported: SyntaxError",
         "raises:Trial": r"entrypoint: raises:Trial cannot be imported: OSError: no data here \(raises\.py, line 2\)$",
         "empty:Trial": r"entrypoint: empty:Trial cannot be imported: .*Trial",
-        "empty:Nummer": r"Cannot create the experiment: entrypoint: empty:Nummer cannot be imported: empty\.py has no "
-        r"class 'Nummer'$",
-        "near:Trail": r"Cannot create the experiment: entrypoint: near:Trail cannot be imported: near\.py has no class "
-        r"'Trail'; did you mean Trial\?$",
+        "empty:Nummer": r"Cannot create the experiment: \S+config\.yaml:2: entrypoint: empty:Nummer cannot be "
+        r"imported: empty\.py has no class 'Nummer'$",
+        "near:Trail": r"Cannot create the experiment: \S+config\.yaml:2: entrypoint: near:Trail cannot be imported: "
+        r"near\.py has no class 'Trail'; did you mean Trial\?$",
         "empty:Number": r"entrypoint: empty:Number cannot be imported: .*Number",
         "Trial": r".*:2: entrypoint: expected module:TrialClass, got 'Trial'; for example model_def:Trial",
     }.items():

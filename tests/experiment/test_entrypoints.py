@@ -32,6 +32,9 @@ def config(entrypoint: str | list[str], **fields: Any) -> dict[str, Any]:
         "data": {"url": "/nowhere"},
         "records_per_epoch": 1000,
         "max_restarts": 0,
+        "reproducibility": {
+            "experiment_seed": 1
+        },  # by default the time, at which trials may be better one after another
         **fields,
     }
 

@@ -98,7 +98,7 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
     experiment.cancel()
     assert experiment.wait(interval=0.1) is ExperimentState.CANCELED
     assert other.list_checkpoints(), "a canceled trial saves a last checkpoint"
-    with pytest.raises(InvalidExperimentException, match="it is CANCELED"):
+    with pytest.raises(InvalidExperimentException, match="experiment 1 is CANCELED"):
         experiment.activate()
     assert capfd.readouterr() == ("", ""), "the runner speaks in its own log"
 

@@ -131,7 +131,7 @@ def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
 
     said = served_while(here, disturb)
     other.end()
-    assert "taken out of the queue: its runner ended 1 times in a row" in said[-2]
+    assert "taken out of the queue: its runner ended 1 time in a row" in said[-2]
     assert sum(line.startswith(waits) for line in said) == 2
     assert started(said).count(f"experiment {experiment}") == 2
     assert here.state(experiment) == "PAUSED"

@@ -81,7 +81,7 @@ def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_k
             assert trial.steps_completed == max(kept, default=0)
     assert "resume with: det queue resume" in searches.det("queue").stdout
     waiting = searches.det("experiment", "wait", str(low), "--polling-interval", "0.1", check=False)
-    assert f"experiment {low} waits in the queue, and no process serves it" in waiting.stderr
+    assert f"experiment {low}: it waits in the queue, and no process serves it" in waiting.stderr
 
     threads = [threading.Thread(target=searches.det, args=("queue", "resume")) for _ in range(10)]
     for thread in threads:

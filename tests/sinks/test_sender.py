@@ -180,7 +180,7 @@ def test_one_that_hangs_is_left_at_the_deadline_and_delays_no_other(caplog: pyte
         sender.put(BEGIN)
         sender.put(report(1))
     close_all(senders, 0.3)
-    assert lines(caplog) == ["1 reports were not sent to service: it did not answer in time (the store has all)"]
+    assert lines(caplog) == ["1 report was not sent to service: it did not answer in time (the store has all)"]
     assert quick.events == [report(1)]
     assert stuck.calls == ["abandon"]
     forever.set()
@@ -260,7 +260,7 @@ def test_one_that_is_refused_for_good_does_not_stop_the_others(caplog: pytest.Lo
     assert lines(caplog) == [
         "service: upload failed (ValueError: not this one). Retrying; training continues.",
         "service: rejected 1 report; it was dropped: ValueError: not this one",
-        "1 reports were not sent to service: ValueError: not this one (the store has all)",
+        "1 report was not sent to service: ValueError: not this one (the store has all)",
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -36,6 +36,14 @@ class LoadedExperiment:
     original: str  # the YAML as given, with comments and secrets; if there are overrides, the result of applying them
     notes: list[str]  # fields of older releases, and how they are written today
     warnings: list[str]  # fields without effect, and values that were probably not intended
+    file: str = ""  # the file that was read; empty for a dict
+    text: str | None = field(default=None, repr=False)  # its text, which may contain secrets
+    overridden: tuple[str, ...] = ()  # paths of the fields that were set by `--config`
+
+    def place_of(self, path: str) -> str:
+        """Return where a field was given, such as `config.yaml:3`, or "" if that is not known."""
+        (found,) = _with_places([Mistake(path, None, "")], self.file, self.text, self.overridden)
+        return str(found._replace(path="")).removesuffix(": ")
 
     @property
     def shown_original(self) -> str:
@@ -66,6 +74,9 @@ def load_experiment(
         original=text if text is not None and not overrides else dump_yaml(raw),
         notes=_note(migration.changes, without_nulls(raw), migration.config),
         warnings=[*filter(None, [unserved_warning(migration.config)]), *doubts(config)],
+        file=name,
+        text=text,
+        overridden=tuple(set_here),
     )
 
 
@@ -105,7 +116,7 @@ def _inside_unknown_kinds(config: dict[str, Any]) -> list[Mistake]:
     return []
 
 
-def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here: list[str]) -> list[Mistake]:
+def _with_places(mistakes: list[Mistake], name: str, text: str | None, set_here: Sequence[str]) -> list[Mistake]:
     """Return one mistake for each field, in the order of the file, with its file and line, or `--config`."""
     lines = {} if text is None else lines_of(text)
     first: dict[str, Mistake] = {}

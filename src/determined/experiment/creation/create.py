@@ -92,7 +92,11 @@ def create_experiment(
         hook = _prepared_hook(files, config, say)
         if engine is not None:
             engine.use(Interpreter() if hook is None else hook.interpreter())
-        entrypoint_check.check(settings.command, files.place or files.code, config, engine, hook)
+        try:
+            entrypoint_check.check(settings.command, files.place or files.code, config, engine, hook)
+        except InvalidExperimentException as error:
+            place = loaded.place_of("entrypoint")
+            raise InvalidExperimentException(f"{place}: {error}" if place else str(error)) from None
         files.write_config(config)
         experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, fork_of, paused=paused))
     except BaseException:
