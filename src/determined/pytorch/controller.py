@@ -35,6 +35,7 @@ from determined.pytorch.metrics.nonfinite import NonFinite, OnNan, RollBack, Rol
 from determined.pytorch.metrics.reporting import Reporter
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, UNKNOWN_LENGTH, Plan
 from determined.pytorch.ranks import lost_ranks
+from determined.pytorch.run import startup_collections
 from determined.pytorch.run.early_end import spare_session
 from determined.pytorch.run.last_fit import LastFit
 from determined.pytorch.run.stopping import EarlyStop, Stopping
@@ -258,6 +259,7 @@ class PyTorchTrialController:
             with self.context.profiler if self.context.profiler is not None else nullcontext():
                 try:
                     with lost_ranks.named(self.context.distributed):
+                        startup_collections.end_exemption()
                         loop.run(step_zero_validation=self.step_zero_validation and fresh)
                 except RollBack:
                     loop.checkpointer.finish()

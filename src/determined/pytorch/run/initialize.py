@@ -23,6 +23,7 @@ from determined.pytorch.checkpoint import random_generators
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.display import progress
 from determined.pytorch.ranks import process_group
+from determined.pytorch.run import startup_collections
 from determined.pytorch.run.open_run import OpenRun
 from determined.tensorboard import directory as tensorboard_directory
 
@@ -113,6 +114,9 @@ def init(
         )
         opened.enter_context(tensorboard_directory.in_use(context.get_tensorboard_path()))
         opened.callback(_close_summary_writer, context)
+        if described is None:  # the warm process has frozen its objects before it forked a managed trial
+            startup_collections.exempt_present_objects()
+            opened.callback(startup_collections.end_exemption)
         context._run = OpenRun(core_context, opened.pop_all())
     return context
 
