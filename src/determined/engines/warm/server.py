@@ -93,9 +93,8 @@ def _leave(directory: str) -> NoReturn:
 
 def _warm_up() -> WarmFacts:
     """Import the modules of a training and prepare the memory of this process for forking."""
-    # Imports create hundreds of thousands of objects and hardly any garbage: the collections that they would trigger
-    # take a fifth of the time until the first batch. One collection at the end finds the same.
-    gc.disable()
+    # The collections that these imports trigger are wanted: without them the process keeps their garbage, in more pages
+    # that every fork must map.
     environment = dict(os.environ)
     added = environment.get("PYTHONPATH", "").split(os.pathsep)
     path = [place for place in sys.path if place not in {*added, *map(os.path.abspath, filter(None, added))}]
@@ -113,7 +112,6 @@ def _warm_up() -> WarmFacts:
     _forget_finalizers()
     gc.collect()
     gc.freeze()  # a collection would write to every object, and so unshare all pages from the forks
-    gc.enable()
     use_huge_pages()
     return WarmFacts(os.getpid(), read_at_start(environment), path)
 
