@@ -17,7 +17,6 @@ from determined.engines.base import Event, Exited, Line
 from determined.engines.local import LocalEngine
 from determined.errors import EngineError
 from tests.engines.contract import Bench, EngineContract, alive, wait_for
-from tests.helpers import leaks
 
 
 def warm_processes() -> list[psutil.Process]:
@@ -35,13 +34,6 @@ class TestLocalEngine(EngineContract):
     def engine(cls) -> Iterator[LocalEngine]:
         with LocalEngine(2) as engine:
             yield engine
-
-    @pytest.fixture(autouse=True)
-    def warm_process_of_the_class(self, engine: LocalEngine) -> Iterator[None]:
-        """Keep the engine's warm process for the next test, also if this test made the engine replace it."""
-        yield
-        for process in warm_processes():
-            leaks.keep(process.pid)
 
     def held(self) -> dict[str, int]:
         warm = warm_process()

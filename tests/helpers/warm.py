@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from determined.engines.warm import messages
-from tests.helpers import leaks
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -133,7 +132,6 @@ def _server_address() -> str:
             pass_fds=(listener.fileno(),),
             start_new_session=True,
         )
-    leaks.keep(server.pid)
     atexit.register(_stop, server, directory)
     return address
 

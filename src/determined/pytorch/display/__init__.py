@@ -1,1 +1,1 @@
-"""What a user sees while training runs."""
+"""Shows the progress of training to the user, on a terminal and in notebooks."""
