@@ -92,5 +92,5 @@ def show(rows: Sequence[Row], title: str) -> None:
         before = row.case
     console = Console()
     if not console.is_terminal:
-        console = Console(width=160)
+        console = Console(width=200)  # wide enough that notes wrap at most once or twice
     console.print(table)

@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from bench.measure import Effort, Pairs, in_children, summarize
+from bench.measure import Effort, Pairs, Summary, in_children, summarize
 from bench.table import Row, at_most
 
 RANKS = 2
 CASE = "2 ranks over gloo, tiny MLP"
+OURS, AGAIN = "determined", "bare DDP again"
 COUNT_CASE = "2 ranks: collectives beside backward's"
 
 
 def two_ranks(effort: Effort) -> list[Row]:
-    """CPU time of both ranks together, beside bare DDP."""
+    """CPU time of both ranks together, beside bare DDP, and that of bare DDP in the place of ours."""
+    own = _compared(effort, OURS)
+    again = _compared(effort, AGAIN)
+    return [
+        Row(CASE, "bare DDP", us=own.bare_us, ratio=1.0, note="of one rank"),
+        at_most(Row.of_summary(CASE, OURS, own, "of one rank"), 1.03),
+        Row.of_summary(CASE, AGAIN, again, "how far chance goes"),
+    ]
+
+
+def _compared(effort: Effort, who: str) -> Summary:
+    """Return the CPU time of a contender beside bare DDP, as the mean over the ranks."""
     results = []
     for seed in range(effort.processes):
-        ranks = _run("measure", {"block": effort.block, "pairs": effort.pairs, "seed": seed})
+        ranks = _run("measure", {"block": effort.block, "pairs": effort.pairs, "seed": seed, "who": who})
         # All ranks take their turns in the same order: the n-th pairs belong together.
         own, bare = (
             [sum(times) / RANKS for times in zip(*(rank[side] for rank in ranks), strict=True)]
             for side in ("own", "bare")
         )
         results.append(Pairs(own, bare))
-    result = summarize(Pairs.together(results))
-    return [
-        Row(CASE, "bare DDP", us=result.bare_us, ratio=1.0, note="of one rank"),
-        at_most(Row.of_summary(CASE, "determined", result, "of one rank"), 1.03),
-    ]
+    return summarize(Pairs.together(results))
 
 
 def collectives(effort: Effort) -> list[Row]:
@@ -78,8 +86,8 @@ def _run(function: str, arguments: dict[str, Any]) -> list[Any]:
     return in_children(f"bench.cases.ranks:{function}", [dict(arguments)] * RANKS, environments=environments)
 
 
-def _joined() -> tuple[Callable[[Sequence[Any]], None], Callable[[], None]]:
-    """The bare DDP loop in a process group that ours uses, too; and how to leave it."""
+def _joined() -> tuple[Callable[[Iterable[Any]], None], Callable[[], None]]:
+    """Join the process group, which our loop uses as well; return the bare DDP loop, and the function to leave it."""
     import torch
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
@@ -93,14 +101,17 @@ def _joined() -> tuple[Callable[[Sequence[Any]], None], Callable[[], None]]:
     return lambda batches: work.train(model, optimizer, batches), distributed.destroy_process_group
 
 
-def measure(*, block: int, pairs: int, seed: int) -> dict[str, Any]:
+def measure(*, block: int, pairs: int, seed: int, who: str) -> dict[str, Any]:
     """In each rank: pairs of blocks."""
     from bench import ours, work
     from bench.measure import Turns, as_json
 
     bare, leave = _joined()
     turns = Turns(work.make_batches("mlp", block), bare, pairs, seed=seed)
-    ours.train(work.make_model("mlp"), turns, len(turns))
+    if who == AGAIN:
+        bare(turns)
+    else:
+        ours.train(work.make_model("mlp"), turns, len(turns))
     leave()
     return as_json(turns.result)
 
