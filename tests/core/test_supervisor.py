@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from determined import core
-from determined.store.records import RequestKind
+from determined.stop_request import StopRequest
 from tests.helpers.records import metrics_of, opened, run_of, runs
 
 
@@ -88,7 +88,7 @@ def test_an_attempt_is_timed_by_the_clock_that_is_never_set(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("pause", "pause"), ("kill", "cancel"), ("stop", "stop")])
-def test_a_request_in_the_store_stops_the_run(context: core.Context, kind: RequestKind, reason: str) -> None:
+def test_a_request_in_the_store_stops_the_run(context: core.Context, kind: StopRequest, reason: str) -> None:
     context.begin_attempt()
     assert not context.preempt.should_preempt()
     with opened() as store:

@@ -147,14 +147,14 @@ def test_the_second_interrupt_stops_without_saving(make_search: MakeSearch) -> N
 def test_the_third_interrupt_ends_a_runner_that_is_stuck() -> None:
     """The first two are announced and leave the program alone, SIGTERM and SIGHUP in between do not count."""
     announced: queue.SimpleQueue[tuple[str, signal.Signals]] = queue.SimpleQueue()
-    interrupts = Interrupts(lambda wish, number: announced.put((wish, number)))
+    interrupts = Interrupts(lambda request, number: announced.put((request, number)))
     with interrupts.listening():
-        for wish in ("pause", "halt"):
+        for request in ("pause", "halt"):
             os.kill(os.getpid(), signal.SIGINT)
-            assert announced.get(timeout=30) == (wish, signal.SIGINT)
+            assert announced.get(timeout=30) == (request, signal.SIGINT)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 os.kill(os.getpid(), number)
-            assert interrupts.wish == wish
+            assert interrupts.request == request
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert interrupts.signal == signal.SIGINT

@@ -6,7 +6,8 @@ import enum
 from types import TracebackType
 
 from determined.core.distributed import DistributedContext
-from determined.core.supervision.base import StopReason, Supervisor
+from determined.core.supervision.base import Supervisor
+from determined.stop_request import StopRequest
 
 
 class PreemptMode(enum.Enum):
@@ -84,7 +85,7 @@ class PreemptContext:
         """Return whether this process knows of a stop request, without communicating with other ranks."""
         return self._own_reason() is not None
 
-    def request(self, reason: StopReason = "pause") -> None:
+    def request(self, reason: StopRequest = "pause") -> None:
         """Request a stop of this run from inside. Safe in a signal handler; the first reason is kept."""
         self._supervisor.request_stop(reason)
 
@@ -99,5 +100,4 @@ class PreemptContext:
             return self._reason
         if self._mode is PreemptMode.WorkersAskMaster:
             self._supervisor.listen()
-        request = self._supervisor.stop_requested()
-        return None if request is None else request.reason
+        return self._supervisor.stop_requested()

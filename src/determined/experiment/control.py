@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 from determined.errors import ExperimentHeld, InvalidExperimentException
+from determined.stop_request import StopRequest
 from determined.store.base import Store
 from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Lease, TrialChange
 from determined.store.process import this_process
 
-Wish = Literal["pause", "cancel", "kill"]
-
-
 _NOT_RUNNING = "Experiment {} was not running; it is now {}."
-_DOING: dict[Wish, str] = {"pause": "Pausing", "cancel": "Canceling", "kill": "Killing"}
+_DOING: dict[StopRequest, str] = {"pause": "Pausing", "cancel": "Canceling", "kill": "Killing"}
 
 
-def request(store: Store, experiment_id: int, kind: Wish) -> str:
+def request(store: Store, experiment_id: int, kind: StopRequest) -> str:
     """Pause, cancel or kill an experiment, and return a sentence about what was done.
 
-    A live runner gets a request and obeys within a second. An experiment without a runner is changed immediately.
+    `kind` is one of `OF_USERS`. A live runner carries it out within a second; an experiment without a runner is
+    changed here.
     """
     experiment = store.experiments.get(experiment_id)
     _refuse_ended(experiment)
@@ -42,7 +40,7 @@ def request(store: Store, experiment_id: int, kind: Wish) -> str:
     return _NOT_RUNNING.format(experiment_id, "paused" if kind == "pause" else "canceled")
 
 
-def _request_standalone(store: Store, experiment_id: int, kind: Wish) -> str:
+def _request_standalone(store: Store, experiment_id: int, kind: StopRequest) -> str:
     """Ask the processes of a standalone run; trials that were interrupted have none, and are canceled here."""
     if kind != "pause":
         store.experiments.cancel_paused(experiment_id)
@@ -57,7 +55,7 @@ def _refuse_ended(experiment: Experiment) -> None:
         raise InvalidExperimentException(f"it has already ended ({experiment.state})")
 
 
-def _carry_out(store: Store, lease: Lease, kind: Wish) -> None:
+def _carry_out(store: Store, lease: Lease, kind: StopRequest) -> None:
     """Write the requested state of an experiment that has no runner, and of its trials."""
     live = [t for t in store.experiments.trials(lease.experiment_id) if t.ended is None]
     now = time.time()

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from determined.errors import DeterminedError
 from determined.experimental import checkpoint_lists, frames, metrics, trial_lists
@@ -20,6 +20,7 @@ from determined.experimental.session import Session, moment
 from determined.experimental.sorting import first
 from determined.experimental.trial import Trial
 from determined.experimental.unserved import refuse
+from determined.stop_request import StopRequest
 
 if TYPE_CHECKING:
     from determined.store import experiment_records
@@ -392,7 +393,7 @@ class Experiment:
 
         return self._session.ask(read)
 
-    def _request(self, kind: Literal["pause", "cancel", "kill"]) -> None:
+    def _request(self, kind: StopRequest) -> None:
         from determined.experiment.control import request
 
         if self._refreshed() in _ENDED:

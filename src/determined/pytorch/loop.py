@@ -38,8 +38,11 @@ class ShouldExit(Exception):
         self.skip_exit_checkpoint = skip_exit_checkpoint
 
 
-class Wish(enum.IntEnum):
-    """How urgently training is requested to end early."""
+class Urgency(enum.IntEnum):
+    """How soon the loop of this rank must exit, whatever the request is.
+
+    Separate from `StopRequest`: a signal and a time limit count as well, and the ranks agree on the largest value.
+    """
 
     NONE = 0
     SOON = 1  # after the action in progress at this boundary
@@ -80,7 +83,7 @@ class TrainLoop:
         self.nonfinite = nonfinite
         self.window = ReportWindow(context)
         self.move = context.batch_mover()
-        self._agreed_wish = Wish.NONE
+        self._agreed_urgency = Urgency.NONE
         self._restored_at = state.batches_trained
         self._outdated = False  # the restored checkpoint lacks a validation that was made at its batch since
 
@@ -94,9 +97,9 @@ class TrainLoop:
                 self.train_workload()
                 self.report()
                 for act in self.due_actions():  # each returns at once if there is nothing new
-                    self.leave_if(Wish.NOW)
+                    self.leave_if(Urgency.NOW)
                     act()
-                    self.leave_if(Wish.SOON)
+                    self.leave_if(Urgency.SOON)
             self.validate()
             self.checkpoint(last=True)
             self.stopping.share_reason()
@@ -233,8 +236,8 @@ class TrainLoop:
         The same collective carries stop requests and failed checkpoints, so that a report needs only one.
         """
         failed = self.checkpointer.failed
-        ranks = self.context.distributed.allgather((self.window.mine(), self.wish(), failed))
-        self._agreed_wish = max(wish for _, wish, _ in ranks)
+        ranks = self.context.distributed.allgather((self.window.mine(), self.urgency(), failed))
+        self._agreed_urgency = max(urgency for _, urgency, _ in ranks)
         columns, metrics = self.window.combine([half for half, _, _ in ranks])
         self.reporter.training(self.state, metrics, columns)
         self.callbacks.call("on_train_step_end", self.state.step_id, metrics)
@@ -267,8 +270,8 @@ class TrainLoop:
 
         # The chief decides about the checkpoint, and any rank may request a stop: one collective exchanges both.
         save = self.policy.wants(metrics, best, self.state) if self.context.distributed.rank == 0 else False
-        answers = self.context.distributed.allgather((save, self.wish()))
-        self._agreed_wish = max(wish for _, wish in answers)
+        answers = self.context.distributed.allgather((save, self.urgency()))
+        self._agreed_urgency = max(urgency for _, urgency in answers)
         if answers[0][0]:
             self.checkpoint()
 
@@ -290,20 +293,20 @@ class TrainLoop:
         """Report the fraction of the plan that is done."""
         self.reporter.fraction_done(self.plan.progress(self.state.batches_trained))
 
-    def wish(self) -> Wish:
+    def urgency(self) -> Urgency:
         """Return the urgency of stop requests on this rank, without a collective."""
         if self.stopping.raised:
-            return Wish.NOW
-        return Wish.SOON if self.context.get_stop_requested() or self.preempt.pending() else Wish.NONE
+            return Urgency.NOW
+        return Urgency.SOON if self.context.get_stop_requested() or self.preempt.pending() else Urgency.NONE
 
-    def leave_if(self, wish: Wish) -> None:
+    def leave_if(self, urgency: Urgency) -> None:
         """Raise ShouldExit if a stop of at least this urgency is requested.
 
         Several ranks use the value agreed on in their last collective: a rank that decided alone would leave the others
         waiting in the next one.
         """
-        agreed = self._agreed_wish if self.context.distributed.size > 1 else self.wish()
-        if agreed >= wish:
+        agreed = self._agreed_urgency if self.context.distributed.size > 1 else self.urgency()
+        if agreed >= urgency:
             raise ShouldExit
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from determined.stop_request import StopRequest
 from determined.store.records import (
     ALL_LINES,
     Attempt,
@@ -16,7 +17,6 @@ from determined.store.records import (
     Metric,
     MetricRow,
     Request,
-    RequestKind,
     Row,
     Run,
     SharedMetric,
@@ -194,7 +194,7 @@ class Store(Protocol):
         """Return the id of the trial's newest line; 0 if it has none."""
         ...
 
-    def add_request(self, trial_id: int, kind: RequestKind) -> int:
+    def add_request(self, trial_id: int, kind: StopRequest) -> int:
         """Add a request to a trial (for example to stop) and return the id of the request."""
         ...
 

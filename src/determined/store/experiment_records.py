@@ -6,8 +6,8 @@ import enum
 from typing import Any, Final, Literal, NamedTuple
 
 from determined.config.effective import effective
+from determined.stop_request import StopRequest
 from determined.store.process import Process
-from determined.store.records import RequestKind
 
 ExperimentState = Literal[
     "ACTIVE",
@@ -35,7 +35,8 @@ TrialState = Literal[
 ENDED: tuple[ExperimentState, ...] = ("COMPLETED", "CANCELED", "ERROR")
 TRIAL_ENDED: tuple[TrialState, ...] = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 
-ExperimentRequestKind = Literal["pause", "activate", "cancel", "kill", "reconfigure"]
+# Requests of users to an experiment: to stop, to withdraw a pause, to read changed settings.
+ExperimentRequestKind = Literal[StopRequest, "activate", "reconfigure"]
 
 
 class Unchanged(enum.Enum):
@@ -148,7 +149,7 @@ class Change(NamedTuple):
     snapshot: dict[str, Any] | None = None
     new_trials: tuple[NewTrial, ...] = ()
     trials: tuple[TrialChange, ...] = ()
-    requests: tuple[tuple[int, RequestKind], ...] = ()  # (trial id, request to its workers)
+    requests: tuple[tuple[int, StopRequest], ...] = ()  # (trial id, request to its workers)
     experiment: ExperimentChange | None = None
 
 
@@ -174,7 +175,7 @@ class Decision(NamedTuple):
     """The goal of a trial, and the newest request to stop its workers, if any."""
 
     goal: float | None
-    stop: RequestKind | None
+    stop: StopRequest | None
     allocation: str
 
 

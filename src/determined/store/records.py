@@ -6,12 +6,12 @@
 from typing import Any, Literal, NamedTuple
 
 from determined.errors import StoreError
+from determined.stop_request import StopRequest
 from determined.store.process import Process
 
 # "stopped": interrupted, to be resumed; "canceled": by `cancel` or `kill`.
 AttemptState = Literal["running", "completed", "stopped", "canceled", "failed"]
 CheckpointState = Literal["ACTIVE", "PARTIALLY_DELETED", "DELETED"]
-RequestKind = Literal["pause", "cancel", "kill", "stop"]
 
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -271,7 +271,7 @@ class Request(NamedTuple):
 
     id: int
     trial_id: int
-    kind: RequestKind
+    kind: StopRequest
     created: float
 
 

@@ -13,7 +13,7 @@ from determined.cli.selection.bulk import BulkCommand
 from determined.cli.selection.id_lists import complete_experiments_that
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from determined.stop_request import StopRequest
 
 
 @click.command(
@@ -73,7 +73,7 @@ def kill(experiment_id: int, form: Form) -> None:
     _request(experiment_id, "kill", form)
 
 
-def _request(experiment_id: int, kind: Literal["pause", "cancel", "kill"], form: Form) -> None:
+def _request(experiment_id: int, kind: StopRequest, form: Form) -> None:
     """Store a request for the runner of an experiment, and print what happens."""
     from determined.experiment.control import request
 

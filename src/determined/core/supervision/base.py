@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from determined.stop_request import StopRequest
 from determined.store.base import Store
 from determined.store.records import AttemptState, BegunAttempt, Checkpoint
 
 T = TypeVar("T")
 
 Metrics = dict[str, Any]
-
-StopReason = Literal["pause", "cancel", "stop", "reschedule"]
-
-
-class StopRequest(NamedTuple):
-    """A request that this run ends soon."""
-
-    reason: StopReason
 
 
 class CheckpointRecord(NamedTuple):
@@ -201,8 +194,8 @@ class Supervisor(Protocol):
         """Read stop requests on this rank as well. By default only the chief does, and other ranks ask the chief."""
         ...
 
-    def request_stop(self, reason: StopReason) -> None:
-        """Request a stop from inside this worker, as after a signal; the first reason is kept."""
+    def request_stop(self, request: StopRequest) -> None:
+        """Request a stop from inside this worker, as after a signal; the first request is kept."""
         ...
 
     def acknowledge_stop(self) -> None: ...

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from determined.config.metric_values import time_of
 from determined.core.output_capture.output_copy import OutputCopy, PrintedLine
 from determined.core.supervision.attempts import Attempts, Member, StoreOutOfReach
-from determined.core.supervision.base import CheckpointRecord, Metrics, RunStatus, StatusChange, StopReason, StopRequest
+from determined.core.supervision.base import CheckpointRecord, Metrics, RunStatus, StatusChange
 from determined.core.supervision.detached import DetachedRun
 from determined.core.supervision.managed import Managed
 from determined.core.supervision.run_identity import NAME_VARIABLE, shown_identity
+from determined.stop_request import StopRequest
 from determined.store.base import Store
 from determined.store.open import open_store, patience
 from determined.store.process import is_running, this_process
@@ -442,8 +443,8 @@ class StoreSupervisor:
             return None  # a standalone run has no searcher metric
         return self._managed.best_validation(self._writer)
 
-    def request_stop(self, reason: StopReason) -> None:
-        self._stop = self._stop or StopRequest(reason)
+    def request_stop(self, request: StopRequest) -> None:
+        self._stop = self._stop or request
 
     def stop_requested(self) -> StopRequest | None:
         return self._stop
@@ -595,15 +596,15 @@ class StoreSupervisor:
         `fit` returns then and the program ends well, but the run has not completed. What a trial of a search does after
         a request, its runner records.
         """
-        reason = None if self._stop is None or self._managed is not None else self._stop.reason
+        request = None if self._managed is not None else self._stop
         if state == "completed" and self._status.stop_acknowledged:
-            ends: dict[StopReason | None, AttemptState] = {
+            ends: dict[StopRequest | None, AttemptState] = {
                 "pause": "stopped",
                 "reschedule": "stopped",
                 "cancel": "canceled",
             }
-            return ends.get(reason, state)
-        return "canceled" if state == "stopped" and reason == "cancel" else state
+            return ends.get(request, state)
+        return "canceled" if state == "stopped" and request == "cancel" else state
 
     def _check_names(self, store: Store, rows: list[Row]) -> None:
         """Warn once per attempt if two ranks report the same metric. Called by the writer's thread."""

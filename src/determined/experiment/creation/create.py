@@ -110,7 +110,7 @@ def _prepared_hook(files: ExperimentFiles, config: dict[str, Any], say: startup_
     with Interrupts().listening() as interrupts:
         hook = None
         with suppress(HookStopped):
-            hook = startup_hook.prepare(files, config, say=say, stopped=lambda: interrupts.wish is not None)
+            hook = startup_hook.prepare(files, config, say=say, stopped=lambda: interrupts.request is not None)
     if interrupts.signal == signal.SIGINT:
         raise KeyboardInterrupt
     if interrupts.signal is not None:

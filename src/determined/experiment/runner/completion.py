@@ -14,7 +14,7 @@ _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMP
 
 def finish(run: RunnerState) -> ExperimentState:
     """Record and return the state in which the runner leaves the experiment."""
-    if run.intent in ("pause", "halt") and run.failure is None and not run.search.searcher.finished:
+    if run.stop_request in ("pause", "halt") and run.failure is None and not run.search.searcher.finished:
         goes_on = run.in_queue and not run.paused_by_request
         left: Literal["ACTIVE", "PAUSED"] = "ACTIVE" if goes_on else "PAUSED"
         run.commit(
@@ -62,7 +62,7 @@ def _outcome(run: RunnerState) -> tuple[ExperimentState, str | None]:
     """Return the final state and its reason; one successful trial is enough for COMPLETED."""
     if run.failure is not None:
         return "ERROR", run.failure
-    if run.intent in ("cancel", "kill"):
+    if run.stop_request in ("cancel", "kill"):
         return "CANCELED", None
     states = {trial.state for trial in run.trials.values()}
     if states <= {"CANCELED"}:

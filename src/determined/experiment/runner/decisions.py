@@ -13,8 +13,8 @@ from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import ask_to_end
 from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
+from determined.stop_request import StopRequest
 from determined.store.experiment_records import ExperimentChange, NewEntry, NewTrial, TrialChange, TrialState
-from determined.store.records import RequestKind
 
 logger = logging.getLogger("determined.experiment")
 
@@ -56,7 +56,7 @@ def carry_out(
     Otherwise a crash in between would leave processes that contradict the store.
     """
     created: list[Create] = []
-    trials, requests = list(changes), list[tuple[int, RequestKind]]()
+    trials, requests = list(changes), list[tuple[int, StopRequest]]()
     told: list[LiveTrial] = []
     closed: list[LiveTrial] = []
     for action in actions:
@@ -188,9 +188,9 @@ def _continue(trial: LiveTrial, action: Continue) -> TrialChange:
     return TrialChange(trial.id, goal=action.goal, state="QUEUED")
 
 
-def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, RequestKind]]) -> TrialChange:
+def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, StopRequest]]) -> TrialChange:
     """Mark a trial as paused or stopped; request that of its processes unless another request was made before."""
-    ask: RequestKind = "pause" if isinstance(action, Pause) else "stop"
+    ask: StopRequest = "pause" if isinstance(action, Pause) else "stop"
     if isinstance(action, Pause):
         trial.suspended = True
     else:

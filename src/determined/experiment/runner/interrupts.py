@@ -8,37 +8,37 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
+
+from determined.stop_request import StopRequest
 
 _PAUSING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-Wish = Literal["pause", "halt"]
-
 
 class Interrupts:
-    """Collects signals. `wish` is the resulting stop level; `signal` is the first signal.
+    """Collects signals. `request` is the resulting stop request, pause or halt; `signal` is the first signal.
 
-    `announce` is called with each new level at once, in a thread: the main thread may be waiting for a store or an
+    `announce` is called with each new request at once, in a thread: the main thread may be waiting for a store or an
     engine, and a signal handler must not print. A third Ctrl-C raises KeyboardInterrupt, in case the runner is stuck.
     """
 
-    def __init__(self, announce: Callable[[Wish, signal.Signals], None] | None = None) -> None:
-        self.wish: Wish | None = None
+    def __init__(self, announce: Callable[[StopRequest, signal.Signals], None] | None = None) -> None:
+        self.request: StopRequest | None = None
         self.signal: signal.Signals | None = None
         self._announce = announce
-        self._announcements: queue.SimpleQueue[tuple[Wish, signal.Signals] | None] = queue.SimpleQueue()
+        self._announcements: queue.SimpleQueue[tuple[StopRequest, signal.Signals] | None] = queue.SimpleQueue()
         self._count = 0  # number of SIGINTs: other signals never stop an experiment without saving
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Signal handler: raise the stop level."""
+        """Signal handler: derive the stop request from the signals so far."""
         self._count += number == signal.SIGINT
         self.signal = self.signal or signal.Signals(number)
         if number == signal.SIGINT and self._count > 2:
             raise KeyboardInterrupt
-        wish: Wish = "halt" if self._count > 1 else "pause"
-        if wish != self.wish:
-            self.wish = wish
-            self._announcements.put((wish, signal.Signals(number)))
+        request: StopRequest = "halt" if self._count > 1 else "pause"
+        if request != self.request:
+            self.request = request
+            self._announcements.put((request, signal.Signals(number)))
 
     @contextmanager
     def listening(self) -> Iterator[Interrupts]:
@@ -46,7 +46,7 @@ class Interrupts:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        announcing = threading.Thread(target=self._announce_wishes, name="determined-interrupts", daemon=True)
+        announcing = threading.Thread(target=self._announce_requests, name="determined-interrupts", daemon=True)
         announcing.start()
         # An ignored signal stays ignored: `nohup det ...` must survive its terminal.
         taken = [number for number in _PAUSING if signal.getsignal(number) is not signal.SIG_IGN]
@@ -59,7 +59,7 @@ class Interrupts:
             self._announcements.put(None)
             announcing.join()
 
-    def _announce_wishes(self) -> None:
+    def _announce_requests(self) -> None:
         while (announcement := self._announcements.get()) is not None:
             if self._announce is not None:
                 self._announce(*announcement)

@@ -49,7 +49,7 @@ class ProgressReporter:
         now = time.monotonic()
         if self._observer is not None and now - self._shown >= _SECONDS_BETWEEN_VIEWS:
             self._shown = now
-            state = "STOPPING_ERROR" if self._run.failure is not None else _SHOWN[self._run.intent]
+            state = "STOPPING_ERROR" if self._run.failure is not None else _SHOWN[self._run.stop_request]
             self._observer(self._view(state))
         if now - self._noted >= _SECONDS_BETWEEN_NOTES:
             self._noted = now

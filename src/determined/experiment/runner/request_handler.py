@@ -11,16 +11,15 @@ from determined.config.secrets.line_mask import line_mask
 from determined.experiment.creation.current_config import with_settings
 from determined.experiment.runner import decisions
 from determined.experiment.runner.settings import settings_of
-from determined.experiment.runner.shared_state import Intent, RunnerState
-from determined.experiment.runner.trials.live_trial import Ask
+from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.stop_requests import ask_to_end, halt
+from determined.stop_request import OF_USERS, StopRequest, is_stronger
 from determined.store.experiment_records import ExperimentChange, ExperimentState
 
 logger = logging.getLogger("determined.experiment")
 
 _SECONDS_BETWEEN_LOOKS = 0.5
-_STRENGTH: dict[Intent | None, int] = {None: 0, "pause": 1, "halt": 2, "cancel": 3, "kill": 4}
-_STOPPING: dict[Intent, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
+_STOPPING: dict[StopRequest, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
 
 
 class RequestHandler:
@@ -29,24 +28,24 @@ class RequestHandler:
     Requests to the experiment with ids up to `outdated` were made before it was activated and are ignored.
     """
 
-    def __init__(self, run: RunnerState, interrupted: Callable[[], Intent | None], outdated: int) -> None:
+    def __init__(self, run: RunnerState, interrupted: Callable[[], StopRequest | None], outdated: int) -> None:
         self._run = run
         self._interrupted = interrupted
         self._outdated = outdated
         self._last = run.experiment.last_request
         self._looked = 0.0
 
-    def obey(self) -> None:
+    def handle(self) -> None:
         """Carry out new requests and signals."""
         now = time.monotonic()
         if now - self._looked >= _SECONDS_BETWEEN_LOOKS:
             self._looked = now
-            self._obey_requests()
-        wish = self._interrupted()
-        if wish is not None:
-            self._want(wish)
+            self._handle_stored()
+        request = self._interrupted()
+        if request is not None:
+            self._raise_to(request)
 
-    def has_wish_to_end(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Return whether the experiment is to pause or end, without acting on it; polls the store twice a second."""
         now = time.monotonic()
         if self._interrupted() is not None:
@@ -55,13 +54,13 @@ class RequestHandler:
             return False
         run = self._run
         found = any(
-            request.trial_id is None and request.kind in ("pause", "cancel", "kill") and request.id > self._outdated
+            request.trial_id is None and request.kind in OF_USERS and request.id > self._outdated
             for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
         )
-        self._looked = 0.0 if found else now  # 0: `obey` carries out the request immediately
+        self._looked = 0.0 if found else now  # 0: `handle` carries out the request immediately
         return found
 
-    def _obey_requests(self) -> None:
+    def _handle_stored(self) -> None:
         """Carry out new requests in the store, and record the last one."""
         run = self._run
         for request in run.ask(lambda store: store.requests(run.experiment.id, self._last)):
@@ -73,7 +72,7 @@ class RequestHandler:
                 self._reconfigure()
             elif request.id > self._outdated:
                 run.paused_by_request = request.kind == "pause"
-                self._want(None if request.kind == "activate" else request.kind)
+                self._raise_to(None if request.kind == "activate" else request.kind)
             run.commit(experiment=ExperimentChange(last_request=request.id))
 
     def _reconfigure(self) -> None:
@@ -83,30 +82,30 @@ class RequestHandler:
         run.settings = settings_of(with_settings(run.settings.config, row.config))
         run.mask = line_mask(os.environ, run.settings.config)
 
-    def _want(self, intent: Intent | None) -> None:
-        """Raise the stop level: kill overrides cancel, which overrides pause. Only a pause can be withdrawn."""
+    def _raise_to(self, request: StopRequest | None) -> None:
+        """Carry out a request that overrides the present one. None withdraws a pause, and nothing else."""
         run = self._run
-        if intent == "halt" and run.intent == "cancel":
-            intent = "kill"  # it was canceled before: do not wait for its trials any more
-        taken_back = intent is None and run.intent == "pause"
-        if not taken_back and _STRENGTH[intent] <= _STRENGTH[run.intent]:
+        if request == "halt" and run.stop_request == "cancel":
+            request = "kill"  # it was canceled before: do not wait for its trials any more
+        is_withdrawn = request is None and run.stop_request == "pause"
+        if not is_withdrawn and not is_stronger(request, run.stop_request):
             return
-        logger.info("experiment %d: %s", run.experiment.id, intent or "activate")
-        run.intent = intent
-        if intent in _STOPPING:
-            run.commit(experiment=ExperimentChange(state=_STOPPING[intent]))
-        if intent is not None:
+        logger.info("experiment %d: %s", run.experiment.id, request or "activate")
+        run.stop_request = request
+        if request in _STOPPING:
+            run.commit(experiment=ExperimentChange(state=_STOPPING[request]))
+        if request is not None:
             for trial in run.live():
-                if intent == "halt":
+                if request == "halt":
                     halt(run, trial)
                 else:
-                    ask_to_end(run, trial, intent)
+                    ask_to_end(run, trial, request)
 
-    def _end_one(self, trial_id: int, ask: Ask) -> None:
+    def _end_one(self, trial_id: int, request: StopRequest) -> None:
         """Cancel or kill a single trial."""
         run = self._run
         for trial in run.live():
             if trial.id == trial_id and trial.process is None:
                 decisions.conclude(run, trial, "CANCELED", "canceled", None)
             elif trial.id == trial_id:
-                ask_to_end(run, trial, ask)
+                ask_to_end(run, trial, request)

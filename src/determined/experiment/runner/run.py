@@ -19,16 +19,17 @@ from determined.experiment.creation.masked_secrets import continuing, with_secre
 from determined.experiment.creation.run_again import check_can_run
 from determined.experiment.files import ExperimentFiles
 from determined.experiment.runner.effective_hparams import EffectiveHparams
-from determined.experiment.runner.interrupts import Interrupts, Wish
+from determined.experiment.runner.interrupts import Interrupts
 from determined.experiment.runner.lease_keeper import held
 from determined.experiment.runner.runner import Runner
 from determined.experiment.runner.search import restored
 from determined.experiment.runner.settings import check_slots, settings_of
-from determined.experiment.runner.shared_state import Intent, RunnerState
+from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.logs import OnLine, TrialLogWriter
 from determined.experiment.runner.view import Observer
 from determined.plural import counted
 from determined.searchers.base import Extended
+from determined.stop_request import StopRequest
 from determined.store.base import Store
 from determined.store.experiment_records import Experiment, ExperimentState
 from determined.store.open import open_store, patience
@@ -93,9 +94,9 @@ def run_experiment(
         search = restored(load_experiment(files.read_config()).config, experiment.seed, snapshot, journal)
         run: RunnerState | None = None
 
-        def announce(wish: Wish, number: signal.Signals) -> None:
+        def announce(request: StopRequest, number: signal.Signals) -> None:
             if say is not None:
-                say(_announcement(wish, 0 if run is None else len(run.by_key), number))
+                say(_announcement(request, 0 if run is None else len(run.by_key), number))
 
         interrupts = cleanup.enter_context(Interrupts(announce).listening())
         log_writer = Writer(opened, patience=patience())
@@ -107,9 +108,9 @@ def run_experiment(
         if not in_queue:
             writer.ask(lambda store: store.queue.remove(experiment_id))
 
-        def interrupted() -> Intent | None:
+        def interrupted() -> StopRequest | None:
             holding.check()
-            return interrupts.wish or ("pause" if engine.left_alone else None)
+            return interrupts.request or ("pause" if engine.left_alone else None)
 
         run = RunnerState(
             experiment=experiment,
@@ -157,9 +158,9 @@ def _held(error: ExperimentHeld, entry: Entry | None) -> ExperimentHeld:
     )
 
 
-def _announcement(wish: Wish, trials: int, number: signal.Signals) -> str:
+def _announcement(request: StopRequest, trials: int, number: signal.Signals) -> str:
     """Return the line that confirms a signal."""
-    if wish == "halt":
+    if request == "halt":
         return "Stopping without saving: trials resume from their last checkpoints"
     if not trials:
         return "Pausing: no trial is running"

@@ -9,13 +9,14 @@ from determined.experiment.runner import completion, decisions, recovery, restor
 from determined.experiment.runner.progress_reporting import ProgressReporter
 from determined.experiment.runner.reports import ReportReader, look
 from determined.experiment.runner.request_handler import RequestHandler
-from determined.experiment.runner.shared_state import Intent, RunnerState
+from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.slot_sharing import share
 from determined.experiment.runner.trials import exit
 from determined.experiment.runner.trials.start import TrialStarter
 from determined.experiment.runner.trials.timeouts import Timeouts
 from determined.experiment.runner.view import Observer
 from determined.searchers.base import Extended
+from determined.stop_request import StopRequest
 from determined.store.experiment_records import ExperimentChange, ExperimentState
 
 # Maximum time in seconds for which the loop waits for the engine before it checks requests, health and slots.
@@ -29,18 +30,18 @@ class Runner:
         self,
         run: RunnerState,
         *,
-        interrupted: Callable[[], Intent | None],
+        interrupted: Callable[[], StopRequest | None],
         outdated_requests: int = 0,
         extended: Extended | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._run = run
         self._extended = extended
-        self._obedience = RequestHandler(run, interrupted, outdated_requests)
-        self._starts = TrialStarter(run, self._obedience.has_wish_to_end)
-        self._hearing = ReportReader(run)
-        self._health = Timeouts(run.settings, run.engine)
-        self._viewing = ProgressReporter(run, observer)
+        self._requests = RequestHandler(run, interrupted, outdated_requests)
+        self._starts = TrialStarter(run, self._requests.is_stop_requested)
+        self._reports = ReportReader(run)
+        self._timeouts = Timeouts(run.settings, run.engine)
+        self._progress = ProgressReporter(run, observer)
 
     def run(self) -> ExperimentState:
         """Run until the search is finished or a stop is requested; return the state of the experiment."""
@@ -51,17 +52,17 @@ class Runner:
         self._begin()
         recovery.settle(run)
         while not self._over():
-            self._obedience.obey()
+            self._requests.handle()
             self._starts.start_waiting()
             for event in run.engine.events(_TICK):
-                self._hear(event)
-            self._hearing.look_at_all()
+                self._handle(event)
+            self._reports.look_at_all()
             decisions.decide(run)
             share(run)
-            exit.end_the_unwell(run, self._health)
-            self._viewing.show()
+            exit.end_the_unwell(run, self._timeouts)
+            self._progress.show()
         state = completion.finish(run)
-        self._viewing.show_last(state)
+        self._progress.show_last(state)
         return state
 
     def _begin(self) -> None:
@@ -79,7 +80,7 @@ class Runner:
             longer = ExperimentChange(state="ACTIVE", reason="", max_trials=self._extended.max_trials)
             decisions.carry_out(run, *extension, experiment=longer)
 
-    def _hear(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         """Handle an event of the engine."""
         trial = self._run.by_key.get(event.key)
         if trial is None:
@@ -96,4 +97,4 @@ class Runner:
         run = self._run
         if run.by_key:
             return False
-        return run.intent is not None or run.failure is not None or run.search.searcher.finished
+        return run.stop_request is not None or run.failure is not None or run.search.searcher.finished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from determined.config.secrets.line_mask import LineMask
 from determined.engines.base import Engine
@@ -16,13 +16,12 @@ from determined.experiment.runner.search import Search
 from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.logs import TrialLogWriter
+from determined.stop_request import StopRequest
 from determined.store.experiment_records import TRIAL_ENDED, Change, Experiment, Lease
 from determined.store.experiments import Experiments
 from determined.store.writer import Writer
 
 T = TypeVar("T")
-
-Intent = Literal["pause", "halt", "cancel", "kill"]  # halt: pause without saving
 
 
 @dataclass
@@ -45,7 +44,7 @@ class RunnerState:
     hook_is_due: bool = True  # whether the startup hook, if any, must run before the first trial starts
     trials: dict[int, LiveTrial] = field(default_factory=dict)  # by number, including ended ones
     by_key: dict[str, LiveTrial] = field(default_factory=dict)  # trials with processes, by allocation
-    intent: Intent | None = None  # requested stop level of the experiment
+    stop_request: StopRequest | None = None  # strongest request to stop the experiment so far
     # Run by the queue: unless a pause was requested in the store, the queue resumes the experiment later.
     in_queue: bool = False
     paused_by_request: bool = False
@@ -61,7 +60,7 @@ class RunnerState:
     @property
     def ending(self) -> bool:
         """Whether the experiment is ending. Then exits of trials are only recorded and not reported to the searcher."""
-        return self.intent in ("cancel", "kill") or self.failure is not None
+        return self.stop_request in ("cancel", "kill") or self.failure is not None
 
     @property
     def slot_limit(self) -> int | None:

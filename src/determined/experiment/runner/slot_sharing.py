@@ -25,7 +25,7 @@ def share(run: RunnerState) -> None:
 def _wanted(run: RunnerState) -> int:
     """Return how many slots the running trials and those ready to start need."""
     need, most = run.settings.slots_per_trial, run.slot_limit
-    over = run.intent is not None or run.failure is not None
+    over = run.stop_request is not None or run.failure is not None
     waiting = 0 if over else sum(trial.may_start for trial in run.live())
     wanted = need * (len(run.by_key) + waiting)
     if most is None:

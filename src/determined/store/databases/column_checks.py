@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from determined.store.experiment_records import ExperimentRequestKind, ExperimentState, TrialState
-from determined.store.records import AttemptState, CheckpointState, RequestKind
+from determined.stop_request import OF_USERS, TO_WORKERS
+from determined.store.experiment_records import ExperimentState, TrialState
+from determined.store.records import AttemptState, CheckpointState
 
 Shape = Literal["map", "list", "texts", "numbers", "sizes", "maps by rank"]
 
@@ -31,13 +32,14 @@ JSON_COLUMNS: dict[tuple[str, str], Shape] = {
     ("model_versions", "labels"): "texts",
     ("model_versions", "metadata"): "map",
 }
-STATES: dict[tuple[str, str], Any] = {
-    ("experiments", "state"): ExperimentState,
-    ("trials", "state"): TrialState,
-    ("attempts", "state"): AttemptState,
-    ("checkpoints", "state"): CheckpointState,
-    ("requests", "kind"): RequestKind,
-    ("experiment_requests", "kind"): ExperimentRequestKind,
+# The words that a column may contain.
+WORDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("experiments", "state"): get_args(ExperimentState),
+    ("trials", "state"): get_args(TrialState),
+    ("attempts", "state"): get_args(AttemptState),
+    ("checkpoints", "state"): get_args(CheckpointState),
+    ("requests", "kind"): TO_WORKERS,
+    ("experiment_requests", "kind"): (*OF_USERS, "activate", "reconfigure"),
 }
 
 # Blocks of a configuration that readers index into without checking that they are maps.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import get_args
 
 from determined.config.metric_values import finite_number
 from determined.store.databases.base import Database
-from determined.store.databases.column_checks import JSON_COLUMNS, STATES, shape_mistake
+from determined.store.databases.column_checks import JSON_COLUMNS, WORDS, shape_mistake
 from determined.store.databases.schema import VERSION_TABLE
 from determined.store.databases.tables import all_indexes, all_tables
 from determined.store.maintenance import catalog
@@ -114,8 +113,7 @@ def broken_rules(database: Database) -> Iterator[Finding]:
         found = [str(row[0]) for row in database.execute(f"{query} ORDER BY 1")]
         if found:
             yield Finding(table, f"{what}: {_some(found)}")
-    for (table, column), literal in STATES.items():
-        words = get_args(literal)
+    for (table, column), words in WORDS.items():
         marks = ", ".join("?" * len(words))
         strange = database.execute(
             f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN ({marks})", words

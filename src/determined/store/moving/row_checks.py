@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, get_args
+from typing import Any
 
 from determined.errors import StoreError
 from determined.names import NAME_RULE, is_file_name, is_name, is_plain_directory, is_uuid
-from determined.store.databases.column_checks import JSON_COLUMNS, STATES, configuration_mistake, shape_mistake
+from determined.store.databases.column_checks import JSON_COLUMNS, WORDS, configuration_mistake, shape_mistake
 from determined.store.databases.tables import Column, Table
 
 _LARGEST_TEXT = 64 * 1024 * 1024
@@ -71,7 +71,7 @@ def _checked_text(table: str, name: str, value: Any) -> str:
         raise _Mistake(f"has {len(value):,} characters, and {_LARGEST_TEXT:,} are the most")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in _unusual(value)):
         raise _Mistake("has characters that no database takes")
-    words = get_args(STATES.get((table, name)))
+    words = WORDS.get((table, name))
     if words and value not in words:
         raise _Mistake(f"is {_shown(value)}: expected one of {', '.join(words)}")
     shape = JSON_COLUMNS.get((table, name))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from determined.errors import StoreError
+from determined.stop_request import StopRequest
 from determined.store.databases.base import Database
 from determined.store.experiment_records import (
     TRIAL_ENDED,
@@ -22,7 +23,6 @@ from determined.store.experiment_records import (
     NewTrial,
     TrialChange,
 )
-from determined.store.records import RequestKind
 from determined.store.sql.columns import text
 
 
@@ -46,7 +46,7 @@ def write_change(database: Database, experiment_id: int, change: Change) -> list
     return ids
 
 
-def newest_request(database: Database, trial_id: int) -> RequestKind | None:
+def newest_request(database: Database, trial_id: int) -> StopRequest | None:
     """Return the newest request to the trial's current allocation, or None."""
     found = database.execute(
         "SELECT r.kind FROM requests r JOIN trials t ON t.id = r.trial_id "
@@ -157,7 +157,7 @@ def _write_trial(database: Database, experiment_id: int, trial_id: int, columns:
     _update(database, "trials", trial_id, columns)
 
 
-def _write_request(database: Database, experiment_id: int, trial_id: int, kind: RequestKind) -> None:
+def _write_request(database: Database, experiment_id: int, trial_id: int, kind: StopRequest) -> None:
     """Add a request to a trial's workers unless the newest request is of the same kind."""
     if not database.execute("SELECT 1 FROM trials WHERE id = ? AND experiment_id = ?", [trial_id, experiment_id]):
         raise StoreError(f"experiment {experiment_id} has no trial with the id {trial_id}")

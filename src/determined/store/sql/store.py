@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined.errors import NotFoundException, StoreError
+from determined.stop_request import StopRequest
 from determined.store import process
 from determined.store.databases.base import Database
 from determined.store.databases.migrate import migrate
@@ -31,7 +32,6 @@ from determined.store.records import (
     MetricRow,
     PublishingRow,
     Request,
-    RequestKind,
     Row,
     Run,
     SharedMetric,
@@ -322,7 +322,7 @@ class SqlStore:
     def newest_log(self, trial_id: int) -> int:
         return newest_log(self._database, trial_id)
 
-    def add_request(self, trial_id: int, kind: RequestKind) -> int:
+    def add_request(self, trial_id: int, kind: StopRequest) -> int:
         # Exclusive, so that ids become visible in order: a reader that saw a later id first would skip the earlier one.
         with self._database.transaction(exclusive=True):
             if not self._database.execute("SELECT 1 FROM trials WHERE id = ?", [trial_id]):

@@ -77,9 +77,9 @@ def _pause_after_upgrade(run: RunnerState, reason: str) -> None:
 
     Running trials have the earlier version loaded: they save and exit.
     """
-    if run.intent is not None:
+    if run.stop_request is not None:
         return
-    run.intent, run.paused_by_request = "pause", True
+    run.stop_request, run.paused_by_request = "pause", True
     run.pause_reason = f"determined-pytorch was replaced by another version while the experiment was running: {reason}"
     logger.error("%s. It is paused; resume with: det experiment activate %d", run.pause_reason, run.experiment.id)
     for trial in run.live():
@@ -123,7 +123,7 @@ def _wait_again(run: RunnerState, trial: LiveTrial, reason: str | None) -> None:
     """Queue or pause a trial that has not ended. Unsaved work is repeated, including a validation at the goal."""
     if trial.at_goal is not None and not run.checkpoints.holds(trial.id, trial.last_step):
         trial.at_goal = None
-    trial.state = "PAUSED" if trial.suspended or run.intent in ("pause", "halt") else "QUEUED"
+    trial.state = "PAUSED" if trial.suspended or run.stop_request in ("pause", "halt") else "QUEUED"
     run.commit(
         trials=(TrialChange(trial.id, state=trial.state, restarts=trial.restarts, reason=reason or ""),),
     )

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from determined.config.secrets.line_mask import LineMask
+from determined.stop_request import StopRequest
 from determined.store.experiment_records import TrialState
-
-Ask = Literal["stop", "pause", "cancel", "kill"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Process:
     key: str
     directory: str = ""  # working directory of its program
     started: float = field(default_factory=time.monotonic)
-    asked: Ask | None = None  # what the runner requested of it
+    asked: StopRequest | None = None  # what the runner requested of it
     asked_at: float = 0.0
     killed: str | None = None  # why the runner killed it
     halted: bool = False  # killed without saving, because the user did not want to wait

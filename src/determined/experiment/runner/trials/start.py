@@ -36,12 +36,12 @@ class TrialStarter:
         Trials that ran before come first, then those that came farthest, then those that others may wait for.
         """
         run = self._run
-        if run.intent is not None or run.failure is not None:
+        if run.stop_request is not None or run.failure is not None:
             return
         _find_sources(run)
         if run.hook_is_due and any(trial.may_start for trial in run.live()):
             self._run_hook()
-        if run.intent is not None or run.hook_is_due or not _has_room(run):
+        if run.stop_request is not None or run.hook_is_due or not _has_room(run):
             return
         waiting = [trial for trial in run.live() if trial.may_start]
         searcher = run.search.searcher
@@ -70,7 +70,7 @@ class TrialStarter:
                 logger.error("%s", line)
             # Not retried, because the next attempt would fail in the same way. Trials keep their state; `activate`
             # tries again.
-            run.intent, run.paused_by_request, run.pause_reason = "pause", True, error.summary
+            run.stop_request, run.paused_by_request, run.pause_reason = "pause", True, error.summary
 
     def _start(self, trial: LiveTrial) -> None:
         """Record the start of a trial, then start it.

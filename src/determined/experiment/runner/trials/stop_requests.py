@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 from determined.experiment.runner.shared_state import RunnerState
-from determined.experiment.runner.trials.live_trial import Ask, LiveTrial, Process
+from determined.experiment.runner.trials.live_trial import LiveTrial, Process
+from determined.stop_request import StopRequest
 from determined.store.experiment_records import TrialChange
 
 
-def ask_to_end(run: RunnerState, trial: LiveTrial, ask: Ask) -> None:
+def ask_to_end(run: RunnerState, trial: LiveTrial, ask: StopRequest) -> None:
     """Request that a trial's processes stop; do nothing if there are none or the same request was made before.
 
     The request is committed to the store before the processes are notified, so that they find it there.
