@@ -22,9 +22,9 @@ from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.supervision.attempts import Member
 from determined.core.supervision.base import CheckpointRecord, StatusChange
 from determined.core.supervision.build import supervise
-from determined.core.supervision.doorbell import Doorbell
 from determined.core.supervision.managed import Managed
 from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.wakeups import WorkerWakeups
 from determined.errors import StoreError
 from determined.store.process import Process, this_process
 from tests.helpers.ranks import run_ranks
@@ -160,7 +160,7 @@ def test_only_the_chief_of_a_search_waits_for_its_decision(ranks: Ranks) -> None
             smaller_is_better=True,
             time_metric="batches",
             is_copied=False,
-            doorbell=Doorbell(None, key),
+            wakeups=WorkerWakeups(None, key),
         )
         chief, worker = ranks(2, managed=managed)
         worker.report_metrics("validation", 9, {"error": -1.0})  # beyond the goal: it would wait for ever

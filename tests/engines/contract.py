@@ -227,7 +227,7 @@ class EngineContract:
 
     def test_kill_of_what_is_not_there(self, bench: Bench) -> None:
         bench.engine.kill("nobody")
-        bench.engine.ring("nobody")
+        bench.engine.wake("nobody")
         bench.engine.show_stacks("nobody")
 
     def test_nothing_is_left_behind(self, bench: Bench) -> None:
@@ -488,22 +488,22 @@ class EngineContract:
         assert done.output == expected, done.errors
         assert done.exited.code == 0
 
-    def test_the_doorbell_rings_both_ways(self, bench: Bench) -> None:
+    def test_runner_and_workers_wake_each_other(self, bench: Bench) -> None:
         bench.write(
             "program.py",
             """
             import os, socket
-            bell = os.environ["DET_DOORBELL"]
+            runner = os.environ["DET_DOORBELL"]
             own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            own.bind(os.path.join(os.path.dirname(bell), f"w-{os.getpid()}-0"))
-            own.sendto(os.environ["DET_ALLOCATION_ID"].encode(), bell)
+            own.bind(os.path.join(os.path.dirname(runner), f"w-{os.getpid()}-0"))
+            own.sendto(os.environ["DET_ALLOCATION_ID"].encode(), runner)
             print(own.recv(10))
             """,
         )
         key = bench.start("python3 program.py")
         seen: list[Event] = []
         bench.until(lambda event: event == WakeupRequested(key), seen)
-        bench.engine.ring(key)
+        bench.engine.wake(key)
         assert bench.finish(key, seen).output == ["b'!'"]
 
     # Slots

@@ -22,7 +22,7 @@ def job(slots: int = 1, **environment: str) -> Job:
 
 def test_gpus() -> None:
     slots = Slots(3, (Gpu("0", "GPU-a"), Gpu("5", "GPU-b"), Gpu("GPU-c", "GPU-c")), 1)
-    told = job_environment(job(2), [1, 2], slots, "/bell", {}, Interpreter())
+    told = job_environment(job(2), [1, 2], slots, "/wakeups", {}, Interpreter())
     assert told["CUDA_VISIBLE_DEVICES"] == "5,GPU-c"
     info = from_env(told)
     assert info is not None
@@ -32,14 +32,14 @@ def test_gpus() -> None:
 
 
 def test_a_job_without_slots_sees_no_gpu() -> None:
-    told = job_environment(job(0), [], Slots(1, (Gpu("0"),), 1), "/bell", {}, Interpreter())
+    told = job_environment(job(0), [], Slots(1, (Gpu("0"),), 1), "/wakeups", {}, Interpreter())
     assert told["CUDA_VISIBLE_DEVICES"] == ""
     assert told["DET_CONTAINER_SLOT_COUNTS"] == "[1]"
     assert told["DET_SLOT_IDS"] == "[]"
 
 
 def test_cpus() -> None:
-    told = job_environment(job(2), [2, 3], Slots(4, (), 4), "/bell", {"PATH": "/bin"}, Interpreter())
+    told = job_environment(job(2), [2, 3], Slots(4, (), 4), "/wakeups", {"PATH": "/bin"}, Interpreter())
     assert told["OMP_NUM_THREADS"] == "4"
     assert told["PATH"] == f"{os.path.dirname(sys.executable)}{os.pathsep}/bin"
     info = from_env(told)
@@ -57,7 +57,7 @@ def test_the_run_around_us_is_forgotten_and_settings_are_kept() -> None:
         "HOME": "/home",
         "A": "outer",
     }
-    told = job_environment(job(A="own"), [0], Slots(1, (), 1), "/bell", outer, Interpreter())
+    told = job_environment(job(A="own"), [0], Slots(1, (), 1), "/wakeups", outer, Interpreter())
     assert {name: told.get(name) for name in outer} == {
         **dict.fromkeys(outer),
         "DET_STORE": "/store",

@@ -120,7 +120,7 @@ if os.fork() == 0:
     time.sleep(1000)  # holds all files of its parent open
 while True:
     for event in engine.events(10):
-        print(event.text, os.environ.get("x"), engine._doorbell.directory, flush=True)
+        print(event.text, os.environ.get("x"), engine._wakeups.directory, flush=True)
 """
 
 
@@ -161,7 +161,7 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
 
 
 def test_when_it_is_killed_at_once_nothing_lives_on(tmp_path: Path) -> None:
-    program = "from determined.engines.local import LocalEngine; e = LocalEngine(1); print(e._doorbell.directory); "
+    program = "from determined.engines.local import LocalEngine; e = LocalEngine(1); print(e._wakeups.directory); "
     runner = subprocess.Popen(
         [sys.executable, "-uc", program + "e.events(1000)"], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )
@@ -185,15 +185,15 @@ def test_a_warm_process_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: 
         assert engine.free_slots() == 1
 
 
-def test_the_doorbell_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wakeups_come_from_the_same_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = tmp_path / ("long" * 30)
     long.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(long))
     engine = LocalEngine(1)
-    directory = Path(engine._doorbell.directory)
+    directory = Path(engine._wakeups.directory)
     assert directory.stat().st_mode & 0o777 == 0o700
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
-        other.sendto(b"unknown key", engine._doorbell.path)
+        other.sendto(b"unknown key", engine._wakeups.path)
         assert engine.events(0.1) == []
     engine.close()
     assert not directory.exists()

@@ -112,14 +112,14 @@ class Engine(Protocol):
         Raises EngineError if too few are free or the start fails.
         """
 
-    def ring(self, key: str) -> None:
-        """Notify the workers of a job, so that they read the store now."""
+    def wake(self, key: str) -> None:
+        """Wake the workers of a job, so that they read the store now."""
 
     def kill(self, key: str) -> None:
         """Kill a job and all processes that it started; an Exited event follows. Unknown keys are ignored."""
 
     def listens(self, key: str) -> bool:
-        """Return whether a process of the job waits for notifications from the runner."""
+        """Return whether a process of the job has a socket for wake-ups, and so reads requests from the store."""
 
     def interrupt(self, key: str) -> None:
         """Send SIGINT to a job's process group, as Ctrl-C on a terminal would."""

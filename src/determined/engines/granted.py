@@ -76,8 +76,8 @@ class GrantedEngine:
     def start(self, job: Job) -> list[int]:
         return self._local.start(job)
 
-    def ring(self, key: str) -> None:
-        self._local.ring(key)
+    def wake(self, key: str) -> None:
+        self._local.wake(key)
 
     def kill(self, key: str) -> None:
         self._local.kill(key)

@@ -33,7 +33,7 @@ def job_environment(
     job: Job,
     ids: list[int],
     slots: Slots,
-    doorbell: str,
+    wakeup_socket: str,
     environment: Mapping[str, str],
     interpreter: Interpreter,
 ) -> dict[str, str]:
@@ -47,7 +47,7 @@ def job_environment(
         # `python3` in a command must be the interpreter that runs the job.
         "PATH": os.pathsep.join([os.path.dirname(interpreter.python), given.get("PATH", os.defpath)]),
         "DET_ALLOCATION_ID": job.key,
-        "DET_DOORBELL": doorbell,
+        "DET_DOORBELL": wakeup_socket,
         "DET_AGENT_ID": socket.gethostname(),
         # CPU slots are numbered from 0 in each job: programs start one worker per number.
         "DET_SLOT_IDS": json.dumps(ids if gpus else list(range(len(ids)))),

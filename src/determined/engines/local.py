@@ -14,13 +14,13 @@ from typing import Any
 
 from determined.engines import processes
 from determined.engines.base import Event, Exited, Interpreter, Job, WakeupRequested
-from determined.engines.doorbell import Doorbell
 from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
 from determined.engines.memory import count_memory_kills
 from determined.engines.reservations import Holder, Reservation
 from determined.engines.runnable import runnable
 from determined.engines.slots import find_slots
+from determined.engines.wakeups import RunnerWakeups
 from determined.engines.warm.client import WarmLost, WarmProcess
 from determined.errors import EngineError
 from determined.plural import counted
@@ -65,9 +65,9 @@ class LocalEngine:
         self._jobs: dict[str, _Running] = {}
         self._happened: list[Event] = []
         self._memory_kills = 0  # kills by the kernel that were already attributed to a job
-        self._doorbell = Doorbell()
+        self._wakeups = RunnerWakeups()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._doorbell, selectors.EVENT_READ, self._doorbell)
+        self._selector.register(self._wakeups, selectors.EVENT_READ, self._wakeups)
         self._watched: int | None = None
         self._interrupted = False
         self._interpreter = Interpreter()
@@ -172,11 +172,11 @@ class LocalEngine:
         if not job.directory.is_dir():
             raise EngineError(f"{job.key} cannot be started: there is no directory {str(job.directory)!r}")
         ids = usable[: job.slots]
-        environment = job_environment(job, ids, self._slots, self._doorbell.path, os.environ, self._interpreter)
+        environment = job_environment(job, ids, self._slots, self._wakeups.path, os.environ, self._interpreter)
         command = runnable(job.command, job.slots)
         output, output_writing = os.pipe()
         errors, errors_writing = os.pipe()
-        self._doorbell.expect(job.key)
+        self._wakeups.expect(job.key)
         # Read before the start: a kill by the kernel during the start already counts for this job.
         memory_kills = count_memory_kills()
         try:
@@ -185,7 +185,7 @@ class LocalEngine:
         except EngineError as error:
             os.close(output)
             os.close(errors)
-            self._doorbell.forget(job.key)
+            self._wakeups.forget(job.key)
             if isinstance(error, WarmLost):
                 self._lose_everything()
             raise
@@ -199,8 +199,8 @@ class LocalEngine:
         self._jobs[job.key] = _Running(pid, ids, streams, memory_kills)
         return list(ids)
 
-    def ring(self, key: str) -> None:
-        self._doorbell.ring(key)
+    def wake(self, key: str) -> None:
+        self._wakeups.send(key)
 
     def kill(self, key: str) -> None:
         """Kill a job through the warm process; see `Engine.kill`."""
@@ -217,7 +217,7 @@ class LocalEngine:
             self._lose_everything()
 
     def listens(self, key: str) -> bool:
-        return key in self._jobs and self._doorbell.has_one_of(set(processes.tree(self._jobs[key].pid)))
+        return key in self._jobs and self._wakeups.has_one_of(set(processes.tree(self._jobs[key].pid)))
 
     def interrupt(self, key: str) -> None:
         if key in self._jobs:
@@ -255,7 +255,7 @@ class LocalEngine:
                 stream.close()
         self._jobs.clear()
         self._selector.close()
-        self._doorbell.close()
+        self._wakeups.close()
         if self._reservation is not None:
             self._reservation.close()
 
@@ -286,7 +286,7 @@ class LocalEngine:
                 self._happened += source.read()
                 if source.ended:
                     self._drop(source)
-        self._happened += [WakeupRequested(key) for key in self._doorbell.rung()]
+        self._happened += [WakeupRequested(key) for key in self._wakeups.received()]
         while self._warm is not None and (self._warm.waiting() or self._warm in ready):
             try:
                 self._end(self._warm.next_message())
@@ -325,7 +325,7 @@ class LocalEngine:
             running.streams.remove(stream)
             self._selector.unregister(stream.file)
             stream.close()
-        self._doorbell.forget(key)
+        self._wakeups.forget(key)
         self._free = sorted([*self._free, *running.slots])
 
     def _drop(self, stream: Stream) -> None:
@@ -348,7 +348,7 @@ class LocalEngine:
     def _warm_up(self) -> WarmProcess:
         """Return the warm process; start one if there is none."""
         if self._warm is None:
-            self._warm = WarmProcess(self._doorbell.directory, self._interpreter)
+            self._warm = WarmProcess(self._wakeups.directory, self._interpreter)
             self._selector.register(self._warm, selectors.EVENT_READ, self._warm)
         return self._warm
 
@@ -363,7 +363,7 @@ class LocalEngine:
         self._warm.close()
         self._warm = None
         _kill(processes.in_sessions({running.pid for running in self._jobs.values()}))
-        _kill(processes.started_with("DET_DOORBELL", self._doorbell.path))
+        _kill(processes.started_with("DET_DOORBELL", self._wakeups.path))
         for key in list(self._jobs):
             self._release(key)
             self._happened.append(Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))

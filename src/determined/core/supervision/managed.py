@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from determined.core.supervision.doorbell import Doorbell
+from determined.core.supervision.wakeups import WorkerWakeups
 from determined.errors import StoreError
 from determined.info import ClusterInfo
 from determined.store.base import Store
@@ -16,7 +16,7 @@ from determined.store.writer import Writer
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision
 
-_SECONDS_BETWEEN_LOOKS = 1.0  # polling interval, in case a notification is lost
+_SECONDS_BETWEEN_LOOKS = 1.0  # polling interval, in case a wake-up is lost
 
 
 class Managed:
@@ -37,7 +37,7 @@ class Managed:
         smaller_is_better: bool,
         time_metric: str | None,
         is_copied: bool,
-        doorbell: Doorbell,
+        wakeups: WorkerWakeups,
     ) -> None:
         self.key = key
         self.trial_id = trial_id
@@ -47,7 +47,7 @@ class Managed:
         self._experiment_id = experiment_id
         self._smaller_is_better = smaller_is_better
         self._is_copied = is_copied
-        self._doorbell = doorbell
+        self._wakeups = wakeups
         self._goal: float = -math.inf  # unknown until the first validation reads it from the store
 
     def wait_if_due(self, writer: Writer, time: float | None, look_for_requests: Callable[[Store], bool]) -> None:
@@ -63,8 +63,8 @@ class Managed:
                 return
             if not asked:
                 asked = True
-                self._doorbell.ring()
-            self._doorbell.wait(_SECONDS_BETWEEN_LOOKS)
+                self._wakeups.wake_runner()
+            self._wakeups.wait(_SECONDS_BETWEEN_LOOKS)
 
     def best_validation(self, writer: Writer) -> float | None:
         """Return the best searcher metric of all trials of the experiment."""
@@ -90,7 +90,7 @@ class Managed:
         self._decision(store)
 
     def close(self) -> None:
-        self._doorbell.close()
+        self._wakeups.close()
 
     def _goal_now(self, store: Store) -> float:
         decision = self._decision(store)
@@ -119,5 +119,5 @@ def managed_trial(
         smaller_is_better=bool(searcher.get("smaller_is_better", True)),
         time_metric=info.trial._time_metric,
         is_copied=searcher.get("name") == "pbt",
-        doorbell=Doorbell((env.get("DET_DOORBELL") or None) if is_chief else None, info.allocation_id),
+        wakeups=WorkerWakeups((env.get("DET_DOORBELL") or None) if is_chief else None, info.allocation_id),
     )

@@ -84,7 +84,7 @@ def carry_out(
         run.trials[action.number] = restored_trials.created(action, trial_id, run.settings.source)
     for trial in told:
         if trial.process is not None:
-            run.engine.ring(trial.process.key)
+            run.engine.wake(trial.process.key)
     for trial in closed:
         close(run, trial)
     fail_if_pointless(run)
@@ -176,7 +176,7 @@ def _answer(run: RunnerState, trial: LiveTrial) -> None:
             trial.goal = None
             run.commit(trials=(TrialChange(trial.id, goal=None),))
             if trial.process is not None:
-                run.engine.ring(trial.process.key)
+                run.engine.wake(trial.process.key)
 
 
 def _continue(trial: LiveTrial, action: Continue) -> TrialChange:

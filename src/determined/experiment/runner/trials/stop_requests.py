@@ -24,7 +24,7 @@ def ask_to_end(run: RunnerState, trial: LiveTrial, ask: StopRequest) -> None:
     if ask == "kill":
         run.engine.kill(process.key)
     elif _listens(run, trial, process):
-        run.engine.ring(process.key)
+        run.engine.wake(process.key)
     else:
         process.interrupted = True
         run.engine.interrupt(process.key)

@@ -1,4 +1,4 @@
-"""The worker's end of the notification socket: wakes the runner and is woken by it."""
+"""The worker's socket for wake-ups: it wakes the runner and is woken by it."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import socket
 import time
 from pathlib import Path
 
-_SECONDS_WITHOUT_BELL = 0.2  # polling interval when there is no runner to send notifications
-_rooms = itertools.count()
+_SECONDS_WITHOUT_RUNNER = 0.2  # polling interval when there is no runner to send wake-ups
+_numbers = itertools.count()  # a process may create several sockets, one after another
 
 
-class Doorbell:
-    """A socket for wake-up notifications. They carry no information except the key: all data is in the store."""
+class WorkerWakeups:
+    """A socket for wake-ups. They carry no information except the key: all data is in the store."""
 
     def __init__(self, place: str | None, key: str) -> None:
         self._key = key.encode()
         self._runner = place
         self._socket: socket.socket | None = None
         if place is not None:
-            self._own = Path(place).parent / f"w-{os.getpid()}-{next(_rooms)}"
+            self._own = Path(place).parent / f"w-{os.getpid()}-{next(_numbers)}"
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.bind(str(self._own))
 
-    def ring(self) -> None:
-        """Notify the runner. A failure is ignored: the runner also polls the store."""
+    def wake_runner(self) -> None:
+        """Wake the runner. A failure is ignored: the runner also polls the store."""
         if self._socket is not None:
             self._socket.setblocking(False)
             with contextlib.suppress(OSError):
                 self._socket.sendto(self._key, str(self._runner))
 
     def wait(self, seconds: float) -> None:
-        """Return when a notification arrives, or after `seconds` at the latest."""
+        """Return when a wake-up arrives, or after `seconds` at the latest."""
         if self._socket is None:
-            time.sleep(min(seconds, _SECONDS_WITHOUT_BELL))
+            time.sleep(min(seconds, _SECONDS_WITHOUT_RUNNER))
             return
         self._socket.settimeout(seconds)
         with contextlib.suppress(TimeoutError):

@@ -1,7 +1,7 @@
-"""Wake-up notifications between the runner and its workers, as datagrams on a Unix socket.
+"""Wake-ups between the runner and its workers: datagrams on Unix sockets that make the receiver read the store at once.
 
-A worker sends the key of its job from its own socket, which lies in the same private directory. The runner remembers
-that address and sends its notifications there.
+A worker sends the key of its job from its own socket, which is in the same private directory. The runner remembers that
+address and sends its wake-ups there. A datagram may be lost, so both sides also poll the store.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _LONGEST_PATH = 80
 _MOST_BYTES = 4096
 
 
-class Doorbell:
-    """The runner's end of the notification sockets."""
+class RunnerWakeups:
+    """The runner's socket for wake-ups, in a private directory where the sockets of workers are created as well."""
 
     def __init__(self) -> None:
         self.directory = tempfile.mkdtemp(prefix="det-")  # mode 0700: other users can neither send nor receive
@@ -31,30 +31,31 @@ class Doorbell:
         self._socket.setblocking(False)
         self._socket.bind(self.path)
         self._workers: dict[str, set[str]] = {}
-        self._rung: dict[str, None] = {}
+        self._received: dict[str, None] = {}
 
     def fileno(self) -> int:
+        """Return the file descriptor of the socket, for the engine's selector."""
         return self._socket.fileno()
 
     def expect(self, key: str) -> None:
-        """Accept notifications from workers of this job from now on."""
+        """Accept wake-ups from workers of this job from now on."""
         self._workers[key] = set()
 
-    def rung(self) -> list[str]:
-        """Return the keys of the jobs that sent a notification since the last call, each once."""
+    def received(self) -> list[str]:
+        """Return the keys of the jobs that sent a wake-up since the last call, each once."""
         self._receive()
-        keys, self._rung = list(self._rung), {}
+        keys, self._received = list(self._received), {}
         return keys
 
-    def ring(self, key: str) -> None:
-        """Notify all workers of a job that have sent at least one notification themselves."""
+    def send(self, key: str) -> None:
+        """Wake all workers of a job that have sent at least one wake-up themselves."""
         self._receive()
         workers = self._workers.get(key, set())
         for address in list(workers):
             try:
                 self._socket.sendto(b"!", address)
             except BlockingIOError:
-                pass  # its buffer holds unread notifications, which wake it anyway
+                pass  # its buffer holds unread wake-ups, which wake it anyway
             except OSError:
                 workers.discard(address)  # the worker has exited
 
@@ -64,9 +65,9 @@ class Doorbell:
         return any(len(parts) == 3 and parts[1].isdigit() and int(parts[1]) in pids for parts in names)
 
     def forget(self, key: str) -> None:
-        """Delete the sockets of a job that has ended and ignore its pending notifications."""
+        """Delete the sockets of a job that has ended and ignore its pending wake-ups."""
         self._receive()
-        self._rung.pop(key, None)
+        self._received.pop(key, None)
         for address in self._workers.pop(key, set()):
             with contextlib.suppress(OSError):
                 os.unlink(address)
@@ -78,7 +79,7 @@ class Doorbell:
                 data, address = self._socket.recvfrom(_MOST_BYTES)
                 key = data.decode(errors="replace")
                 if key in self._workers:
-                    self._rung[key] = None
+                    self._received[key] = None
                     if address:
                         self._workers[key].add(address)
 
