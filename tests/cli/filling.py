@@ -8,18 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from determined.store.base import Store
-from determined.store.experiment_records import (
-    Change,
-    ExperimentChange,
-    ExperimentState,
-    Lease,
-    NewExperiment,
-    NewTrial,
-    TrialChange,
-    TrialState,
-)
+from determined.store.experiment_records import Change, ExperimentChange, Lease, NewExperiment, NewTrial, TrialChange
 from determined.store.process import this_process
 from determined.store.records import AttemptStart, CheckpointRow, LogRow, MetricRow, NewRun, Row
+from determined.store.states import ExperimentState, TrialState
 
 
 @dataclass(frozen=True)

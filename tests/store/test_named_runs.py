@@ -6,7 +6,8 @@ import pytest
 
 from determined.errors import StoreError
 from determined.store.base import Store
-from determined.store.records import AttemptState, BegunAttempt, EndRow
+from determined.store.records import BegunAttempt, EndRow
+from determined.store.states import AttemptState
 from tests.store.rows import alive, begin, checkpoint, metric
 
 

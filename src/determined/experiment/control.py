@@ -7,8 +7,9 @@ import time
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.stop_request import StopRequest
 from determined.store.base import Store
-from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Lease, TrialChange
+from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease, TrialChange
 from determined.store.process import this_process
+from determined.store.states import EXPERIMENT_ENDED
 
 _NOT_RUNNING = "Experiment {} was not running; it is now {}."
 _DOING: dict[StopRequest, str] = {"pause": "Pausing", "cancel": "Canceling", "kill": "Killing"}
@@ -51,7 +52,7 @@ def _request_standalone(store: Store, experiment_id: int, kind: StopRequest) -> 
 
 
 def _refuse_ended(experiment: Experiment) -> None:
-    if experiment.state in ENDED:
+    if experiment.state in EXPERIMENT_ENDED:
         raise InvalidExperimentException(f"it has already ended ({experiment.state})")
 
 

@@ -21,6 +21,7 @@ from determined.experimental.sorting import first
 from determined.experimental.trial import Trial
 from determined.experimental.unserved import refuse
 from determined.stop_request import StopRequest
+from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
     from determined.store import experiment_records
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("determined.experimental")
 
-_ENDED = (ExperimentState.COMPLETED, ExperimentState.CANCELED, ExperimentState.ERROR, ExperimentState.DELETED)
+_ENDED = (*map(ExperimentState, EXPERIMENT_ENDED), ExperimentState.DELETED)
 _SECONDS_BETWEEN_NOTES = 60.0
 _SECONDS_TO_CHANGE_HANDS = 5.0  # time that may pass between two runners of an experiment
 

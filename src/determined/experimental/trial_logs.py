@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from determined.experimental.session import Session
-from determined.store.experiment_records import TRIAL_ENDED
+from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.store.records import Log, LogFilter

@@ -37,7 +37,7 @@ try:
         SkipBatchSampler,
         adapt_batch_sampler,
     )
-    from determined.pytorch.state import TrialState
+    from determined.pytorch.state import LoopState
     from determined.pytorch.trainer import Trainer
     from determined.pytorch.trial import PyTorchTrial
     from determined.pytorch.units import Batch, Epoch, TrainUnit
@@ -53,7 +53,7 @@ _PyTorchReducerContext = ReducerContext
 _ShouldExit = ShouldExit
 _SimpleReducer = SimpleReducer
 _TrainBoundaryType = BoundaryType
-_TrialState = TrialState
+_TrialState = LoopState
 _simple_reduce_metrics = simple_reduce
 
 # Assigned here because the controller's module imports the trial's.

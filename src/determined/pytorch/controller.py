@@ -39,7 +39,7 @@ from determined.pytorch.run import startup_collections
 from determined.pytorch.run.early_end import spare_session
 from determined.pytorch.run.last_fit import LastFit
 from determined.pytorch.run.stopping import EarlyStop, Stopping
-from determined.pytorch.state import TrialState
+from determined.pytorch.state import LoopState
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Epoch, TrainUnit
 from determined.pytorch.validation import Validation
@@ -89,7 +89,7 @@ class PyTorchTrialController:
         self.code_dir = code_dir
         self._checkpointer: Checkpointer | None = None
         self._is_refused = False  # the checkpoint to start from does not fit
-        self.state = TrialState(trial_id=context.get_trial_id())
+        self.state = LoopState(trial_id=context.get_trial_id())
         self.begins_at = self.unfinished_end = 0
         self.saved_before: str | None = None  # the last checkpoint of an earlier fit in this context
         earlier = context._last_fit
@@ -185,7 +185,7 @@ class PyTorchTrialController:
             except RollBack as finding:
                 window = self.context._optimization.aggregation_frequency
                 self.rollbacks.note(finding, self.latest_checkpoint, self.state.last_ckpt, window)
-                self.state = TrialState(trial_id=self.state.trial_id)
+                self.state = LoopState(trial_id=self.state.trial_id)
 
     def _run(self, stopping: Stopping) -> None:
         """Train once from the start or from a checkpoint.
@@ -333,7 +333,7 @@ class PyTorchTrialController:
         stored = read_state(directory, str(self.latest_checkpoint))
         if stored is None or stored.get("trial_id", 0) != self.state.trial_id:
             return
-        self.state = TrialState.from_dict(legacy.state_of(stored))
+        self.state = LoopState.from_dict(legacy.state_of(stored))
         # The order of the data must continue as before, so the stored seed replaces the one drawn by this process.
         self.context._trial_seed = stored.get("trial_seed", self.context._trial_seed)
 

@@ -24,7 +24,7 @@ from determined.pytorch.metrics.reporting import Reporter
 from determined.pytorch.plan import BoundaryType, Plan
 from determined.pytorch.ranks import data_parallel
 from determined.pytorch.run.stopping import Stopping
-from determined.pytorch.state import TrialState
+from determined.pytorch.state import LoopState
 from determined.pytorch.validation import Validation
 
 logger = logging.getLogger("determined.pytorch")
@@ -56,7 +56,7 @@ class TrainLoop:
         self,
         *,
         plan: Plan,
-        state: TrialState,
+        state: LoopState,
         context: PyTorchTrialContext,
         preempt: core.PreemptContext,
         train_batch: Callable[..., Any],

@@ -1,4 +1,4 @@
-"""`TrialState`: the counters of the training loop that a checkpoint stores."""
+"""`LoopState`: the counters of the training loop that a checkpoint stores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass
-class TrialState:
+class LoopState:
     """The counters that the training loop needs after a restart; the names are those in checkpoint files."""
 
     trial_id: int = 0
@@ -24,6 +24,6 @@ class TrialState:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> TrialState:
+    def from_dict(cls, stored: dict[str, Any]) -> LoopState:
         """Return the state stored in a checkpoint; unknown keys are ignored, missing ones keep their defaults."""
         return cls(**{one.name: stored[one.name] for one in fields(cls) if one.name in stored})

@@ -28,9 +28,10 @@ from determined.queue.slot_shares import SlotShares
 from determined.queue.status import Status, write_status
 from determined.queue.submission import has_files_here
 from determined.store.base import Store
-from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Holder
+from determined.store.experiment_records import Change, Experiment, ExperimentChange, Holder
 from determined.store.process import is_running, on_this_machine, this_process, this_user
 from determined.store.queue_records import LOWEST_PRIORITY, Entry
+from determined.store.states import EXPERIMENT_ENDED
 
 T = TypeVar("T")
 
@@ -190,7 +191,8 @@ class Daemon:
             return
         experiment = store.experiments.get(number)
         state, holder = experiment.state, experiment.holder
-        if state in ("PAUSED", *ENDED):  # the runner was killed after it committed this state, before it dequeued
+        # The runner was killed after it committed this state, before it removed the experiment from the queue.
+        if state in ("PAUSED", *EXPERIMENT_ENDED):
             store.queue.remove(number)
             self._say(f"experiment {number}: {state}")
             return

@@ -18,9 +18,10 @@ from determined.queue.files import QueueFiles
 from determined.searchers.base import Extended
 from determined.searchers.build import build
 from determined.store.base import Store
-from determined.store.experiment_records import ENDED, Change, Experiment, ExperimentChange, Lease
+from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease
 from determined.store.process import this_process, this_user
 from determined.store.queue_records import DEFAULT_PRIORITY, Entry, NewEntry
+from determined.store.states import EXPERIMENT_ENDED
 
 _SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
 _SECONDS_TO_LET_GO = 10.0
@@ -120,7 +121,7 @@ def _acquired(store: Store, experiment_id: int) -> Lease:
         try:
             return store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
         except ExperimentHeld:
-            lets_go = store.experiments.get(experiment_id).state in ("PAUSED", *ENDED)
+            lets_go = store.experiments.get(experiment_id).state in ("PAUSED", *EXPERIMENT_ENDED)
             if not lets_go or time.monotonic() > deadline:
                 raise
 

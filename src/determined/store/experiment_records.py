@@ -8,32 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 from determined.config.effective import effective
 from determined.stop_request import StopRequest
 from determined.store.process import Process
-
-ExperimentState = Literal[
-    "ACTIVE",
-    "PAUSED",
-    "STOPPING_COMPLETED",
-    "STOPPING_CANCELED",
-    "STOPPING_KILLED",
-    "STOPPING_ERROR",
-    "COMPLETED",
-    "CANCELED",
-    "ERROR",
-]
-TrialState = Literal[
-    "QUEUED",
-    "RUNNING",
-    "PAUSED",
-    "STOPPING",
-    "COMPLETED",
-    "STOPPED_EARLY",
-    "INVALID_HP",
-    "CANCELED",
-    "ERROR",
-]
-# Terminal states: nothing more happens unless the user continues the experiment.
-ENDED: tuple[ExperimentState, ...] = ("COMPLETED", "CANCELED", "ERROR")
-TRIAL_ENDED: tuple[TrialState, ...] = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
+from determined.store.states import ExperimentState, TrialState
 
 # Requests of users to an experiment: to stop, to withdraw a pause, to read changed settings.
 ExperimentRequestKind = Literal[StopRequest, "activate", "reconfigure"]

@@ -3,15 +3,12 @@
 # Named tuples instead of dataclasses, and no `from __future__ import annotations`, because every program that uses the
 # library imports this module: `NamedTuple` compiles annotations that are strings one by one, which slows the import.
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from determined.errors import StoreError
 from determined.stop_request import StopRequest
 from determined.store.process import Process
-
-# "stopped": interrupted, to be resumed; "canceled": by `cancel` or `kill`.
-AttemptState = Literal["running", "completed", "stopped", "canceled", "failed"]
-CheckpointState = Literal["ACTIVE", "PARTIALLY_DELETED", "DELETED"]
+from determined.store.states import AttemptState, CheckpointState
 
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from determined.store.experiment_records import ENDED, Experiment, ExperimentState, TrialState
+from determined.store.experiment_records import Experiment
 from determined.store.process import Process, is_running, on_this_machine
-from determined.store.records import AttemptState
+from determined.store.states import EXPERIMENT_ENDED, AttemptState, ExperimentState, TrialState
 
 # An interrupted run continues when its program is started again: only `cancel` and `kill` make it CANCELED.
 STATES_AFTER_THE_END: dict[AttemptState, ExperimentState] = {
@@ -54,11 +54,11 @@ def trial_state(attempt: AttemptState, process: Process) -> TrialState:
 
 
 def is_over(experiment: Experiment) -> bool:
-    """Return whether an experiment has ended, or is a standalone run that was interrupted.
+    """Return whether an experiment has no process and gets none without a command: it ended, or was interrupted.
 
     A paused search has trials that its next runner continues; a paused standalone run has no process at all.
     """
-    return experiment.state in ENDED or (experiment.by_hand and experiment.state == "PAUSED")
+    return experiment.state in EXPERIMENT_ENDED or (experiment.by_hand and experiment.state == "PAUSED")
 
 
 def how_to_resume(experiment: Experiment) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from determined.store.experiment_records import Lease
-from determined.store.records import Checkpoint, CheckpointState
+from determined.store.records import Checkpoint
+from determined.store.states import CheckpointState
 
 
 class RunDirectory(NamedTuple):

@@ -19,7 +19,7 @@ from determined.cli.running.foreground import run_here
 from determined.cli.running.slot_waiting import Sharing, with_sharing
 from determined.cli.selection.id_lists import complete_experiments_that
 from determined.cli.selection.integers import ID
-from determined.store.experiment_records import ENDED
+from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
     from determined.experiment.creation.continuation import Continued
@@ -68,7 +68,7 @@ def continue_(
     with opened_store() as store:
         row = store.experiments.get(experiment_id)
         max_trials = None
-        if changes or row.state in ENDED:
+        if changes or row.state in EXPERIMENT_ENDED:
             from determined.experiment.creation.continuation import reopen
 
             continued = reopen(store, experiment_id, changes)

@@ -16,6 +16,7 @@ from determined.cli.selection.bulk import BulkCommand
 from determined.cli.selection.integers import Count
 from determined.errors import CheckpointInUse
 from determined.plural import counted
+from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.retention import Policy
@@ -30,7 +31,6 @@ _COLUMNS = [
     Column("UUID", rank=0),
     Column("Size"),
 ]
-_ALIVE = ("QUEUED", "RUNNING", "PAUSED", "STOPPING")  # states of trials that may still need their newest checkpoint
 
 
 @click.command(
@@ -119,7 +119,7 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Check
     ]
     places = {row.storage: storage_of(experiment, row.storage) for row in rows.values()}
     inspection = retention.Inspection(lambda checkpoint: places[rows[checkpoint.id].storage])
-    ended = {trial.id for trial in trials if trial.state not in _ALIVE}
+    ended = {trial.id for trial in trials if trial.state in TRIAL_ENDED}
     return [rows[found.id] for found in retention.surplus(stored, policy, inspection.is_good, ended=ended)]
 
 

@@ -16,8 +16,8 @@ from determined.cli.running.holders import advice
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.selection.id_lists import complete_experiments_that
 from determined.errors import DeterminedError
-from determined.store.experiment_records import ENDED
 from determined.store.standalone_runs import how_to_resume
+from determined.store.states import EXPERIMENT_ENDED
 
 
 @click.command(
@@ -45,7 +45,7 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
     """
     abandoned = False
     with only_watching(f"experiment {experiment_id}"), opened_store() as store:
-        while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in ENDED:
+        while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in EXPERIMENT_ENDED:
             if row.state == "PAUSED":
                 why = f" ({row.reason})" if row.reason else ""
                 raise DeterminedError(f"it is paused{why}. To resume it: {how_to_resume(row)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from determined.store.experiment_records import ENDED, TRIAL_ENDED
+from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.store.base import Store
@@ -29,8 +29,8 @@ def no_lines_text(store: Store, experiment: Experiment, trials: Sequence[Trial])
 def _of_experiment(store: Store, experiment: Experiment, trials: Sequence[Trial]) -> str:
     name = f"Experiment {experiment.id}"
     if any(trial.started is not None for trial in trials):
-        return _printed_nothing(name, experiment, has_ended=experiment.state in ENDED)
-    if experiment.state in ENDED:
+        return _printed_nothing(name, experiment, has_ended=experiment.state in EXPERIMENT_ENDED)
+    if experiment.state in EXPERIMENT_ENDED:
         return f"{name} ended before a trial started ({experiment.state})."
     return f"No trial of experiment {experiment.id} has started yet ({_waiting(store, experiment)})."
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from determined.store.states import EXPERIMENT_RUNNING
+
 if TYPE_CHECKING:
     from determined.store.base import Store
     from determined.store.experiment_records import Experiment
-
-# States in which a process should be running the experiment.
-RUNNING = ("ACTIVE", "STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
 
 
 def is_abandoned(row: Experiment) -> bool:
@@ -20,7 +19,7 @@ def is_abandoned(row: Experiment) -> bool:
     """
     from determined.store.process import is_running, on_this_machine
 
-    if row.by_hand or row.state not in RUNNING:
+    if row.by_hand or row.state not in EXPERIMENT_RUNNING:
         return False
     if row.holder is None:
         return True
@@ -43,7 +42,7 @@ def advice(store: Store, rows: Iterable[Experiment]) -> list[str]:
 
 def is_at_work(store: Store, row: Experiment) -> bool:
     """Return whether the trials of an experiment run, or will run without further commands."""
-    return row.state in RUNNING and not advice(store, [row])
+    return row.state in EXPERIMENT_RUNNING and not advice(store, [row])
 
 
 def how_to_go_on(experiment_id: int) -> str:

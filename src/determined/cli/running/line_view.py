@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import cell, duration, number
 from determined.plural import counted
+from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.experiment.runner.view import TrialView, View
@@ -30,9 +31,10 @@ class LineView:
         if self._trials is None:
             # Events before the start of watching are not reported.
             self._trials = {
-                trial.id: trial if _is_over(trial) else replace(trial, state="QUEUED") for trial in view.trials
+                trial.id: trial if trial.state in TRIAL_ENDED else replace(trial, state="QUEUED")
+                for trial in view.trials
             }
-            over = sum(map(_is_over, view.trials))
+            over = sum(trial.state in TRIAL_ENDED for trial in view.trials)
             said += [f"{over} of {counted(len(view.trials), 'trial')} ended before"] if over else []
         for trial in view.trials:
             said += _news(self._trials.get(trial.id), trial, view)
@@ -81,10 +83,6 @@ def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
         how_far = batches if trial.has_started else "before it started"
         said.append(f"trial {trial.id} {trial.state} {how_far}{_metric(trial, view)}")
     return said
-
-
-def _is_over(trial: TrialView) -> bool:
-    return trial.state not in ("QUEUED", "PAUSED", *AT_WORK)
 
 
 def _metric(trial: TrialView, view: View) -> str:

@@ -14,9 +14,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from determined.cli.display.safe_text import visible
-from determined.cli.running.holders import RUNNING, is_abandoned
+from determined.cli.running.holders import is_abandoned
 from determined.plural import counted
-from determined.store.experiment_records import ENDED, TRIAL_ENDED
+from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING, TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.store.databases.base import Database
@@ -49,18 +49,18 @@ def _from_store(find: Callable[[Database, str], list[CompletionItem]]) -> _Compl
 SUITABLE: dict[str, tuple[str, Callable[[Experiment], bool]]] = {
     "are not archived": ("e.archived = 0", lambda row: True),
     "are archived": ("e.archived = 1", lambda row: True),
-    "have ended": ("1 = 1", lambda row: row.state in ENDED),
-    "have ended and are not archived": ("e.archived = 0", lambda row: row.state in ENDED),
-    "have not ended": ("e.archived = 0", lambda row: row.state not in ENDED),
-    "are running": ("e.archived = 0", lambda row: row.state in RUNNING),
-    "are not running": ("1 = 1", lambda row: row.state not in RUNNING or is_abandoned(row)),
+    "have ended": ("1 = 1", lambda row: row.state in EXPERIMENT_ENDED),
+    "have ended and are not archived": ("e.archived = 0", lambda row: row.state in EXPERIMENT_ENDED),
+    "have not ended": ("e.archived = 0", lambda row: row.state not in EXPERIMENT_ENDED),
+    "are running": ("e.archived = 0", lambda row: row.state in EXPERIMENT_RUNNING),
+    "are not running": ("1 = 1", lambda row: row.state not in EXPERIMENT_RUNNING or is_abandoned(row)),
     "can be activated": (
         "e.archived = 0 AND e.by_hand = 0",
-        lambda row: row.state not in ENDED and (row.state not in RUNNING or is_abandoned(row)),
+        lambda row: row.state not in EXPERIMENT_ENDED and (row.state not in EXPERIMENT_RUNNING or is_abandoned(row)),
     ),
     "can be continued": (
         "e.archived = 0 AND e.by_hand = 0",
-        lambda row: row.state not in RUNNING or is_abandoned(row),
+        lambda row: row.state not in EXPERIMENT_RUNNING or is_abandoned(row),
     ),
     "are in the queue": ("e.id IN (SELECT experiment_id FROM queue)", lambda row: True),
 }

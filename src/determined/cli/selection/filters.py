@@ -12,7 +12,8 @@ from determined.cli.display.times import since as moment_since
 from determined.cli.selection.id_lists import complete_labels
 
 if TYPE_CHECKING:
-    from determined.store.experiment_records import ExperimentFilter, ExperimentState
+    from determined.store.experiment_records import ExperimentFilter
+    from determined.store.states import ExperimentState
 
 _STOPPING = ("STOPPING_COMPLETED", "STOPPING_CANCELED", "STOPPING_KILLED", "STOPPING_ERROR")
 # The accepted words, and the states each of them selects.

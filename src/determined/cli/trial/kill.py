@@ -11,6 +11,7 @@ from determined.cli.running.holders import is_abandoned
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.selection.id_lists import complete_running_trials
 from determined.errors import DeterminedError
+from determined.store.states import TRIAL_ENDED
 
 
 @click.command(cls=BulkCommand, kind="trial", complete=complete_running_trials, action="kill {trial_id:trial}")
@@ -27,7 +28,7 @@ def kill(trial_id: int, form: Form) -> None:
     with opened_store() as store:
         trial = store.experiments.trial(trial_id)
         experiment = store.experiments.get(trial.experiment_id)
-        if trial.state not in ("QUEUED", "RUNNING", "PAUSED", "STOPPING"):
+        if trial.state in TRIAL_ENDED:
             raise DeterminedError(f"trial {trial_id} has already ended ({trial.state})")
         paused = trial.state == "PAUSED" and store.experiments.cancel_paused(experiment.id, trial_id)
         if paused:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from determined.stop_request import StopRequest
 from determined.store.base import Store
-from determined.store.records import AttemptState, BegunAttempt, Checkpoint
+from determined.store.records import BegunAttempt, Checkpoint
+from determined.store.states import AttemptState
 
 T = TypeVar("T")
 

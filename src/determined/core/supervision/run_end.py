@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 from determined.errors import InvalidHP
-from determined.store.records import AttemptState
+from determined.store.states import AttemptState
 
 _STOPPED_POLITELY = (124, 129, 130, 143)  # exit codes of an early end by a time limit, SIGHUP, SIGINT or SIGTERM
 _LONGEST_REASON = 16 * 1024

@@ -24,7 +24,6 @@ from determined.store.base import Store
 from determined.store.open import open_store, patience
 from determined.store.process import is_running, this_process
 from determined.store.records import (
-    AttemptState,
     BegunAttempt,
     Checkpoint,
     CheckpointRow,
@@ -39,6 +38,7 @@ from determined.store.records import (
     StatusRow,
     is_to_be_removed,
 )
+from determined.store.states import AttemptState
 from determined.store.writer import Writer
 
 if TYPE_CHECKING:

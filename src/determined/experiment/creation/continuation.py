@@ -32,7 +32,6 @@ from determined.experiment.runner.settings import settings_of
 from determined.searchers.base import Create, Extended, Reopened
 from determined.store.base import Store
 from determined.store.experiment_records import (
-    ENDED,
     Change,
     Experiment,
     ExperimentChange,
@@ -44,9 +43,8 @@ from determined.store.experiment_records import (
     TrialChange,
 )
 from determined.store.process import this_process
+from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED, UNSUCCESSFUL
 
-_FAILED = ("ERROR", "CANCELED")
-_OVER = ("COMPLETED", "STOPPED_EARLY", "INVALID_HP", "CANCELED", "ERROR")
 _FREE = ("single", "random", "grid")  # methods that do not compare trials before their end
 _MORE_TRIALS = "its trials were compared and are over; give it more with --config searcher.max_trials=N"
 _MORE = {
@@ -91,7 +89,7 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
     change = _change(files, experiment, journal, changes)
     trials = store.experiments.trials(experiment.id)
     again = _to_go_on(change, trials)
-    if not change.names and not again and experiment.state not in ENDED:
+    if not change.names and not again and experiment.state not in EXPERIMENT_ENDED:
         return Continued((), (), None)  # already done, possibly by a call that was interrupted
     told = _tell(store, experiment, files, journal, again, change.max_trials)
     _refuse_to_do_nothing(experiment, change, told)
@@ -157,12 +155,12 @@ def _to_go_on(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
 
     For a single trial that one; otherwise those that failed, and if the length was raised also those that completed.
     """
-    over = [trial for trial in trials if trial.state in _OVER]
+    over = [trial for trial in trials if trial.state in TRIAL_ENDED]
     if change.method == "single":
         return over
     if change.method not in _FREE:
         return []
-    states = (*_FAILED, "COMPLETED") if "searcher.max_length" in change.names else _FAILED
+    states = (*UNSUCCESSFUL, "COMPLETED") if "searcher.max_length" in change.names else UNSUCCESSFUL
     return [trial for trial in over if trial.state in states]
 
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from determined.errors import InvalidExperimentException
 from determined.experiment.runner.fail_fast import is_error_of_program, unreported_metric
-from determined.store.experiment_records import ENDED, Experiment, Trial
+from determined.store.experiment_records import Experiment, Trial
+from determined.store.states import EXPERIMENT_ENDED
 
 # Failed trials can restart, because trials are not compared before their end.
 _REPEATABLE = ("single", "random", "grid")
@@ -51,7 +52,7 @@ def check_can_run(experiment: Experiment, max_trials: int | None, trials: Sequen
         raise InvalidExperimentException(
             f"experiment {experiment.id} is a standalone run of {experiment.program}: start the program again"
         )
-    if experiment.state in ENDED and max_trials is None:
+    if experiment.state in EXPERIMENT_ENDED and max_trials is None:
         command, effect = run_again(experiment, trials)
         advice = f"To {effect}: {command}"
         if experiment.state == "COMPLETED":

@@ -14,7 +14,8 @@ from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import ask_to_end
 from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
 from determined.stop_request import StopRequest
-from determined.store.experiment_records import ExperimentChange, NewEntry, NewTrial, TrialChange, TrialState
+from determined.store.experiment_records import ExperimentChange, NewEntry, NewTrial, TrialChange
+from determined.store.states import TrialState
 
 logger = logging.getLogger("determined.experiment")
 

@@ -8,7 +8,7 @@ from typing import Any
 from determined.config.effective import differences
 from determined.experiment.creation.search_check import SearchCheck
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.store.experiment_records import TRIAL_ENDED
+from determined.store.states import TRIAL_ENDED
 
 logger = logging.getLogger("determined.experiment")
 

@@ -6,7 +6,7 @@ from determined.experiment.runner import decisions
 from determined.experiment.runner.reports import look
 from determined.experiment.runner.shared_state import RunnerState
 from determined.searchers.base import Exited, ExitReason
-from determined.store.experiment_records import TRIAL_ENDED
+from determined.store.states import TRIAL_ENDED
 
 _TOLD: dict[str, ExitReason] = {
     "COMPLETED": "completed",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from determined.config.metric_values import finite_number
 from determined.pytorch.metrics.batch_metrics import Metrics
-from determined.pytorch.state import TrialState
+from determined.pytorch.state import LoopState
 
 _ADDED = ("batches", "epochs")  # metrics that this library adds to every report
 
@@ -18,7 +18,7 @@ class CheckpointPolicy(NamedTuple):
     metric: str | None = None
     smaller_is_better: bool = True
 
-    def wants(self, metrics: Metrics, best_of_experiment: float | None, state: TrialState) -> bool:
+    def wants(self, metrics: Metrics, best_of_experiment: float | None, state: LoopState) -> bool:
         """Return whether to save a checkpoint after a validation, and record the best value so far in `state`.
 
         Only the chief calls it. Raises RuntimeError if the policy is `best` and the metric is missing or not a number.

@@ -36,7 +36,7 @@ from determined.pytorch.data.trial_loaders import TrainingData
 from determined.pytorch.metrics.report_window import ReportWindow
 from determined.pytorch.optimization.steps import clear_gradients
 from determined.pytorch.ranks.data_parallel import bare
-from determined.pytorch.state import TrialState
+from determined.pytorch.state import LoopState
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -98,7 +98,7 @@ class Checkpointer:
 
         in_step(ranks.allgather, ranks.rank, check, doing="checking what checkpoints will hold")
 
-    def save(self, state: TrialState, window: ReportWindow, *, wait: bool) -> None:
+    def save(self, state: LoopState, window: ReportWindow, *, wait: bool) -> None:
         """Save the current state as a new checkpoint. All ranks must call it.
 
         The chief writes the files in the background, unless the checkpoint is small, `wait` is set on any rank, or a
@@ -171,7 +171,7 @@ class Checkpointer:
         """Return whether a callback has a hook that must run when the checkpoint is written."""
         return any(map(self._callbacks.overrides, _HOOKS_WHEN_WRITTEN))
 
-    def _rank_parts(self, state: TrialState, window: ReportWindow) -> dict[str, Any]:
+    def _rank_parts(self, state: LoopState, window: ReportWindow) -> dict[str, Any]:
         """Return the state that differs between ranks, one entry per kind; entries that are None are left out."""
         parts = {
             "rank_rng_states": random_generators.get_state(self._context.device),
@@ -181,7 +181,7 @@ class Checkpointer:
         }
         return {name: part for name, part in parts.items() if part is not None}
 
-    def _save(self, state: TrialState, ranks: list[dict[str, Any]], *, wait: bool) -> str:
+    def _save(self, state: LoopState, ranks: list[dict[str, Any]], *, wait: bool) -> str:
         """Save a checkpoint from the parts of all ranks, in the background if possible, and return its id."""
         metadata: dict[str, Any] = {
             "determined_version": determined.__version__,
@@ -261,7 +261,7 @@ class Checkpointer:
         if files.copy_tree(taken, target, link=shared):
             files.flush_once(taken)
 
-    def restore(self, directory: Path, name: str, state: TrialState, window: ReportWindow) -> None:
+    def restore(self, directory: Path, name: str, state: LoopState, window: ReportWindow) -> None:
         """Restore weights, optimizers, schedulers, callbacks and random generators from an opened checkpoint.
 
         `state` holds the counters already restored; with 0 batches trained this is a warm start from another trial,
@@ -295,7 +295,7 @@ class Checkpointer:
             raise InvalidCheckpointException(f"checkpoint {name} holds a {kind} in 'callbacks', not a dict")
         self._callbacks.load_state_dict(callbacks)
 
-    def _restore_window(self, checkpoint: dict[str, Any], state: TrialState, window: ReportWindow) -> None:
+    def _restore_window(self, checkpoint: dict[str, Any], state: LoopState, window: ReportWindow) -> None:
         """Restore the metrics since the last report, unless the number of ranks has changed."""
         windows = checkpoint.get("rank_windows")
         if windows is None or not state.batches_trained:
@@ -335,7 +335,7 @@ class Checkpointer:
                 f"checkpoint {name} holds a state of random generators that they do not take: {error}"
             ) from error
 
-    def _restore_gradients(self, checkpoint: dict[str, Any], state: TrialState) -> None:
+    def _restore_gradients(self, checkpoint: dict[str, Any], state: LoopState) -> None:
         """Restore the gradients accumulated in an unfinished aggregation window.
 
         If the number of ranks changed, every rank gets the mean over the saved ranks.

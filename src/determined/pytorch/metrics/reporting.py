@@ -10,7 +10,7 @@ from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.display.progress import Progress
 from determined.pytorch.metrics.batch_metrics import Columns, Metrics
 from determined.pytorch.metrics.tensorboard_scalars import Scalars
-from determined.pytorch.state import TrialState
+from determined.pytorch.state import LoopState
 
 
 class Reporter:
@@ -42,7 +42,7 @@ class Reporter:
             self._told_at = now
             self._train.report_progress(fraction)
 
-    def training(self, state: TrialState, metrics: Metrics, columns: Columns) -> None:
+    def training(self, state: LoopState, metrics: Metrics, columns: Columns) -> None:
         """Report a workload: its averages and reducers, and the values of each batch to TensorBoard."""
         if not self._chief:
             self._add_counters(metrics, state)
@@ -52,7 +52,7 @@ class Reporter:
         self._add_counters(metrics, state)
         self._train.report_training_metrics(state.batches_trained, metrics)
 
-    def validation(self, state: TrialState, metrics: Metrics) -> None:
+    def validation(self, state: LoopState, metrics: Metrics) -> None:
         """Report a validation."""
         if self._chief:
             self._scalars.validation(state.batches_trained, metrics)
@@ -78,7 +78,7 @@ class Reporter:
         self.progress.close()
         self._scalars.close()
 
-    def _add_counters(self, metrics: Metrics, state: TrialState) -> None:
+    def _add_counters(self, metrics: Metrics, state: LoopState) -> None:
         """Add the counters of training to a report, unless the trial reports metrics with these names itself."""
         metrics.setdefault("batches", state.batches_trained)
         metrics.setdefault("epochs", state.epochs_trained)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from determined.pytorch.state import TrialState
+from determined.pytorch.state import LoopState
 
 
 class LastFit(NamedTuple):
     """The state at the end of a `fit`, and the training length that it was given."""
 
-    state: TrialState
+    state: LoopState
     begins_at: int  # the batch from which its length was counted
     last_batch: int
     metric: str | None
@@ -25,7 +25,7 @@ class LastFit(NamedTuple):
         """Return the last batch of a length that was not reached, or 0: the next `fit` trains at least to there."""
         return self.last_batch if self.state.batches_trained < self.last_batch else 0
 
-    def next_state(self, metric: str | None) -> TrialState:
+    def next_state(self, metric: str | None) -> LoopState:
         """Return the state that the next `fit` begins with.
 
         The best validation is forgotten if the metric changed, because values of different metrics cannot be compared.

@@ -6,8 +6,7 @@ import json
 from typing import Any, Literal, get_args
 
 from determined.stop_request import OF_USERS, TO_WORKERS
-from determined.store.experiment_records import ExperimentState, TrialState
-from determined.store.records import AttemptState, CheckpointState
+from determined.store.states import AttemptState, CheckpointState, ExperimentState, TrialState
 
 Shape = Literal["map", "list", "texts", "numbers", "sizes", "maps by rank"]
 

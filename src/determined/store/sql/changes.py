@@ -14,16 +14,9 @@ from typing import Any
 from determined.errors import StoreError
 from determined.stop_request import StopRequest
 from determined.store.databases.base import Database
-from determined.store.experiment_records import (
-    TRIAL_ENDED,
-    UNCHANGED,
-    Change,
-    ExperimentChange,
-    NewEntry,
-    NewTrial,
-    TrialChange,
-)
+from determined.store.experiment_records import UNCHANGED, Change, ExperimentChange, NewEntry, NewTrial, TrialChange
 from determined.store.sql.columns import text
+from determined.store.states import TRIAL_ENDED
 
 
 def write_change(database: Database, experiment_id: int, change: Change) -> list[int]:

@@ -12,9 +12,15 @@ from determined.errors import CheckpointInUse
 from determined.store.databases.base import Database
 from determined.store.process import Process, is_running
 from determined.store.records import Checkpoint
+from determined.store.states import EXPERIMENT_ENDED, UNSUCCESSFUL
 
-_OVER = "('COMPLETED', 'CANCELED', 'ERROR')"
-_FAILED = "('CANCELED', 'ERROR')"  # can be continued: from its own newest checkpoint, or else from its source
+
+def _sql_list(words: Sequence[str]) -> str:
+    return "(" + ", ".join(f"'{word}'" for word in words) + ")"
+
+
+_ENDED = _sql_list(EXPERIMENT_ENDED)
+_FAILED = _sql_list(UNSUCCESSFUL)  # can be continued: from its own newest checkpoint, or else from its source
 
 
 def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0) -> None:
@@ -99,7 +105,7 @@ def _sources_of_searches(database: Database, by_others_than: int) -> dict[str, s
     """
     found = database.execute(
         f"SELECT e.id, e.state, e.state IN {_FAILED}, e.config FROM experiments e WHERE e.by_hand = 0 AND e.id <> ? "
-        f"AND (e.state NOT IN {_OVER} OR (e.state IN {_FAILED} AND NOT EXISTS (SELECT 1 FROM checkpoints c "
+        f"AND (e.state NOT IN {_ENDED} OR (e.state IN {_FAILED} AND NOT EXISTS (SELECT 1 FROM checkpoints c "
         "JOIN trials t ON t.id = c.trial_id WHERE t.experiment_id = e.id AND c.state = 'ACTIVE'))) ORDER BY e.id",
         [by_others_than],
     )

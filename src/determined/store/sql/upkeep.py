@@ -11,12 +11,13 @@ from determined.errors import CheckpointInUse, InvalidExperimentException, NotFo
 from determined.store import lease as leases
 from determined.store.databases.base import Database
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.records import Checkpoint, CheckpointState
+from determined.store.records import Checkpoint
 from determined.store.sql import columns
 from determined.store.sql import experiment_columns as rows
 from determined.store.sql.checkpoints_in_use import needed, refuse_in_use
 from determined.store.sql.columns import text
 from determined.store.standalone_runs import is_over
+from determined.store.states import CheckpointState
 from determined.store.upkeep import RunDirectory
 
 # Tables with a `trial_id`, in the order of deletion: a table comes before those that it refers to.

@@ -9,7 +9,7 @@ from determined.cli.display.columns import Field
 from determined.cli.display.json_rows import resource_pool
 from determined.cli.display.table import duration, percent, time_text
 from determined.cli.display.times import ago
-from determined.store.experiment_records import ENDED
+from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
@@ -46,7 +46,7 @@ def experiment_fields(*, projects: bool, archived: bool) -> list[Field[Experimen
 
 def lasted(row: Experiment) -> float | None:
     """Return the seconds from the creation of an experiment to its end, or until now; None while it is paused."""
-    if row.ended is None and (row.state in ENDED or row.state == "PAUSED"):
+    if row.ended is None and (row.state in EXPERIMENT_ENDED or row.state == "PAUSED"):
         return None
     return max(0.0, (time.time() if row.ended is None else row.ended) - row.created)
 
@@ -58,4 +58,4 @@ def _duration(row: Experiment) -> str:
 
 def _state_and_progress(row: Experiment) -> str:
     """Return the state, with the progress unless it has ended: that takes less space than a column."""
-    return row.state if row.state in ENDED or not row.progress else f"{row.state} {100 * row.progress:.0f}%"
+    return row.state if row.state in EXPERIMENT_ENDED or not row.progress else f"{row.state} {100 * row.progress:.0f}%"

@@ -10,7 +10,7 @@ from determined.engines.base import Exited
 from determined.experiment.runner.fail_fast import TWICE, repeatable_error
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.searchers.base import ExitReason
-from determined.store.experiment_records import TrialState
+from determined.store.states import TrialState
 
 _MOST_LOSSES = 3  # above this, lost processes may be caused by the trial itself
 _TIME_LIMIT = "its time limit was reached"

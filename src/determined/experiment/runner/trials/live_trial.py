@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from determined.config.secrets.line_mask import LineMask
 from determined.stop_request import StopRequest
-from determined.store.experiment_records import TrialState
+from determined.store.states import TrialState
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""The states of experiments, trials, attempts and checkpoints, and which of them are terminal.
+
+The words are those in the database. They are literals and not enumerations because rows are read and written as they
+are; the SDK shows them as the enumerations of `determined.experimental.client`.
+"""
+
+from typing import Literal
+
+ExperimentState = Literal[
+    "ACTIVE",
+    "PAUSED",
+    "STOPPING_COMPLETED",
+    "STOPPING_CANCELED",
+    "STOPPING_KILLED",
+    "STOPPING_ERROR",
+    "COMPLETED",
+    "CANCELED",
+    "ERROR",
+]
+TrialState = Literal[
+    "QUEUED",
+    "RUNNING",
+    "PAUSED",
+    "STOPPING",
+    "COMPLETED",
+    "STOPPED_EARLY",
+    "INVALID_HP",
+    "CANCELED",
+    "ERROR",
+]
+# "stopped": interrupted, to be resumed; "canceled": by `cancel` or `kill`.
+AttemptState = Literal["running", "completed", "stopped", "canceled", "failed"]
+CheckpointState = Literal["ACTIVE", "PARTIALLY_DELETED", "DELETED"]
+
+# Terminal states: nothing more happens unless the user continues the experiment.
+EXPERIMENT_ENDED: tuple[Literal["COMPLETED", "CANCELED", "ERROR"], ...] = ("COMPLETED", "CANCELED", "ERROR")
+TRIAL_ENDED: tuple[TrialState, ...] = (*EXPERIMENT_ENDED, "STOPPED_EARLY", "INVALID_HP")
+# Terminal states without the intended result: a continued experiment starts such trials again.
+UNSUCCESSFUL: tuple[Literal["CANCELED", "ERROR"], ...] = ("CANCELED", "ERROR")
+# States in which a runner must exist.
+EXPERIMENT_RUNNING: tuple[ExperimentState, ...] = (
+    "ACTIVE",
+    "STOPPING_COMPLETED",
+    "STOPPING_CANCELED",
+    "STOPPING_KILLED",
+    "STOPPING_ERROR",
+)
