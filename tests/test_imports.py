@@ -64,7 +64,7 @@ LATER = {
     "determined.checkpoint_storage.retention",
     "determined.experimental",
     "determined.store.experiment_records",
-    "determined.store.sql.store",
+    "determined.store.store",
     "determined.tensorboard.events",
     "fractions",
     "getpass",
@@ -97,5 +97,5 @@ def test_what_comes_along_with_the_library(tmp_path: Path) -> None:
     assert found["collections"] == [True, 0], "the collector is paused during the import, and only then"
 
     before_a_batch = set(found["loaded before a batch"])
-    assert "determined.store.sql.store" in before_a_batch, "a run is recorded before it trains"
+    assert "determined.store.store" in before_a_batch, "a run is recorded before it trains"
     assert not LATER_THAN_A_BATCH & before_a_batch

@@ -42,7 +42,7 @@ def listing(effort: Effort) -> list[Row]:
 def fill(*, experiments: int) -> None:
     """As runners and workers do; every tenth trial has validations and a checkpoint."""
     from determined.store import open_store
-    from determined.store.experiment_records import Change, NewExperiment
+    from determined.store.experiment_changes import Change, NewExperiment
     from determined.store.process import this_process
 
     store = open_store()
@@ -85,9 +85,14 @@ def read(*, experiments: int) -> dict[str, float]:
 
 
 def _work_on(store: Any, lease: Any, trials: list[int]) -> None:
-    from determined.store.experiment_records import Change, TrialChange
+    from determined.store.experiment_changes import Change, TrialChange
     from determined.store.process import this_process
-    from determined.store.records import AttemptStart, CheckpointRow, MetricRow, NewRun
+    from determined.store.rows import (
+        AttemptStart,
+        CheckpointRow,
+        MetricRow,
+        NewRun,
+    )
 
     changes = tuple(TrialChange(trial_id, "RUNNING", allocation=f"{trial_id}.1", runs=1) for trial_id in trials)
     store.experiments.commit(lease, Change(trials=changes))
@@ -113,7 +118,7 @@ def _config() -> dict[str, Any]:
 
 
 def _trial(number: int) -> Any:
-    from determined.store.experiment_records import NewTrial
+    from determined.store.experiment_changes import NewTrial
 
     hparams = {f"hp_{n}": n / (number + 1) for n in range(10)}
     return NewTrial(number, f"request-{number}", hparams, number, 4.0, [4.0, 16.0], 0, None, time.time())

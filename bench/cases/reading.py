@@ -48,8 +48,13 @@ def fill(*, lines: int, reports: int) -> None:
     """One trial that wrote these lines, and reported at half as many steps in each of two groups."""
     from determined.store.open import open_store
     from determined.store.process import this_process
-    from determined.store.records import AttemptStart, LogRow, MetricRow, NewRun
-    from determined.store.records import Row as StoreRow
+    from determined.store.rows import (
+        AttemptStart,
+        LogRow,
+        MetricRow,
+        NewRun,
+    )
+    from determined.store.rows import Row as StoreRow
 
     store = open_store()
     begun = store.begin_attempt(AttemptStart("bench", NewRun("train.py", "/run", {}, {}, 1e9), this_process(), 1e9))

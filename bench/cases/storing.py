@@ -71,7 +71,7 @@ def list_runs() -> float:
     """Seconds that the list takes, once the store has that many runs."""
     from determined.store import open_store
     from determined.store.process import this_process
-    from determined.store.records import AttemptStart, NewRun
+    from determined.store.rows import AttemptStart, NewRun
 
     store = open_store()
     for number in range(len(store.runs()), RUNS):

@@ -17,10 +17,10 @@ from determined.checkpoint_storage.build import build_from_argument
 from determined.config.secrets.masking import mask_secrets
 from determined.experiment.checkpoints.of_trials import TrialCheckpoints
 from determined.experiment.deletion import delete_experiment
-from determined.store.base import Store
 from determined.store.open import open_store
 from determined.store.publishing import settle_unrecorded
-from determined.store.records import PublishingRow
+from determined.store.rows import PublishingRow
+from determined.store.store import Store
 from determined.store.writer import Writer
 from tests.helpers.records import announced, opened, runs
 from tests.helpers.s3_server import S3Server

@@ -17,7 +17,7 @@ from determined.checkpoint_storage.bucket import Bucket
 from determined.checkpoint_storage.directory_outputs import DirectoryOutputs
 from determined.errors import InvalidExperimentException, StoreError
 from determined.experimental import Determined
-from determined.store.outputs import Output
+from determined.store.output_records import Output
 from tests.helpers.records import opened
 from tests.helpers.s3_server import S3Server
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.forking import Forking
 from tests.cli.projects import CONFIG, PROGRAM

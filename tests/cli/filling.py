@@ -7,11 +7,25 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange, Lease, NewExperiment, NewTrial, TrialChange
+from determined.store.experiment_changes import (
+    Change,
+    ExperimentChange,
+    NewExperiment,
+    NewTrial,
+    TrialChange,
+)
+from determined.store.experiment_records import Lease
 from determined.store.process import this_process
-from determined.store.records import AttemptStart, CheckpointRow, LogRow, MetricRow, NewRun, Row
+from determined.store.rows import (
+    AttemptStart,
+    CheckpointRow,
+    LogRow,
+    MetricRow,
+    NewRun,
+    Row,
+)
 from determined.store.states import ExperimentState, TrialState
+from determined.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _load(group: Any) -> None:
             _load(command)
     for module in (
         "store.open",
-        "store.sql.store",
+        "store.store",
         "store.databases.sqlite",
         "config.experiment",
         "experiment.creation.create",

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from determined.cli.main import main
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.running import det, det_csv, det_json, det_ok, head_of, rows_of, run_det
 from tests.cli.searched import Searched
 

@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
-from determined.store.base import Store
 from determined.store.process import this_process
-from determined.store.records import AttemptStart, EndRow, MetricRow, NewRun
+from determined.store.rows import (
+    AttemptStart,
+    EndRow,
+    MetricRow,
+    NewRun,
+)
+from determined.store.store import Store
 from tests.cli.conftest import WEIRD
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, rows_of

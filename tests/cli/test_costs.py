@@ -11,9 +11,10 @@ import pytest
 
 from determined.cli.logs.reading import _Reader
 from determined.store import open as opening
-from determined.store.base import Store
 from determined.store.databases.sqlite import SqliteDatabase
-from determined.store.records import LogFilter, LogRow
+from determined.store.records import LogFilter
+from determined.store.rows import LogRow
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.running import det_json, det_ok
 
@@ -93,3 +94,48 @@ def test_a_trial_is_described_with_one_store_and_without_the_sdk(trial: int, mon
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr.strip() == "[]"
+
+
+# What `det experiment list` needs of the package `determined.store`, on a store in a file.
+NEEDED_BY_A_LIST = {
+    "determined.store",
+    "determined.store.databases",
+    "determined.store.databases.base",
+    "determined.store.databases.location",
+    "determined.store.databases.migrate",
+    "determined.store.databases.read_only_file",
+    "determined.store.databases.schema",
+    "determined.store.databases.sqlite",
+    "determined.store.experiment_records",
+    "determined.store.experiments",
+    "determined.store.lease",
+    "determined.store.open",
+    "determined.store.process",
+    "determined.store.records",
+    "determined.store.sql",
+    "determined.store.sql.columns",
+    "determined.store.sql.experiment_columns",
+    "determined.store.sql.experiment_filter",
+    "determined.store.sql.requests",
+    "determined.store.standalone_runs",
+    "determined.store.store",
+}
+
+
+def test_a_list_loads_nothing_of_the_store_that_it_does_not_need(trial: int) -> None:
+    program = (
+        "import json, sys; from determined.cli.main import main\n"
+        "try: main(['experiment', 'list'])\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "print(json.dumps([name for name in sys.modules if name.startswith('determined.store')]), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert set(json.loads(done.stderr)) == NEEDED_BY_A_LIST
+
+
+def test_a_store_opens_its_subjects_when_they_are_used(store: Store) -> None:
+    other = opening.open_store(store.place)
+    opened = set(vars(other))
+    other.experiments.list()
+    assert set(vars(other)) - opened == {"experiments"}
+    other.close()

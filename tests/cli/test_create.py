@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.projects import CONFIG, PROGRAM
 from tests.cli.running import DET, Terminal, det, det_json, det_ok, run_det
 

@@ -10,7 +10,7 @@ from determined.cli.failure import failure_text
 from determined.cli.groups import Command, LazyGroup
 from determined.cli.main import main
 from determined.errors import DeterminedError, InvalidExperimentConfig, Mistake, NotFoundException
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import det
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from determined import paths
-from determined.store.base import Store
 from determined.store.open import opened_database
+from determined.store.store import Store
 from tests.cli.running import det, det_ok
 
 SINGLE = """

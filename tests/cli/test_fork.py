@@ -9,7 +9,7 @@ from pathlib import Path
 from determined.config.experiment import load_experiment
 from determined.experiment.creation.create import create_experiment
 from determined.experiment.files import ExperimentFiles
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.filling import new_experiment
 from tests.cli.projects import CONFIG, PROGRAM
 from tests.cli.running import det, det_json, det_ok, run_det

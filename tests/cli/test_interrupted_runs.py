@@ -11,9 +11,9 @@ import pytest
 
 from determined import core
 from determined.experimental import Determined
-from determined.store.base import Store
 from determined.store.process import this_process
-from determined.store.records import AttemptStart, EndRow, NewRun
+from determined.store.rows import AttemptStart, EndRow, NewRun
+from determined.store.store import Store
 from tests.cli.running import det, det_json, det_ok
 
 

@@ -13,9 +13,9 @@ import click
 import pytest
 
 from determined.cli.groups import LazyGroup
-from determined.store.base import Store
 from determined.store.process import this_user
-from determined.store.queue_records import NewEntry
+from determined.store.queue import NewEntry
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, head_of, rows_of
 

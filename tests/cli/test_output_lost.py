@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.every_command import COMMANDS
 from tests.cli.forking import Forking
 from tests.cli.running import DET

@@ -11,10 +11,10 @@ import pytest
 
 from determined.cli.running.summary import summarize, summary_lines
 from determined.experimental import client
-from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange
+from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.process import Process, this_process
-from determined.store.records import AttemptStart, NewRun
+from determined.store.rows import AttemptStart, NewRun
+from determined.store.store import Store
 from tests.cli.conftest import WEIRD
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import det, det_csv, det_json, det_ok, det_on_terminal, head_of, rows_of

@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.running import DET, det, det_json, run_det
 
 PROGRAM = """

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from determined.cli.main import main
-from determined.store.base import Store
 from determined.store.process import this_user
-from determined.store.queue_records import NewEntry
+from determined.store.queue import NewEntry
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_experiment, work
 from tests.cli.running import Terminal, det, det_json, det_ok
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.running import DET, det, det_json, det_ok, run_det
 
 CREATE = ["experiment", "create", "config.yaml", "model"]

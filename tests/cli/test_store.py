@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.conftest import WEIRD
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.running import det, det_json, det_ok, det_on_terminal, rows_of, run_det

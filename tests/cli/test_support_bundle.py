@@ -16,7 +16,7 @@ import determined
 from determined.config.reading.load import parse_yaml
 from determined.config.secrets.masking import MASK, mask_secrets
 from determined.experiment.files import ExperimentFiles
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, end_trial, lead, new_experiment, work
 from tests.cli.running import DET, det, det_json, det_ok
 from tests.cli.searched import Searched

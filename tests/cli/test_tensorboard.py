@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from determined.cli.tensorboard.directories import chosen_trials
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.running import DET, det
 from tests.cli.searched import Searched
 

@@ -9,7 +9,7 @@ from determined.cli.downloads import in_order
 from determined.cli.running.summary import summarize
 from determined.cli.tensorboard.directories import chosen_trials
 from determined.experimental import Determined, client
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.running import det_json
 

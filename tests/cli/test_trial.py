@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.projects import PROGRAM
 from tests.cli.running import DET, det, det_json, det_ok, head_of, rows_of, run_det

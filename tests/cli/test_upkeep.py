@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from determined.cli.main import main
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.conftest import WEIRD
 from tests.cli.filling import lead, new_experiment
 from tests.cli.running import det, det_json, det_ok, rows_of, run_det

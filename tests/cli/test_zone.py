@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.cli.every_command import COMMANDS
 from tests.cli.filling import new_experiment
 from tests.cli.running import det, det_csv, det_json, det_ok, rows_of, run_det

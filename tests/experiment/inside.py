@@ -12,9 +12,9 @@ from determined.config.experiment import load_experiment
 from determined.engines.local import LocalEngine
 from determined.experiment.creation.create import create_experiment
 from determined.experiment.runner.run import run_experiment
-from determined.store.base import Store
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.open import checked_place, open_store
+from determined.store.store import Store
 from tests.experiment.conftest import MODELS
 
 

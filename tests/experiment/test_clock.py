@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.experiment.conftest import MODELS, MakeSearch
 from tests.helpers.searches import Search
 

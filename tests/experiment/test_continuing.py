@@ -11,7 +11,7 @@ import pytest
 from determined.errors import DeterminedError, InvalidExperimentConfig, InvalidExperimentException
 from determined.experiment.control import request
 from determined.experiment.creation.continuation import reopen
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import DET, Search
 

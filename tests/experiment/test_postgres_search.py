@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.postgres import PostgresServer, running_server
 from tests.helpers.searches import Search

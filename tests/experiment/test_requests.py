@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from determined.experiment.runner.interrupts import Interrupts
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import Search
 

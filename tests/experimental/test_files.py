@@ -14,9 +14,14 @@ from determined.errors import CheckpointInUse, CheckpointStateException, Invalid
 from determined.experiment.deletion import delete_experiment
 from determined.experimental import Checkpoint, Experiment, client
 from determined.experimental.client import CheckpointState, DownloadMode, ExperimentState
-from determined.store.experiment_records import Change, ExperimentChange, TrialChange
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
 from determined.store.process import this_process
-from determined.store.records import AttemptStart, CheckpointRow, EndRow, NewRun
+from determined.store.rows import (
+    AttemptStart,
+    CheckpointRow,
+    EndRow,
+    NewRun,
+)
 from tests.helpers.mounts import read_only
 from tests.helpers.records import opened
 from tests.store.experiments import new_experiment, new_trial

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from determined import core
-from determined.store.base import Store
 from determined.store.open import open_store
 from determined.store.records import Checkpoint, Metric, Run
+from determined.store.store import Store
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from typing import Any
 import psutil
 
 from determined.config.dump import dump_yaml
-from determined.store.base import Store
 from determined.store.open import open_store
+from determined.store.store import Store
 
 DET = [sys.executable, "-m", "determined.cli"]
 

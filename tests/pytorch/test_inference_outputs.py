@@ -28,7 +28,7 @@ from determined.pytorch.experimental import (
     torch_batch_process,
 )
 from determined.pytorch.experimental.batches import Batches, Progress
-from determined.store.outputs import Output
+from determined.store.output_records import Output
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import announced, metrics, opened
 

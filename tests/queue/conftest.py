@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from determined.config.dump import dump_yaml
-from determined.store.experiment_records import Change, ExperimentChange
+from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.process import this_process, this_user
-from determined.store.queue_records import DEFAULT_PRIORITY, NewEntry
+from determined.store.queue import DEFAULT_PRIORITY, NewEntry
 from tests.helpers.searches import Search
 
 PATIENT = Path(__file__).parent / "models" / "patient"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from determined.queue import restart_backoff, serving
-from determined.store.base import Store
+from determined.store.store import Store
 from tests.queue.conftest import SEARCH, QueuedSearch
 from tests.queue.test_commands import create
 from tests.queue.test_daemon import serve

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from determined.store.base import Store
 from determined.store.open import open_store
+from determined.store.store import Store
 from tests.helpers.postgres import PostgresServer, running_server
 
 

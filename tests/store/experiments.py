@@ -6,10 +6,16 @@ import itertools
 import uuid
 from typing import Any
 
-from determined.store.base import Store
-from determined.store.experiment_records import Change, Lease, NewExperiment, NewTrial, TrialChange
+from determined.store.experiment_changes import (
+    Change,
+    NewExperiment,
+    NewTrial,
+    TrialChange,
+)
+from determined.store.experiment_records import Lease
 from determined.store.process import Process
-from determined.store.records import AttemptStart, BegunAttempt
+from determined.store.rows import AttemptStart, BegunAttempt
+from determined.store.store import Store
 from tests.store.rows import GONE, start
 
 _runs = itertools.count(1)

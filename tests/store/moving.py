@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
+from determined.store.experiment_records import JournalEntry
 from determined.store.moving.format import moved_tables
 from determined.store.open import opened_database
-from determined.store.records import EndRow, LogRow
+from determined.store.rows import EndRow, LogRow
+from determined.store.store import Store
 from tests.store.experiments import begin_managed, new_trial, with_trials
 from tests.store.rows import begin, checkpoint, metric, upload
 
@@ -19,7 +20,7 @@ ODD = "../two\nlines 'quoted' \"; DROP TABLE trials; -- 😀 \x1b[31m"
 def fill(store: Store) -> None:
     """A search that has ended, one that waits, runs by hand that follow each other, a model, requests."""
     lease, trials = with_trials(store, 2, name=ODD, labels=[ODD, "two"])
-    told = NewEntry(1, {"event": "start"}, [{"action": "create", "number": 0}])
+    told = JournalEntry(1, {"event": "start"}, [{"action": "create", "number": 0}])
     store.experiments.commit(lease, Change(journal=(told,), snapshot={"created": 2}))
     saved = []
     for trial_id in trials:

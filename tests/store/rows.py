@@ -7,10 +7,16 @@ import json
 import uuid
 from typing import Any
 
-from determined.store.base import Store
-from determined.store.outputs import NewUpload
+from determined.store.output_records import NewUpload
 from determined.store.process import Process, this_process
-from determined.store.records import AttemptStart, BegunAttempt, CheckpointRow, MetricRow, NewRun
+from determined.store.rows import (
+    AttemptStart,
+    BegunAttempt,
+    CheckpointRow,
+    MetricRow,
+    NewRun,
+)
+from determined.store.store import Store
 
 GONE = Process("another-host", 1, "long ago")
 

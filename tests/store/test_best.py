@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from determined.store.base import Store
 from determined.store.open import open_store
-from determined.store.records import BegunAttempt
+from determined.store.rows import BegunAttempt
+from determined.store.store import Store
 from tests.store.experiments import allocate, begin_managed, managed_start, with_trials
 from tests.store.rows import begin, metric
 

@@ -21,7 +21,7 @@ from determined.store.maintenance.info import read_info
 from determined.store.maintenance.sqlite_file import back_up
 from determined.store.maintenance.vacuum import vacuum_store
 from determined.store.open import open_store, opened_database
-from determined.store.records import LogRow
+from determined.store.rows import LogRow
 from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import begin_managed, with_trials
 from tests.store.moving import fill

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from determined.errors import StoreError
-from determined.store.base import Store
 from determined.store.open import open_store
-from determined.store.records import EndRow, LogRow, MetadataRow, StatusRow
+from determined.store.rows import (
+    EndRow,
+    LogRow,
+    MetadataRow,
+    StatusRow,
+)
+from determined.store.store import Store
 from tests.store.rows import GONE, alive, begin, checkpoint, metric, start
 
 

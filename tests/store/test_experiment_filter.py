@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 
-from determined.store.base import Store
-from determined.store.experiment_records import (
-    Change,
-    Experiment,
-    ExperimentChange,
-    ExperimentFilter,
-    TrialChange,
-)
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
+from determined.store.experiment_records import Experiment, ExperimentFilter
 from determined.store.process import Process, this_process
-from determined.store.records import AttemptStart, EndRow, NewRun
+from determined.store.rows import AttemptStart, EndRow, NewRun
+from determined.store.store import Store
 from tests.store.experiments import held_experiment, new_experiment, with_trials
 from tests.store.rows import alive, begin, metric
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from determined.errors import StoreError
-from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
+from determined.store.experiment_records import JournalEntry
 from determined.store.process import Process, this_process
-from determined.store.records import EndRow, LogFilter, LogRow, StatusRow
+from determined.store.records import LogFilter
+from determined.store.rows import EndRow, LogRow, StatusRow
 from determined.store.sql.columns import text as stored
+from determined.store.store import Store
 from tests.store.experiments import (
     allocate,
     begin_managed,
@@ -299,7 +301,7 @@ class TestJournal:
         assert experiments.snapshot(experiment_id) is None
         experiments.commit(lease, Change(snapshot={"begun": []}))
         assert experiments.snapshot(experiment_id) == (0, {"begun": []})
-        entries = [NewEntry(n, {"n": n, "metric": math.inf}, [{"a": n}] * n) for n in range(1, 5)]
+        entries = [JournalEntry(n, {"n": n, "metric": math.inf}, [{"a": n}] * n) for n in range(1, 5)]
         experiments.commit(lease, Change(journal=tuple(entries[:2]), snapshot={"seen": 2}))
         experiments.commit(lease, Change(journal=(entries[2],)))
         assert experiments.snapshot(experiment_id) == (2, {"seen": 2})
@@ -313,9 +315,9 @@ class TestJournal:
 
     def test_a_number_with_another_content_is_refused(self, store: Store) -> None:
         lease = held_experiment(store)
-        first = Change(journal=(NewEntry(1, {"a": 1}, []),), new_trials=(new_trial(0),))
+        first = Change(journal=(JournalEntry(1, {"a": 1}, []),), new_trials=(new_trial(0),))
         store.experiments.commit(lease, first)
-        other = Change(journal=(NewEntry(1, {"a": 2}, []), NewEntry(2, {}, [])))
+        other = Change(journal=(JournalEntry(1, {"a": 2}, []), JournalEntry(2, {}, [])))
         with pytest.raises(StoreError, match=r"entry 1 .* says otherwise"):
             store.experiments.commit(lease, other)
         with pytest.raises(StoreError, match="another trial with the number 0"):

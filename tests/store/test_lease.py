@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from determined.errors import ExperimentHeld, LeaseLost
-from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange, NewEntry
+from determined.store.experiment_changes import Change, ExperimentChange
+from determined.store.experiment_records import JournalEntry
 from determined.store.experiments import Experiments
 from determined.store.open import open_store
 from determined.store.process import Process, this_process
+from determined.store.store import Store
 from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import held_experiment, new_experiment, new_trial
 from tests.store.rows import GONE
@@ -278,7 +279,7 @@ def test_what_a_lost_lease_wrote_is_nothing_at_all(store: Store) -> None:
     held = held_experiment(store, this_process())
     store.experiments.acquire(held.experiment_id, this_process())
     change = Change(
-        journal=(NewEntry(1, {}, []),),
+        journal=(JournalEntry(1, {}, []),),
         snapshot={},
         new_trials=(new_trial(0),),
         experiment=ExperimentChange("COMPLETED"),

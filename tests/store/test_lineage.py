@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from determined.errors import StoreError
-from determined.store.base import Store
-from determined.store.records import EndRow
+from determined.store.rows import EndRow
+from determined.store.store import Store
 from tests.store.rows import begin, checkpoint
 
 

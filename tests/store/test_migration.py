@@ -9,9 +9,9 @@ import pytest
 
 from determined.errors import StoreError
 from determined.store import process
-from determined.store.base import Store
 from determined.store.databases.schema import MIGRATIONS, VERSION_TABLE
 from determined.store.open import open_database, open_store
+from determined.store.store import Store
 from tests.store.experiments import with_trials
 from tests.store.rows import begin
 

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from determined.errors import StoreError
-from determined.store.base import Store
 from determined.store.maintenance.check import check_store
 from determined.store.moving.exporting import Format, export_store
 from determined.store.moving.importing import Imported, import_store
 from determined.store.open import open_store
+from determined.store.store import Store
 from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import begin_managed, held_experiment, with_trials
 from tests.store.moving import ODD, fill, rows_of

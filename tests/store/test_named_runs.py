@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from determined.errors import StoreError
-from determined.store.base import Store
-from determined.store.records import BegunAttempt, EndRow
+from determined.store.rows import BegunAttempt, EndRow
 from determined.store.states import AttemptState
+from determined.store.store import Store
 from tests.store.rows import alive, begin, checkpoint, metric
 
 

@@ -131,7 +131,9 @@ def test_a_damaged_store_is_named(tmp_path: Path) -> None:
 
 OPEN_AS_SOMEBODY = """
 import os, sys
-import determined.store.sql.store, determined.store.databases.sqlite  # the interpreter may be closed to somebody
+# Imported before the user changes: another user may not be able to read the interpreter's modules.
+import determined.store.store, determined.store.sql.requests, determined.store.sql.runs
+import determined.store.databases.sqlite
 from determined.store.open import open_store
 if os.getuid() == 0:  # root may write everywhere
     os.setuid(65534)

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from determined.errors import NotFoundException, StoreError
-from determined.store.base import Store
 from determined.store.maintenance.check import check_store
 from determined.store.moving.exporting import export_store
 from determined.store.moving.importing import import_store
 from determined.store.open import open_store, opened_database
-from determined.store.records import EndRow
+from determined.store.rows import EndRow
+from determined.store.store import Store
 from tests.store.rows import begin, upload
 
 

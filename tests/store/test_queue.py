@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from determined.errors import StoreError
-from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange
+from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.open import open_store
-from determined.store.queue_records import NewEntry
+from determined.store.queue import NewEntry
+from determined.store.store import Store
 from tests.store.experiments import held_experiment, new_experiment
 
 ODD = "a/../b\n'; DROP TABLE queue; -- \N{SNOWMAN} 😀"

@@ -10,11 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from determined.store.base import Store
 from determined.store.maintenance import invariants
 from determined.store.open import open_store
-from determined.store.ranks import counting
-from determined.store.records import BegunAttempt, EndRow, MetadataRow, Metric, MetricRow, StatusRow
+from determined.store.records import Metric
+from determined.store.rows import (
+    BegunAttempt,
+    EndRow,
+    MetadataRow,
+    MetricRow,
+    StatusRow,
+)
+from determined.store.sql.ranks import counting
+from determined.store.store import Store
 from tests.store.experiments import begin_managed, with_trials
 from tests.store.rows import begin, checkpoint, start
 from tests.store.rows import metric as row_of

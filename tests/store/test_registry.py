@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from determined.errors import CheckpointInUse, StoreError
-from determined.store.base import Store
 from determined.store.open import open_store
-from determined.store.records import EndRow
 from determined.store.registry import Edit
+from determined.store.rows import EndRow
+from determined.store.store import Store
 from tests.store.rows import begin, checkpoint
 
 ODD = "a/../b\n'; DROP TABLE models; -- \N{SNOWMAN} 😀"

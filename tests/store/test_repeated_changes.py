@@ -11,9 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from determined.errors import StoreUnavailable
-from determined.store.base import Store
-from determined.store.experiment_records import UNCHANGED, Change, ExperimentChange, Lease, NewEntry, TrialChange
+from determined.store.experiment_changes import (
+    UNCHANGED,
+    Change,
+    ExperimentChange,
+    TrialChange,
+)
+from determined.store.experiment_records import JournalEntry, Lease
 from determined.store.open import open_store
+from determined.store.store import Store
 from determined.store.writer import Writer
 from tests.helpers.postgres import PostgresServer
 from tests.store.experiments import held_experiment, new_trial, with_trials
@@ -36,7 +42,7 @@ def histories(draw: st.DrawFn) -> list[Callable[[list[int]], Change]]:
 @st.composite
 def changes(draw: st.DrawFn, number: int) -> Callable[[list[int]], Change]:
     journal = tuple(
-        NewEntry(10 * number + i + 1, draw(OBJECT), draw(st.lists(OBJECT, max_size=2)))
+        JournalEntry(10 * number + i + 1, draw(OBJECT), draw(st.lists(OBJECT, max_size=2)))
         for i in range(draw(st.integers(0, 2)))
     )
     new_trials = tuple(new_trial(3 * number + i, hparams=draw(OBJECT)) for i in range(draw(st.integers(0, 3))))
@@ -131,7 +137,7 @@ def test_a_writer_repeats_what_was_not_answered(place: str, caplog: pytest.LogCa
     writer = Writer(lambda: open_store(place), patience=30)
     lease, (trial_id, _) = writer.ask(lambda store: with_trials(store, 2))
     change = Change(
-        (NewEntry(1, {"n": 1}, [{"a": 1}]),),
+        (JournalEntry(1, {"n": 1}, [{"a": 1}]),),
         {"state": 1},
         (new_trial(2), new_trial(3)),
         (TrialChange(trial_id, "RUNNING", allocation="a", runs=1),),
@@ -158,7 +164,7 @@ def test_a_server_that_is_stopped_again_and_again(postgres: PostgresServer) -> N
 
     def run() -> None:
         for number in range(rounds):
-            change = Change((NewEntry(number + 1, {"n": number}, []),), {"seen": number + 1}, (new_trial(number),))
+            change = Change((JournalEntry(number + 1, {"n": number}, []),), {"seen": number + 1}, (new_trial(number),))
             ids.extend(writer.ask(lambda store, change=change: store.experiments.commit(lease, change)))  # type: ignore[misc]
 
     running = threading.Thread(target=run, daemon=True)

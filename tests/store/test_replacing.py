@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined.store.open import open_store
-from determined.store.records import BegunAttempt
+from determined.store.rows import BegunAttempt
 from tests.store.rows import begin, metric
 
 groups = st.sampled_from(["training", "validation"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from determined.store.base import Store
-from determined.store.records import ComparedMetricRow, EndRow
+from determined.store.rows import ComparedMetricRow, EndRow
+from determined.store.store import Store
 from tests.store.experiments import begin_managed, with_trials
 from tests.store.rows import begin, metric, start
 

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from determined.errors import CheckpointInUse, InvalidExperimentException, LeaseLost, StoreError
-from determined.store.base import Store
-from determined.store.experiment_records import Change, ExperimentChange, NewEntry, TrialChange
-from determined.store.records import EndRow, LogRow, is_to_be_removed
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
+from determined.store.experiment_records import JournalEntry
+from determined.store.records import is_to_be_removed
+from determined.store.rows import EndRow, LogRow
+from determined.store.store import Store
 from determined.store.upkeep import RunDirectory
 from tests.store.experiments import begin_managed, held_experiment, new_experiment, new_trial, with_trials
 from tests.store.rows import alive, begin, checkpoint, metric
@@ -227,7 +229,7 @@ class TestDeletion:
         store.experiments.request(lease.experiment_id, "kill", trials[1])
         child = store.experiments.create(new_experiment(parent_id=lease.experiment_id))
         change = Change(
-            journal=(NewEntry(1, {"event": "start"}, []),),
+            journal=(JournalEntry(1, {"event": "start"}, []),),
             snapshot={"x": 1},
             requests=((trials[0], "kill"),),
             trials=tuple(TrialChange(trial_id, state="CANCELED", ended=9.0) for trial_id in trials),

@@ -16,10 +16,10 @@ import pytest
 
 from determined.errors import StoreError
 from determined.store import writer as writing
-from determined.store.base import Store
 from determined.store.databases import sqlite
 from determined.store.open import open_store
-from determined.store.records import StatusRow
+from determined.store.rows import StatusRow
+from determined.store.store import Store
 from determined.store.writer import Writer
 from tests.helpers.postgres import PostgresServer
 from tests.store.rows import begin, metric

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from determined.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from determined.core.ranks.agreement import in_step
 from determined.core.supervision.base import Supervisor
 from determined.errors import DeterminedError, InvalidExperimentException, StoreError
 from determined.plural import counted
-from determined.store.outputs import NewUpload, merged, rank_directory
+from determined.store.output_records import NewUpload, merged, rank_directory
 
 logger = logging.getLogger("determined.core")
 

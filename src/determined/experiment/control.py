@@ -6,10 +6,11 @@ import time
 
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.stop_request import StopRequest
-from determined.store.base import Store
-from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease, TrialChange
+from determined.store.experiment_changes import Change, ExperimentChange, TrialChange
+from determined.store.experiment_records import Experiment, Lease
 from determined.store.process import this_process
 from determined.store.states import EXPERIMENT_ENDED
+from determined.store.store import Store
 
 _NOT_RUNNING = "Experiment {} was not running; it is now {}."
 _DOING: dict[StopRequest, str] = {"pause": "Pausing", "cancel": "Canceling", "kill": "Killing"}

@@ -24,12 +24,12 @@ from determined.errors import CheckpointNotFound, InvalidExperimentException
 from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.files import experiment_dir
 from determined.names import is_name
-from determined.store.base import Store
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.process import is_running, this_process
 from determined.store.publishing import settle_unrecorded
 from determined.store.records import Checkpoint
 from determined.store.standalone_runs import is_over
+from determined.store.store import Store
 
 logger = logging.getLogger("determined.experiment")
 

@@ -22,7 +22,7 @@ from determined.experimental.session import Session, moment
 if TYPE_CHECKING:
     from determined.checkpoint_storage.base import CheckpointStorage
     from determined.store import experiment_records, records
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.experimental")
 

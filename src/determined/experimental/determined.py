@@ -28,7 +28,7 @@ from determined.store.process import this_user
 
 if TYPE_CHECKING:
     from determined.store import experiment_records, registry
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.experimental")
 

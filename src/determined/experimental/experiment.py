@@ -25,7 +25,7 @@ from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
     from determined.store import experiment_records
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.experimental")
 

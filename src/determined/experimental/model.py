@@ -20,7 +20,7 @@ from determined.store.registry import Edit
 
 if TYPE_CHECKING:
     from determined.store import registry
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 
 def read_checkpoint(session: Session, uuid: str) -> Checkpoint:

@@ -12,8 +12,8 @@ from determined.experimental.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.session import Session, moment
 
 if TYPE_CHECKING:
-    from determined.store import experiment_records, outputs
-    from determined.store.base import Store
+    from determined.store import experiment_records, output_records
+    from determined.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Output:
     Attributes have the values of the last read; `reload()` reads them again.
     """
 
-    def __init__(self, session: Session, row: outputs.Output, experiment: experiment_records.Experiment) -> None:
+    def __init__(self, session: Session, row: output_records.Output, experiment: experiment_records.Experiment) -> None:
         self._session = session
         self._row = row
         self._experiment = experiment

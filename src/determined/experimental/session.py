@@ -13,7 +13,7 @@ from determined.console_log import show_levels
 from determined.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from determined.store.records import LogFilter
 if TYPE_CHECKING:
     from determined.experimental.experiment import Experiment
     from determined.store import experiment_records
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.experimental")
 

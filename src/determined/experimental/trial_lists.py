@@ -11,8 +11,8 @@ from determined.experimental.enums import OrderBy, TrialSortBy
 from determined.experimental.sorting import in_order
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Trial
+    from determined.store.store import Store
 
 Found = list[tuple["Trial", "float | None"]]  # with the newest validation if the list is sorted by it
 

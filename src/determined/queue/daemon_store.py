@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from determined.errors import StoreUnavailable
-from determined.store.base import Store
 from determined.store.databases import location as places
 from determined.store.open import open_store, patience
+from determined.store.store import Store
 
 T = TypeVar("T")
 

@@ -7,9 +7,9 @@ import socket
 from determined.experiment.files import ExperimentFiles
 from determined.queue.files import QueueFiles
 from determined.queue.status import read_status
-from determined.store.base import Store
 from determined.store.experiment_records import Experiment
 from determined.store.process import is_running, on_this_machine, this_user
+from determined.store.store import Store
 
 
 def is_attended(store: Store, store_place: str, experiment: Experiment) -> bool:

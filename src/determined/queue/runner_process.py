@@ -15,7 +15,7 @@ from determined.experiment.files import ExperimentFiles
 from determined.queue.captured_environment import surroundings
 from determined.queue.daemon import DET
 from determined.store.experiment_records import Experiment
-from determined.store.queue_records import Entry
+from determined.store.queue import Entry
 
 _MOST_BYTES = 1 << 16
 _SECONDS_OF_PATIENCE = 3.0

@@ -27,11 +27,12 @@ from determined.queue.slot_demand import SlotDemand, needs_of
 from determined.queue.slot_shares import SlotShares
 from determined.queue.status import Status, write_status
 from determined.queue.submission import has_files_here
-from determined.store.base import Store
-from determined.store.experiment_records import Change, Experiment, ExperimentChange, Holder
+from determined.store.experiment_changes import Change, ExperimentChange
+from determined.store.experiment_records import Experiment, Holder
 from determined.store.process import is_running, on_this_machine, this_process, this_user
-from determined.store.queue_records import LOWEST_PRIORITY, Entry
+from determined.store.queue import LOWEST_PRIORITY, Entry
 from determined.store.states import EXPERIMENT_ENDED
+from determined.store.store import Store
 
 T = TypeVar("T")
 

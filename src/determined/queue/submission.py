@@ -17,11 +17,12 @@ from determined.queue.daemon import DaemonState, ensure_daemon
 from determined.queue.files import QueueFiles
 from determined.searchers.base import Extended
 from determined.searchers.build import build
-from determined.store.base import Store
-from determined.store.experiment_records import Change, Experiment, ExperimentChange, Lease
+from determined.store.experiment_changes import Change, ExperimentChange
+from determined.store.experiment_records import Experiment, Lease
 from determined.store.process import this_process, this_user
-from determined.store.queue_records import DEFAULT_PRIORITY, Entry, NewEntry
+from determined.store.queue import DEFAULT_PRIORITY, Entry, NewEntry
 from determined.store.states import EXPERIMENT_ENDED
+from determined.store.store import Store
 
 _SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
 _SECONDS_TO_LET_GO = 10.0

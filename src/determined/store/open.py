@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from determined import paths
 from determined.errors import StoreError
-from determined.store.base import Store
 from determined.store.databases import location as places
 
 if TYPE_CHECKING:
     from determined.store.databases.base import Database
+    from determined.store.store import Store
 
 
 def checked_place() -> str:
@@ -28,9 +28,9 @@ def open_store(place: str | os.PathLike[str] | None = None) -> Store:
     The store is created or migrated to the schema version of this library if necessary.
     """
     # The queries and the drivers are imported on demand, to keep the import of the library fast.
-    from determined.store.sql.store import SqlStore
+    from determined.store.store import Store
 
-    return SqlStore(open_database(place))
+    return Store(open_database(place))
 
 
 def open_database(place: str | os.PathLike[str] | None = None) -> Database:

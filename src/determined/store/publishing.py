@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from determined.store import process
 from determined.store.databases.base import Database
 from determined.store.process import Process
-from determined.store.records import CheckpointRow
+from determined.store.rows import CheckpointRow
 from determined.store.sql.columns import text
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.store")
 

@@ -10,11 +10,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from determined.errors import StoreError, StoreFull, StoreUnavailable
-from determined.store.base import Store
-from determined.store.records import LogRow, MetricRow, Row, StatusRow
+from determined.store.rows import (
+    LogRow,
+    MetricRow,
+    Row,
+    StatusRow,
+)
+
+if TYPE_CHECKING:
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.store")
 

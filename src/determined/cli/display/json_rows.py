@@ -8,7 +8,7 @@ from determined.cli.display.output import iso_time
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
-    from determined.store.outputs import Output
+    from determined.store.output_records import Output
     from determined.store.records import Checkpoint, Log, Metric
 
 
@@ -156,7 +156,7 @@ def checkpoint_state(row: Checkpoint) -> str:
 
 def checkpoint_type(row: Checkpoint) -> str:
     """Return what a checkpoint contains: the state of a training, or the progress of batch inference."""
-    from determined.store.outputs import PROGRESS_METADATA
+    from determined.store.output_records import PROGRESS_METADATA
 
     return "progress" if PROGRESS_METADATA in row.metadata else "training"
 

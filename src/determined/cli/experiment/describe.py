@@ -28,8 +28,8 @@ from determined.cli.running.standalone import lines_visible, trial_facts
 from determined.cli.selection.id_lists import Ids, complete_experiments, expand, numbers
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
+    from determined.store.store import Store
 
 _EXPERIMENT = [
     Column("Experiment ID"),

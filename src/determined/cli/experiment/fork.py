@@ -18,8 +18,8 @@ from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
     from determined.experiment.files import ExperimentFiles
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment
+    from determined.store.store import Store
 
 
 @click.command(cls=Command, action="fork {experiment_id:experiment}")

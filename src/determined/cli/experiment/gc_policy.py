@@ -20,9 +20,9 @@ from determined.store.states import TRIAL_ENDED
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.retention import Policy
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment
     from determined.store.records import Checkpoint
+    from determined.store.store import Store
 
 _COLUMNS = [
     Column("Trial ID"),

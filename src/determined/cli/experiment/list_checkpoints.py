@@ -25,7 +25,7 @@ from determined.cli.selection.integers import ID, Count
 from determined.cli.selection.ranking import best_checkpoints
 
 if TYPE_CHECKING:
-    from determined.store.outputs import Output
+    from determined.store.output_records import Output
     from determined.store.records import Checkpoint
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
+    from determined.store.store import Store
 
 
 def no_lines_text(store: Store, experiment: Experiment, trials: Sequence[Trial]) -> str:

@@ -18,8 +18,8 @@ from determined.cli.logs.options import LogChoice
 from determined.cli.opened import patiently
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.records import Log, LogFilter
+    from determined.store.store import Store
 
 _PAGE = 1000  # lines per query, which bounds memory for logs of any length
 _POLLING_SECONDS = 0.5

@@ -13,9 +13,9 @@ from determined.cli.display.times import ago
 from determined.errors import NotFoundException
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.records import Checkpoint
     from determined.store.registry import Model, ModelVersion
+    from determined.store.store import Store
 
 _DIGITS_OF_AN_ID = 18  # every number of 18 digits fits 64 bits
 

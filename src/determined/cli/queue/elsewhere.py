@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from determined.plural import counted
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 
 def elsewhere(store: Store) -> str:

@@ -9,7 +9,7 @@ from determined.cli.display.output import iso_time
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
-    from determined.store.queue_records import Entry
+    from determined.store.queue import Entry
 
 
 class Queued(NamedTuple):

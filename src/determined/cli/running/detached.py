@@ -10,7 +10,7 @@ from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 
 def leave_to_queue(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from determined.store.states import EXPERIMENT_RUNNING
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment
+    from determined.store.store import Store
 
 
 def is_abandoned(row: Experiment) -> bool:

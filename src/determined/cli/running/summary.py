@@ -16,9 +16,9 @@ from determined.config.effective import differences
 from determined.plural import counted
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
     from determined.store.records import Checkpoint
+    from determined.store.store import Store
 
 _MOST_FAILURES = 5
 

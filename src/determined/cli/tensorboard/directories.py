@@ -11,8 +11,8 @@ from determined.config.ranking import ranked
 from determined.names import is_plain_directory
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
+    from determined.store.store import Store
 
 MOST_TRIALS = 100
 

@@ -17,8 +17,8 @@ from determined.config.secrets.redaction import Redaction
 
 if TYPE_CHECKING:
     from determined.experiment.files import ExperimentFiles
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
+    from determined.store.store import Store
 
 _PAGE = 1000
 _MOST_OF_THE_RUNNERS_LOG = 4 * 2**20

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from determined.checkpoint_storage.outputs import OutputStorage
 from determined.plural import counted
-from determined.store.base import Store
-from determined.store.outputs import Upload, rank_directory
+from determined.store.output_records import Upload, rank_directory
+
+if TYPE_CHECKING:
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.core")
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from determined.core.supervision.managed import Managed
 from determined.errors import StoreError
-from determined.store.base import Store
 from determined.store.databases import location as places
 from determined.store.process import Process, on_this_machine
-from determined.store.records import AttemptStart, BegunAttempt, NewRun
+from determined.store.rows import AttemptStart, BegunAttempt, NewRun
 from determined.store.writer import Writer
+
+if TYPE_CHECKING:
+    from determined.store.store import Store
 
 
 class Member(NamedTuple):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from determined.stop_request import StopRequest
-from determined.store.base import Store
-from determined.store.records import BegunAttempt, Checkpoint
+from determined.store.records import Checkpoint
+from determined.store.rows import BegunAttempt
 from determined.store.states import AttemptState
+
+if TYPE_CHECKING:
+    from determined.store.store import Store
 
 T = TypeVar("T")
 

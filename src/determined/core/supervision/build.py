@@ -21,7 +21,7 @@ from determined.core.supervision.store_supervisor import StoreSupervisor
 from determined.git_commit import git_commit
 from determined.program import this_program
 from determined.store.open import checked_place
-from determined.store.records import NewRun
+from determined.store.rows import NewRun
 
 if TYPE_CHECKING:
     from determined.core.supervision.sink_feed import SinkFeed

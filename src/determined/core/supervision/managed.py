@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from determined.core.supervision.wakeups import WorkerWakeups
 from determined.errors import StoreError
 from determined.info import ClusterInfo
-from determined.store.base import Store
 from determined.store.writer import Writer
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision
+    from determined.store.store import Store
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # polling interval, in case a wake-up is lost
 

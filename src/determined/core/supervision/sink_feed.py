@@ -11,7 +11,15 @@ from typing import Any
 
 from determined.sinks.base import Begin, CheckpointReference, End, Event, Report, Sink
 from determined.sinks.sender import Sender, close_all
-from determined.store.records import Attempt, BegunAttempt, CheckpointRow, EndRow, MetricRow, NewRun, Row
+from determined.store.records import Attempt
+from determined.store.rows import (
+    BegunAttempt,
+    CheckpointRow,
+    EndRow,
+    MetricRow,
+    NewRun,
+    Row,
+)
 
 _SECONDS_AT_THE_END = 10.0
 _SECONDS_IN_A_HURRY = 5.0

@@ -20,12 +20,11 @@ from determined.core.supervision.detached import DetachedRun
 from determined.core.supervision.managed import Managed
 from determined.core.supervision.run_identity import NAME_VARIABLE, shown_identity
 from determined.stop_request import StopRequest
-from determined.store.base import Store
 from determined.store.open import open_store, patience
 from determined.store.process import is_running, this_process
-from determined.store.records import (
+from determined.store.records import Checkpoint, is_to_be_removed
+from determined.store.rows import (
     BegunAttempt,
-    Checkpoint,
     CheckpointRow,
     ComparedMetricRow,
     EndRow,
@@ -36,13 +35,13 @@ from determined.store.records import (
     PublishingRow,
     Row,
     StatusRow,
-    is_to_be_removed,
 )
 from determined.store.states import AttemptState
 from determined.store.writer import Writer
 
 if TYPE_CHECKING:
     from determined.core.supervision.sink_feed import SinkFeed
+    from determined.store.store import Store
 
 logger = logging.getLogger("determined.core")
 

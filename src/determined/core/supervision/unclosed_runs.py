@@ -9,7 +9,7 @@ from typing import Protocol
 
 from determined.core.output_capture.exit_watch import ExitWatch
 from determined.program import is_interactive
-from determined.store.records import BegunAttempt
+from determined.store.rows import BegunAttempt
 
 logger = logging.getLogger("determined.core")
 

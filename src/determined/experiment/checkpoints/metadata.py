@@ -8,8 +8,8 @@ from typing import Any
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import METADATA_FILE, CheckpointStorage
 from determined.errors import CheckpointStateException
-from determined.store.base import Store
 from determined.store.records import Checkpoint
+from determined.store.store import Store
 
 
 def rewrite_metadata(store: Store, row: Checkpoint, storage: CheckpointStorage, metadata: dict[str, Any]) -> Checkpoint:

@@ -13,9 +13,9 @@ from determined.config.secrets.masking import mask_secrets
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.checkpoints.storage_lookup import configured_storage
 from determined.experiment.runner.settings import Settings
-from determined.store.base import Store
 from determined.store.publishing import settle_unrecorded
 from determined.store.records import Checkpoint, is_to_be_removed
+from determined.store.store import Store
 from determined.store.writer import Writer
 
 logger = logging.getLogger("determined.experiment")

@@ -15,7 +15,7 @@ from determined.errors import InvalidCheckpointException
 from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.names import is_file_name
 from determined.store.experiment_records import Experiment
-from determined.store.outputs import Output
+from determined.store.output_records import Output
 
 _MARK = ".output.json"  # records from which output a directory was downloaded, and its files
 

@@ -30,20 +30,21 @@ from determined.experiment.runner.decisions import new_trial
 from determined.experiment.runner.search import restored
 from determined.experiment.runner.settings import settings_of
 from determined.searchers.base import Create, Extended, Reopened
-from determined.store.base import Store
-from determined.store.experiment_records import (
+from determined.store.experiment_changes import (
     Change,
-    Experiment,
     ExperimentChange,
+    NewTrial,
+    TrialChange,
+)
+from determined.store.experiment_records import (
+    Experiment,
     JournalEntry,
     Lease,
-    NewEntry,
-    NewTrial,
     Trial,
-    TrialChange,
 )
 from determined.store.process import this_process
 from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED, UNSUCCESSFUL
+from determined.store.store import Store
 
 _FREE = ("single", "random", "grid")  # methods that do not compare trials before their end
 _MORE_TRIALS = "its trials were compared and are over; give it more with --config searcher.max_trials=N"
@@ -128,7 +129,7 @@ class _Change:
 class _Told:
     """The journal entries of the search, and the trials that it creates."""
 
-    entries: list[NewEntry]
+    entries: list[JournalEntry]
     created: list[NewTrial]
     finished: bool
 

@@ -32,9 +32,10 @@ from determined.experiment.files import ExperimentFiles
 from determined.experiment.runner.interrupts import Interrupts
 from determined.experiment.runner.settings import Settings, check_slots, settings_of
 from determined.sinks.selection import chosen_sinks
-from determined.store.base import Store
-from determined.store.experiment_records import Experiment, NewExperiment
+from determined.store.experiment_changes import NewExperiment
+from determined.store.experiment_records import Experiment
 from determined.store.process import this_user
+from determined.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from determined.config.secrets.masked_settings import masked_settings, with_vari
 from determined.errors import InvalidExperimentException
 from determined.experiment.creation.current_config import present_config
 from determined.experiment.files import ExperimentFiles, experiment_dir
-from determined.store.base import Store
 from determined.store.experiment_records import Experiment
+from determined.store.store import Store
 
 
 def with_secrets(config: dict[str, Any], command: str) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.creation.current_config import continuations
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.moving.archive import ROWS, ArchiveWriter
-from determined.store.base import Store
 from determined.store.experiment_records import Experiment
 from determined.store.moving.exporting import export_store
 from determined.store.open import open_store
 from determined.store.records import Checkpoint
+from determined.store.store import Store
 
 Which = Literal["best", "all", "none"]
 

@@ -30,7 +30,7 @@ from determined.store.moving.importing import Imported, Moved, import_store
 from determined.store.moving.json_lines import read_json_lines
 from determined.store.moving.path_map import PathMap
 from determined.store.open import opened_database
-from determined.store.outputs import rank_directory
+from determined.store.output_records import rank_directory
 
 
 @dataclass(frozen=True)

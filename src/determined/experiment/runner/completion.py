@@ -7,7 +7,7 @@ from typing import Literal
 
 from determined.experiment.runner.shared_state import RunnerState
 from determined.plural import counted
-from determined.store.experiment_records import ExperimentChange, TrialChange
+from determined.store.experiment_changes import ExperimentChange, TrialChange
 from determined.store.states import ExperimentState
 
 _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMPLETED", "ERROR": "STOPPING_ERROR"}

@@ -14,7 +14,8 @@ from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import ask_to_end
 from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
 from determined.stop_request import StopRequest
-from determined.store.experiment_records import ExperimentChange, NewEntry, NewTrial, TrialChange
+from determined.store.experiment_changes import ExperimentChange, NewTrial, TrialChange
+from determined.store.experiment_records import JournalEntry
 from determined.store.states import TrialState
 
 logger = logging.getLogger("determined.experiment")
@@ -47,7 +48,7 @@ def tell(run: RunnerState, event: Event, *changes: TrialChange, about: LiveTrial
 
 def carry_out(
     run: RunnerState,
-    entry: NewEntry,
+    entry: JournalEntry,
     actions: Iterable[Action],
     changes: Sequence[TrialChange] = (),
     experiment: ExperimentChange | None = None,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from determined.errors import LeaseLost, StoreError, StoreUnavailable
-from determined.store.base import Store
 from determined.store.experiment_records import Lease
 from determined.store.process import this_process
+from determined.store.store import Store
 
 logger = logging.getLogger("determined.experiment")
 

@@ -16,7 +16,7 @@ from determined.experiment.runner.reports import MOST_VALUES
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.view import Observer, RungView, TrialView, View
-from determined.store.experiment_records import ExperimentChange
+from determined.store.experiment_changes import ExperimentChange
 from determined.store.experiments import Experiments
 from determined.store.records import Metric
 

@@ -14,7 +14,7 @@ from determined.experiment.runner.settings import settings_of
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.stop_requests import ask_to_end, halt
 from determined.stop_request import OF_USERS, StopRequest, is_stronger
-from determined.store.experiment_records import ExperimentChange
+from determined.store.experiment_changes import ExperimentChange
 from determined.store.states import ExperimentState
 
 logger = logging.getLogger("determined.experiment")

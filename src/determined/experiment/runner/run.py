@@ -30,11 +30,11 @@ from determined.experiment.runner.view import Observer
 from determined.plural import counted
 from determined.searchers.base import Extended
 from determined.stop_request import StopRequest
-from determined.store.base import Store
 from determined.store.experiment_records import Experiment
 from determined.store.open import open_store, patience
-from determined.store.queue_records import Entry
+from determined.store.queue import Entry
 from determined.store.states import ExperimentState
+from determined.store.store import Store
 from determined.store.writer import Writer
 
 

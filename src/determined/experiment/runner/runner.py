@@ -17,7 +17,7 @@ from determined.experiment.runner.trials.timeouts import Timeouts
 from determined.experiment.runner.view import Observer
 from determined.searchers.base import Extended
 from determined.stop_request import StopRequest
-from determined.store.experiment_records import ExperimentChange
+from determined.store.experiment_changes import ExperimentChange
 from determined.store.states import ExperimentState
 
 # Maximum time in seconds for which the loop waits for the engine before it checks requests, health and slots.

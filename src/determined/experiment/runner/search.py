@@ -8,7 +8,7 @@ from determined.config.secrets.masking import mask_secrets
 from determined.searchers import journal
 from determined.searchers.base import Action, Event, Searcher
 from determined.searchers.build import build
-from determined.store.experiment_records import JournalEntry, NewEntry
+from determined.store.experiment_records import JournalEntry
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig
@@ -52,11 +52,11 @@ class Search:
     def begun(self) -> bool:
         return self.sequence > 0
 
-    def start(self) -> tuple[NewEntry, list[Action]]:
+    def start(self) -> tuple[JournalEntry, list[Action]]:
         """Start the search; return the journal entry and the first actions."""
         return self._entry(_START, self.searcher.start())
 
-    def tell(self, event: Event) -> tuple[NewEntry, list[Action]]:
+    def tell(self, event: Event) -> tuple[JournalEntry, list[Action]]:
         """Report an event to the searcher; return the journal entry and the actions that follow."""
         return self._entry(journal.event_to_plain(event), self.searcher.on_event(event))
 
@@ -67,9 +67,9 @@ class Search:
         self._snapshot_at = self.sequence
         return self.searcher.state()
 
-    def _entry(self, event: dict[str, Any], actions: list[Action]) -> tuple[NewEntry, list[Action]]:
+    def _entry(self, event: dict[str, Any], actions: list[Action]) -> tuple[JournalEntry, list[Action]]:
         self.sequence += 1
-        return NewEntry(self.sequence, event, [_without_secrets(action) for action in actions]), actions
+        return JournalEntry(self.sequence, event, [_without_secrets(action) for action in actions]), actions
 
     def _replay(self, event: dict[str, Any]) -> None:
         if event == _START:

@@ -17,7 +17,8 @@ from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.logs import TrialLogWriter
 from determined.stop_request import StopRequest
-from determined.store.experiment_records import Change, Experiment, Lease
+from determined.store.experiment_changes import Change
+from determined.store.experiment_records import Experiment, Lease
 from determined.store.experiments import Experiments
 from determined.store.states import TRIAL_ENDED
 from determined.store.writer import Writer

@@ -10,7 +10,7 @@ from determined import core
 from determined.checkpoint_storage.outputs import is_output_id
 from determined.errors import InvalidCheckpointException
 from determined.pytorch.experimental.batches import Batches, Progress
-from determined.store.outputs import PROGRESS_METADATA
+from determined.store.output_records import PROGRESS_METADATA
 
 logger = logging.getLogger("determined.pytorch")
 

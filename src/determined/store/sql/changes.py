@@ -14,8 +14,16 @@ from typing import Any
 from determined.errors import StoreError
 from determined.stop_request import StopRequest
 from determined.store.databases.base import Database
-from determined.store.experiment_records import UNCHANGED, Change, ExperimentChange, NewEntry, NewTrial, TrialChange
+from determined.store.experiment_changes import (
+    UNCHANGED,
+    Change,
+    ExperimentChange,
+    NewTrial,
+    TrialChange,
+)
+from determined.store.experiment_records import JournalEntry
 from determined.store.sql.columns import text
+from determined.store.sql.requests import last_request, newest_request
 from determined.store.states import TRIAL_ENDED
 
 
@@ -39,17 +47,7 @@ def write_change(database: Database, experiment_id: int, change: Change) -> list
     return ids
 
 
-def newest_request(database: Database, trial_id: int) -> StopRequest | None:
-    """Return the newest request to the trial's current allocation, or None."""
-    found = database.execute(
-        "SELECT r.kind FROM requests r JOIN trials t ON t.id = r.trial_id "
-        "WHERE r.trial_id = ? AND r.id > t.last_request ORDER BY r.id DESC LIMIT 1",
-        [trial_id],
-    )
-    return found[0][0] if found else None
-
-
-def _write_journal(database: Database, experiment_id: int, entries: Sequence[NewEntry]) -> None:
+def _write_journal(database: Database, experiment_id: int, entries: Sequence[JournalEntry]) -> None:
     """Insert journal entries. Raise `StoreError` if an entry with the same number but other contents exists."""
     if not entries:
         return
@@ -146,7 +144,7 @@ def _write_trial(database: Database, experiment_id: int, trial_id: int, columns:
     if columns.get("allocation", allocation) != allocation:
         columns |= {"phase": "", "progress": None, "early_exit": None, "stop_acknowledged": 0}
         # Requests up to this one were made to the previous allocation and must not stop the new one.
-        columns["last_request"] = _last_request(database, trial_id)
+        columns["last_request"] = last_request(database, trial_id)
     _update(database, "trials", trial_id, columns)
 
 
@@ -180,11 +178,6 @@ def _config_with_max_trials(database: Database, experiment_id: int, max_trials: 
     ((body,),) = database.execute("SELECT config FROM experiments WHERE id = ?", [experiment_id])
     config = json.loads(body)
     return json.dumps({**config, "searcher": {**config.get("searcher", {}), "max_trials": max_trials}})
-
-
-def _last_request(database: Database, trial_id: int) -> int:
-    ((last,),) = database.execute("SELECT max(id) FROM requests WHERE trial_id = ?", [trial_id])
-    return last or 0
 
 
 def _end(state: str | None, ended: float | None) -> dict[str, Any]:

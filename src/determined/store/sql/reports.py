@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from determined.store.databases.base import Database
-from determined.store.records import MetricRow, Row
+from determined.store.rows import MetricRow, Row
 from determined.store.sql.best import keep_best
 from determined.store.sql.columns import text
 

@@ -8,7 +8,7 @@ from typing import Any
 from determined.errors import StoreError
 from determined.store.databases.base import Database
 from determined.store.process import is_running, this_user
-from determined.store.records import AttemptStart, ComparedMetricRow, NewRun
+from determined.store.rows import AttemptStart, ComparedMetricRow, NewRun
 from determined.store.sql import columns
 from determined.store.sql.best import keep_best
 from determined.store.sql.columns import text

@@ -22,9 +22,9 @@ from determined.cli.selection.ranking import best_trials
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
     from determined.store.records import Metric
+    from determined.store.store import Store
 
 _ONE_OF_ITS_OWN = ("name", "description", "labels", "hyperparameters")  # not compared as configuration
 

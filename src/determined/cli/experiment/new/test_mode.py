@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
+    from determined.store.store import Store
 
 _KEEP_NOTHING = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
 
@@ -35,7 +35,7 @@ def one_batch_of(config: dict[str, Any]) -> dict[str, Any]:
 
 def archive(store: Store, experiment_id: int) -> None:
     """Archive an experiment, so that only `det experiment list --all` shows it."""
-    from determined.store.experiment_records import Change, ExperimentChange
+    from determined.store.experiment_changes import Change, ExperimentChange
     from determined.store.process import this_process
 
     lease = store.experiments.acquire(experiment_id, this_process())

@@ -17,8 +17,8 @@ from determined.cli.experiment.views.leaderboard import Leaderboard
 from determined.plural import counted
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
+    from determined.store.store import Store
 
 _MOST_TRIALS = 10
 

@@ -19,8 +19,8 @@ from determined.config.metric_values import number
 from determined.config.ranking import in_order, ranked
 
 if TYPE_CHECKING:
-    from determined.store.base import Store
     from determined.store.experiment_records import Experiment, Trial
+    from determined.store.store import Store
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.stop_requests import ask_to_end
 from determined.experiment.runner.trials.timeouts import Timeouts
 from determined.searchers.base import Validated
-from determined.store.experiment_records import TrialChange
+from determined.store.experiment_changes import TrialChange
 from determined.store.records import Attempt
 
 logger = logging.getLogger("determined.experiment")

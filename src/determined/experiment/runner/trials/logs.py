@@ -10,7 +10,7 @@ from collections.abc import Callable
 from determined.engines.base import Line
 from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.live_trial import LiveTrial, Place, Process
-from determined.store.records import LogRow
+from determined.store.rows import LogRow
 from determined.store.writer import Writer
 
 OnLine = Callable[[int, Line], None]

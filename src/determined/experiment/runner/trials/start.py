@@ -14,7 +14,7 @@ from determined.experiment.code.hook_script import HookStopped
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.environment import allocation_key, trial_environment, user_variables
 from determined.experiment.runner.trials.live_trial import LiveTrial, Process
-from determined.store.experiment_records import TrialChange
+from determined.store.experiment_changes import TrialChange
 
 logger = logging.getLogger("determined.experiment")
 

@@ -7,7 +7,7 @@ import time
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial, Process
 from determined.stop_request import StopRequest
-from determined.store.experiment_records import TrialChange
+from determined.store.experiment_changes import TrialChange
 
 
 def ask_to_end(run: RunnerState, trial: LiveTrial, ask: StopRequest) -> None:

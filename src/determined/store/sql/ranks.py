@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from determined.store.databases.base import Database
-from determined.store.records import Metric, MetricRow, SharedMetric
+from determined.store.records import Metric, SharedMetric
+from determined.store.rows import MetricRow
 from determined.store.sql.columns import text
 
 

@@ -1,0 +1,132 @@
+"""Writes the rows that runs report: metrics, checkpoints, log lines, statuses, metadata and ends of attempts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from determined.store.databases.base import Database
+from determined.store.rows import (
+    CheckpointRow,
+    ComparedMetricRow,
+    EndRow,
+    LogRow,
+    MetadataRow,
+    MetricRow,
+    PublishingRow,
+    Row,
+    StatusRow,
+)
+from determined.store.sql.columns import text
+from determined.store.sql.reports import write_reports
+from determined.store.sql.standalone_runs import set_metric
+
+R = TypeVar("R")
+
+_SAMPLES = "samples (trial_id, attempt, rank, sequence, metric_group, body, reported)"
+_LOGS = "logs (trial_id, attempt, rank, sequence, stream, body, written, level)"
+_PUBLISHING = "publishing (uuid, trial_id, attempt, storage, since)"
+_CHECKPOINTS = "checkpoints (uuid, trial_id, attempt, steps_completed, metadata, resources, storage, state, reported)"
+
+
+def write_rows(database: Database, rows: Sequence[Row]) -> None:
+    """Write rows inside the caller's transaction; see `Store.write`."""
+    insert = database.insert
+    write_reports(database, rows)
+    insert(_SAMPLES, _values(rows, MetricRow, _sample_values), "DO NOTHING")
+    insert(_CHECKPOINTS, _values(rows, CheckpointRow, _checkpoint_values), "DO NOTHING")
+    insert(_PUBLISHING, _values(rows, PublishingRow, _publishing_values), "DO NOTHING")
+    insert(_LOGS, _values(rows, LogRow, _log_values), "DO NOTHING")
+    for row in rows:
+        if isinstance(row, StatusRow):
+            _write_status(database, row)
+        elif isinstance(row, MetadataRow):
+            _write_metadata(database, row)
+        elif isinstance(row, CheckpointRow):
+            # In the same transaction as the checkpoint, which therefore is always in one of the two tables.
+            database.execute("DELETE FROM publishing WHERE uuid = ?", [row.uuid])
+        elif isinstance(row, EndRow):
+            _write_end(database, row)
+        elif isinstance(row, ComparedMetricRow):
+            set_metric(database, row)
+
+
+def _write_status(database: Database, row: StatusRow) -> None:
+    """Update the status of a trial, unless a newer attempt has begun."""
+    database.execute(
+        "UPDATE trials SET phase = coalesce(?, phase), progress = coalesce(?, progress), "
+        "early_exit = coalesce(?, early_exit), stop_acknowledged = stop_acknowledged | ?, "
+        "follows_operations = follows_operations | ? WHERE id = ? AND attempt = ?",
+        [
+            None if row.phase is None else text(row.phase),
+            row.progress,
+            row.early_exit,
+            int(row.stop_acknowledged),
+            int(row.follows_operations),
+            row.trial_id,
+            row.attempt,
+        ],
+    )
+
+
+def _write_metadata(database: Database, row: MetadataRow) -> None:
+    """Replace the metadata of one rank, unless a newer attempt has begun."""
+    found = database.read_locked(
+        "SELECT rank_metadata FROM trials WHERE id = ? AND attempt = ?", [row.trial_id, row.attempt]
+    )
+    if not found:
+        return
+    column, value = "metadata", json.dumps(row.metadata)
+    if row.rank > 0:
+        column, value = "rank_metadata", json.dumps({**json.loads(found[0][0]), str(row.rank): row.metadata})
+    database.execute(f"UPDATE trials SET {column} = ? WHERE id = ?", [value, row.trial_id])
+
+
+def _write_end(database: Database, row: EndRow) -> None:
+    """Record the end of an attempt. Ranks other than the chief do not overwrite an end that is already recorded."""
+    still_open = "" if row.rank == 0 else "AND ended IS NULL"
+    database.execute(
+        "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ? "
+        f"WHERE trial_id = ? AND number = ? {still_open}",
+        [row.state, row.ended, row.seconds, row.exit_code, row.trial_id, row.attempt],
+    )
+    if row.reason is not None:
+        database.execute(
+            "UPDATE trials SET reason = ? WHERE id = ? AND attempt = ? AND state IS NULL",
+            [text(row.reason), row.trial_id, row.attempt],
+        )
+
+
+def _values(rows: Sequence[Row], kind: type[R], values_of: Callable[[R], Sequence[Any] | None]) -> list[Sequence[Any]]:
+    """Return the column values of the rows of one kind, without those for which `values_of` returns None."""
+    found = (values_of(row) for row in rows if isinstance(row, kind))
+    return [values for values in found if values is not None]
+
+
+def _sample_values(row: MetricRow) -> Sequence[Any] | None:
+    if row.steps_completed is not None:
+        return None
+    return row.trial_id, row.attempt, row.rank, row.sequence, text(row.group), row.body, row.reported
+
+
+def _publishing_values(row: PublishingRow) -> Sequence[Any]:
+    return row.uuid, row.trial_id, row.attempt, text(row.storage), row.since
+
+
+def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:
+    return (
+        row.uuid,
+        row.trial_id,
+        row.attempt,
+        row.steps_completed,
+        json.dumps(row.metadata),
+        json.dumps(row.resources),
+        text(row.storage),
+        "ACTIVE",
+        row.reported,
+    )
+
+
+def _log_values(row: LogRow) -> Sequence[Any]:
+    return row.trial_id, row.attempt, row.rank, row.sequence, row.stream, text(row.text), row.written, row.level
