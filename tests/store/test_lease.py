@@ -26,7 +26,7 @@ from tests.store.rows import GONE
 HOLDER = """
 import sys, threading
 from determined.errors import ExperimentHeld, LeaseLost
-from determined.store.experiment_records import Change, ExperimentChange
+from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.open import open_store
 from determined.store.process import this_process
 place, experiment_id = sys.argv[1], int(sys.argv[2])

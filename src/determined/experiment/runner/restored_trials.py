@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from determined.config.secrets.fixed_secrets import unmask_fixed
 from determined.experiment.runner.fail_fast import TWICE
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.searchers import journal
 from determined.searchers.base import Action, Continue, Create, Pause, Stop
+from determined.searchers.journal import action_from_plain
 from determined.store.experiment_records import JournalEntry, Trial
-from determined.store.experiments import Experiments
-
-T = TypeVar("T")
 
 
-class Ask(Protocol):
-    """A function that runs a query on the experiments of the store."""
-
-    def __call__(self, question: Callable[[Experiments], T], /) -> T: ...
-
-
-def trials(ask: Ask, experiment_id: int, space: dict[str, Any]) -> list[LiveTrial]:
-    """Return all trials; those whose processes ended with their runner are queued to be started again."""
-    known = {row.number: _from_row(row, space) for row in ask(lambda store: store.trials(experiment_id))}
-    for entry in ask(lambda store: store.journal(experiment_id)):
+def trials(rows: Sequence[Trial], journal: Sequence[JournalEntry], space: dict[str, Any]) -> list[LiveTrial]:
+    """Return the trials of these rows; those whose processes ended with their runner are queued to be started again."""
+    known = {row.number: _from_row(row, space) for row in rows}
+    for entry in journal:
         for action in _actions(entry):
             _apply(action, known)
     return list(known.values())
@@ -74,8 +65,7 @@ def _from_row(row: Trial, space: dict[str, Any]) -> LiveTrial:
 
 
 def _actions(entry: JournalEntry) -> list[Action]:
-    plain: list[dict[str, Any]] = entry.actions
-    return [journal.action_from_plain(action) for action in plain]
+    return [action_from_plain(action) for action in entry.actions]
 
 
 def _apply(action: Action, known: dict[int, LiveTrial]) -> None:

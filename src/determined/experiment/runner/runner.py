@@ -47,9 +47,9 @@ class Runner:
     def run(self) -> ExperimentState:
         """Run until the search is finished or a stop is requested; return the state of the experiment."""
         run = self._run
-        run.trials = {
-            trial.number: trial for trial in restored_trials.trials(run.ask, run.experiment.id, run.settings.space)
-        }
+        rows = run.ask(lambda store: store.trials(run.experiment.id))
+        journal = run.ask(lambda store: store.journal(run.experiment.id))
+        run.trials = {trial.number: trial for trial in restored_trials.trials(rows, journal, run.settings.space)}
         self._begin()
         recovery.settle(run)
         while not self._over():
