@@ -118,6 +118,7 @@ NEEDED_BY_A_LIST = {
     "determined.store.sql.experiment_filter",
     "determined.store.sql.requests",
     "determined.store.standalone_runs",
+    "determined.store.states",
     "determined.store.store",
 }
 
