@@ -125,7 +125,7 @@ def test_torch_is_imported_at_import_by_one_room_only() -> None:
     [
         "import determined",
         "import determined.core",
-        "import determined.core, determined.core.context, determined.trial, determined.config",
+        "import determined.core, determined.core.initialize, determined.trial, determined.config",
         "from determined import core\nwith core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as c:\n"
         "    c.train.report_training_metrics(1, {'a': 1.0})",
         "from click.testing import CliRunner\nfrom determined.cli.main import main\n"

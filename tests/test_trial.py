@@ -11,7 +11,7 @@ import pytest
 import determined as det
 from determined import core
 from determined.errors import InternalException, InvalidExperimentException
-from determined.trial import per_slot_batch_size
+from determined.trial import TrialFacts, per_slot_batch_size
 
 
 def make(**changes: Any) -> det.TrialContext:
@@ -23,7 +23,7 @@ def make(**changes: Any) -> det.TrialContext:
         "tensorboard_path": None,
         "managed": True,
     }
-    return det.TrialContext(**(arguments | changes))
+    return det.TrialContext(TrialFacts(**(arguments | changes)))
 
 
 def two_ranks() -> core.DistributedContext:

@@ -92,6 +92,7 @@ def measure(*, kind: str, batches: int, pairs: int, seed: int) -> dict[str, Any]
 
     from bench.measure import alternate, as_json
     from determined import pytorch
+    from determined.pytorch.data.loader import load_sharded, order_by_seed, shard
     from determined.pytorch.data.position import DataPosition
 
     torch.set_num_threads(1)
@@ -99,14 +100,14 @@ def measure(*, kind: str, batches: int, pairs: int, seed: int) -> dict[str, Any]
     data_set, collate = _data_set(kind)
     options: dict[str, Any] = {"batch_size": BATCH_SIZE, "shuffle": True, "collate_fn": collate}
     ours = pytorch.DataLoader(data_set, **options)
-    ours.order_by_seed(seed)
+    order_by_seed(ours, seed)
     plain = torch.utils.data.DataLoader(data_set, **options)
 
     def over_and_over() -> Iterator[Any]:
         while True:
             yield from plain
 
-    own_iterator, plain_iterator = iter(ours.load(ours.deal(DataPosition(), 1, 0))), over_and_over()
+    own_iterator, plain_iterator = iter(load_sharded(ours, shard(ours, DataPosition(), 1, 0))), over_and_over()
 
     def take(iterator: Iterator[Any]) -> int:
         for _ in itertools.islice(iterator, batches):
@@ -126,14 +127,15 @@ def measure_sampler(*, records: int) -> dict[str, float]:
     from torch.utils.data import BatchSampler, DistributedSampler
 
     from determined import pytorch
+    from determined.pytorch.data.loader import load_sharded, order_by_seed, shard
     from determined.pytorch.data.position import DataPosition
 
     torch.set_num_threads(1)
     data_set: Any = range(records)
     batches = records // BATCH_SIZE // SAMPLER_RANKS  # of one rank in a pass
     ours = pytorch.DataLoader(data_set, batch_size=BATCH_SIZE, shuffle=True)
-    ours.order_by_seed(1)
-    loader = ours.load(ours.deal(DataPosition(), SAMPLER_RANKS, 3))
+    order_by_seed(ours, 1)
+    loader = load_sharded(ours, shard(ours, DataPosition(), SAMPLER_RANKS, 3))
     own = iter(loader.batch_sampler)  # type: ignore[arg-type]
     torch_sampler: Any = DistributedSampler(data_set, num_replicas=SAMPLER_RANKS, rank=3)
     plain = BatchSampler(torch_sampler, BATCH_SIZE, drop_last=True)

@@ -7,7 +7,7 @@ import secrets
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.errors import InternalException, InvalidExperimentException
@@ -53,38 +53,47 @@ class EnvContext:
         return self.steps_completed // (self.experiment_config.get("scheduling_unit") or _BATCHES_PER_STEP) + 1
 
 
-class TrialContext:
-    """The facts about a trial that do not depend on a framework; frameworks extend it."""
+class TrialFacts(NamedTuple):
+    """The facts about a trial from which the library creates its context.
 
-    def __init__(
-        self,
-        *,
-        distributed: DistributedContext,
-        hparams: dict[str, Any] | None,
-        exp_conf: dict[str, Any] | None,
-        trial_seed: int | None,
-        trial_id: int = 0,
-        experiment_id: int = 0,
-        steps_completed: int = 0,
-        tensorboard_path: Path | None,
-        slots_per_trial: int = 1,
-        managed: bool,
-        info: ClusterInfo | None = None,
-    ) -> None:
-        self.distributed = distributed
-        self._hparams = hparams
-        self._exp_conf = exp_conf
-        self._trial_seed = trial_seed
-        self._trial_id = trial_id
-        self._experiment_id = experiment_id
-        self._steps_completed = steps_completed
+    A managed context belongs to a run. An unmanaged one serves to create a trial outside a run, for example to load
+    weights or to debug it. `info` describes the run, if there is one.
+    """
+
+    distributed: DistributedContext
+    hparams: dict[str, Any] | None
+    exp_conf: dict[str, Any] | None
+    trial_seed: int | None
+    trial_id: int = 0
+    experiment_id: int = 0
+    steps_completed: int = 0
+    tensorboard_path: Path | None = None
+    managed: bool = False
+    info: ClusterInfo | None = None
+
+
+class TrialContext:
+    """Information about a trial that does not depend on a framework; the contexts of frameworks extend it.
+
+    Programs receive a context from the library, or create one with `from_config`.
+    """
+
+    def __init__(self, _facts: TrialFacts) -> None:
+        self.distributed: DistributedContext = _facts.distributed
+        self._hparams = _facts.hparams
+        self._exp_conf = _facts.exp_conf
+        self._trial_seed = _facts.trial_seed
+        self._trial_id = _facts.trial_id
+        self._experiment_id = _facts.experiment_id
+        self._steps_completed = _facts.steps_completed
         self._initial_batch_asked = False
-        self._tensorboard_path = tensorboard_path
-        self._slots_per_trial = slots_per_trial
-        self._managed = managed
-        self._info = info
+        self._tensorboard_path = _facts.tensorboard_path
+        self._managed = _facts.managed
+        self._info = _facts.info
         self._stop_requested = False
-        self._per_slot_batch_size = per_slot_batch_size((hparams or {}).get("global_batch_size"), distributed.size)
+        self._per_slot_batch_size = per_slot_batch_size(
+            (self._hparams or {}).get("global_batch_size"), self.distributed.size
+        )
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> TrialContext:
@@ -93,14 +102,9 @@ class TrialContext:
         from determined.config.random_stream import RandomStream
 
         exp_conf = {name: value for name, value in config.items() if name not in _IGNORED_BY_FROM_CONFIG}
-        return cls(
-            distributed=DummyDistributedContext(),
-            hparams=sample_hyperparameters(exp_conf.get("hyperparameters") or {}, RandomStream(secrets.randbits(32))),
-            exp_conf=exp_conf,
-            trial_seed=(exp_conf.get("reproducibility") or {}).get("experiment_seed") or 0,
-            tensorboard_path=None,
-            managed=False,
-        )
+        hparams = sample_hyperparameters(exp_conf.get("hyperparameters") or {}, RandomStream(secrets.randbits(32)))
+        seed = (exp_conf.get("reproducibility") or {}).get("experiment_seed") or 0
+        return cls(TrialFacts(DummyDistributedContext(), hparams, exp_conf, seed))
 
     @property
     def env(self) -> EnvContext:
@@ -114,7 +118,7 @@ class TrialContext:
             use_gpu=_has_gpu(),
             container_gpus=list(info.gpu_uuids) if info else [],
             slot_ids=list(info.slot_ids) if info else [],
-            slots_per_trial=self._slots_per_trial,
+            slots_per_trial=self.distributed.size,
             debug=bool((self._exp_conf or {}).get("debug")),
             det_trial_id=str(self._trial_id),
             det_experiment_id=str(self._experiment_id),

@@ -38,12 +38,12 @@ def run(block: Block, batches: int = 0, checkpoint: str | None = None) -> Iterat
     """A run that goes on after that progress."""
     with core.init(checkpoint_storage=block, _exp_conf={"checkpoint_storage": block}) as context:
         context.begin_attempt(checkpoint=checkpoint, steps_completed=batches)
-        context.outputs.begin(batches, checkpoint)
+        context._outputs.begin(batches, checkpoint)
         yield context
 
 
 def upload(context: core.Context, batches: int, **files: str) -> None:
-    with context.outputs.upload(lambda: batches) as path:
+    with context._outputs.upload(lambda: batches) as path:
         for name, text in files.items():
             (path / name).write_text(text)
 
@@ -51,7 +51,7 @@ def upload(context: core.Context, batches: int, **files: str) -> None:
 def save(context: core.Context, batches: int) -> str:
     with context.checkpoint.store_path({"steps_completed": batches}) as (_, uuid):
         pass
-    context.outputs.covered(batches)
+    context._outputs.covered(batches)
     return uuid
 
 

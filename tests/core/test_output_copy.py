@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from determined import core
 from determined.core.output_capture import output_limit
-from determined.core.output_capture.output_copy import PrintedLine, _Lines
-from determined.core.output_capture.output_limit import OutputLimit
+from determined.core.output_capture.output_copy import _Lines
+from determined.core.output_capture.output_limit import OutputLimit, PrintedLine
 from determined.store.experiment_records import Trial
 from tests.helpers import warm
 from tests.helpers.ranks import run_ranks

@@ -13,8 +13,8 @@ import torch
 
 import determined as det
 from determined import pytorch
+from determined.pytorch.checkpoint import checkpointer
 from determined.pytorch.checkpoint import format as checkpoint_format
-from determined.pytorch.checkpoint import save_and_restore
 from determined.pytorch.checkpoint.fork_snapshot import snapshot
 from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
@@ -24,7 +24,7 @@ from tests.helpers.trials import LineTrial, checkpoints, fit, with_callbacks
 @pytest.fixture(autouse=True)
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints of tiny models would be written at once."""
-    monkeypatch.setattr(save_and_restore, "SMALL", 0)
+    monkeypatch.setattr(checkpointer, "SMALL", 0)
 
 
 class Noting(LineTrial):
@@ -129,7 +129,7 @@ def test_where_no_process_can_be_had_training_waits(
 
 def test_a_small_one_is_written_at_once(data_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a kill right after it costs nothing."""
-    monkeypatch.setattr(save_and_restore, "SMALL", 2**20)
+    monkeypatch.setattr(checkpointer, "SMALL", 2**20)
 
     class Looking(Noting):
         def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def test_a_kill_takes_the_writer_along_and_leaves_no_checkpoint(data_home: Path,
     program = """
 import os, signal, time
 from determined import pytorch
-from determined.pytorch.checkpoint import save_and_restore as checkpoint
+from determined.pytorch.checkpoint import checkpointer as checkpoint
 from determined.pytorch.checkpoint import format as checkpoint_format
 from tests.helpers.trials import LineTrial, fit
 checkpoint.SMALL = 0

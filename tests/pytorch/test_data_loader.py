@@ -18,6 +18,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from determined import pytorch
 from determined.errors import InvalidExperimentException
+from determined.pytorch.data.loader import order_by_seed
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, fit, metrics
 
@@ -218,7 +219,7 @@ def test_getitems_and_collate_fn_are_used() -> None:
 
 def test_it_can_be_pickled() -> None:
     loader = pytorch.DataLoader(Numbers(9), batch_size=2, shuffle=True)
-    loader.order_by_seed(3)
+    order_by_seed(loader, 3)
     assert lists(pickle.loads(pickle.dumps(loader))) == lists(loader)
 
 
@@ -255,7 +256,7 @@ class Noise(Numbers):
 
 def test_random_numbers_in_workers_follow_from_seed_rank_and_position() -> None:
     loader = pytorch.DataLoader(Noise(8), batch_size=2, num_workers=1)
-    loader.order_by_seed(3)
+    order_by_seed(loader, 3)
 
     def noise(**position: int) -> list[Any]:
         state = torch.get_rng_state()

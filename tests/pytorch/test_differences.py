@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from determined import pytorch
-from determined.pytorch.checkpoint.run_differences import differences
+from determined.pytorch.checkpoint.trial_description import differences
 from tests.helpers.trials import LineTrial, checkpoints, fit
 
 

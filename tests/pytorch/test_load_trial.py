@@ -562,12 +562,12 @@ class TestHostileFiles:
         layout = {key: value for key, value in LAYOUTS["0.21.0"].items() if key != "batches"}
         path = old_checkpoint(tmp_path / "old", layout.pop("state"), **layout)
         from determined.pytorch.checkpoint import format as checkpoint_format
-        from determined.pytorch.checkpoint import save_and_restore as checkpoint
+        from determined.pytorch.checkpoint.directory import read_state
 
         logging.disable(logging.CRITICAL)
         try:
             for file, read in (
-                ("trial_state.pkl", lambda: checkpoint.read_state(path, "the one")),
+                ("trial_state.pkl", lambda: read_state(path, "the one")),
                 ("state_dict.pth", lambda: checkpoint_format.read(path, "the one")),
             ):
                 whole = (path / file).read_bytes()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from determined import pytorch
 from determined.errors import InvalidCheckpointException
+from determined.pytorch.data.loader import order_by_seed, shard
 from determined.pytorch.data.position import BatchSpan, DataPosition, PassShape, offset_of_epochs
 from determined.pytorch.plan import Plan
 from determined.pytorch.samplers import ShuffleSampler
@@ -51,7 +52,7 @@ def one_pass(records: int, shuffle: bool, number: int) -> list[int]:
 def loader(kind: str, records: int, size: int, shuffle: bool, drop_last: bool) -> pytorch.DataLoader:
     if kind == "known":
         known = pytorch.DataLoader(range(records), size, shuffle=shuffle, drop_last=drop_last)
-        known.order_by_seed(SEED)
+        order_by_seed(known, SEED)
         return known
     sampler: Any = SameOrder(records, shuffle)
     return pytorch.DataLoader(
@@ -79,7 +80,9 @@ def test_any_history_of_ranks_and_batch_sizes_keeps_the_order_of_records(
         if drop_last and size > records:
             return
         shares = [
-            list(itertools.islice(loader(kind, records, size, shuffle, drop_last).deal(position, ranks, rank), batches))
+            list(
+                itertools.islice(shard(loader(kind, records, size, shuffle, drop_last), position, ranks, rank), batches)
+            )
             for rank in range(ranks)
         ]
         trained += [batch for turn in zip(*shares, strict=True) for batch in turn]
@@ -104,7 +107,7 @@ def test_any_history_of_ranks_and_batch_sizes_keeps_the_order_of_records(
 def test_a_position_far_away_takes_no_time() -> None:
     far = DataPosition().moved(10**12 + 3, 10)
     known = loader("known", 100, 10, True, False)
-    assert next(iter(known.deal(far, 2, 1))) == one_pass(100, True, 10**11)[40:50]
+    assert next(iter(shard(known, far, 2, 1))) == one_pass(100, True, 10**11)[40:50]
 
 
 def test_stretches_of_one_batch_size_are_one() -> None:

@@ -20,6 +20,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler as StatefulRandomSampler
 
 from determined import errors, pytorch
+from determined.pytorch.data.loader import load_sharded, order_by_seed, shard
 from determined.pytorch.data.position import DataPosition
 from determined.pytorch.display import waiting_notice
 from determined.pytorch.samplers import ShuffleSampler, mix
@@ -526,10 +527,10 @@ def test_a_global_batch_size_shared_by_other_numbers_of_ranks_keeps_the_order_of
 def test_random_numbers_in_workers_are_those_of_the_batch_on_any_rank() -> None:
     """What one rank would have seen is dealt out to two."""
     loader = pytorch.DataLoader(Noise(), SIZE, shuffle=True, num_workers=1)
-    loader.order_by_seed(3)
+    order_by_seed(loader, 3)
 
     def batches(ranks: int, rank: int, count: int) -> list[Any]:
-        own = iter(loader.load(loader.deal(DataPosition(), ranks, rank)))
+        own = iter(load_sharded(loader, shard(loader, DataPosition(), ranks, rank)))
         return [next(own).tolist() for _ in range(count)]
 
     alone = batches(1, 0, 8)

@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, SequentialSampler
 
 from determined import pytorch
 from determined.pytorch import samplers
+from determined.pytorch.data.loader import order_by_seed
 from determined.pytorch.samplers import ShuffleSampler
 
 
@@ -247,7 +248,7 @@ def test_union_over_ranks_is_the_uninterrupted_stream(run: dict[str, Any]) -> No
         range(run["records"]), run["batch"], shuffle=run["seed"] is not None, drop_last=run["drop_last"]
     )
     if run["seed"] is not None:
-        loader.order_by_seed(run["seed"])
+        order_by_seed(loader, run["seed"])
     plain = OnePass(run["records"], run["batch"], run["drop_last"], run["seed"])
     if not len(plain):
         return

@@ -260,7 +260,7 @@ class TestLaterProblems:
     def test_so_it_is_when_it_is_written_beside_the_training(
         self, data_home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("determined.pytorch.checkpoint.save_and_restore.SMALL", 0)
+        monkeypatch.setattr("determined.pytorch.checkpoint.checkpointer.SMALL", 0)
         fit(with_callbacks(Spoiling()), max_length=pytorch.Batch(4), checkpoint_period=pytorch.Batch(2))
         for checkpoint in checkpoints(data_home):
             assert json.loads((checkpoint / "metadata.json").read_text())["incomplete"]

@@ -94,7 +94,7 @@ def test_code_that_checkpoints_share_is_flushed_once(
 
     monkeypatch.setattr(os, "fsync", watch_fsync)
     if in_background:
-        monkeypatch.setattr("determined.pytorch.checkpoint.save_and_restore.SMALL", 0)
+        monkeypatch.setattr("determined.pytorch.checkpoint.checkpointer.SMALL", 0)
     project = work_dir / "project"
     (project / "package").mkdir(parents=True)
     for name in ("train.py", "package/one.py", "package/two.py"):

@@ -15,6 +15,7 @@ from torchdata.stateful_dataloader.sampler import RandomSampler as StatefulRando
 
 from determined import pytorch
 from determined.pytorch.checkpoint.state_codec import Decoder, Encoder, References
+from determined.pytorch.data.loader import shard
 from determined.pytorch.data.position import DataPosition
 
 RECORDS = 11
@@ -84,7 +85,7 @@ def test_any_history_keeps_the_order_of_records(
         for rank in range(ranks):
             workers: dict[str, int] = {"num_workers": 1, "prefetch_factor": ahead} if ahead else {}
             loader = pytorch.DataLoader(range(RECORDS), size, sampler=SAMPLERS[kind](), drop_last=drop_last, **workers)
-            dealt = loader.deal(position, ranks, rank)
+            dealt = shard(loader, position, ranks, rank)
             assert dealt.walk is not None
             if states:
                 dealt.walk.load_state_dicts(states)
@@ -107,7 +108,7 @@ def test_walking_leaves_the_programs_generators_alone() -> None:
         return torch.get_rng_state().tolist(), random.getstate()
 
     loader = pytorch.DataLoader(range(RECORDS), 2, sampler=RandomSampler(range(RECORDS)))
-    dealt = iter(loader.deal(DataPosition().moved(40, 2), 1, 0))
+    dealt = iter(shard(loader, DataPosition().moved(40, 2), 1, 0))
     before = states()
     next(dealt)
     assert states() == before

@@ -20,9 +20,9 @@ from torch.utils.data import Dataset
 from determined import pytorch
 from determined.checkpoint_storage import files
 from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.pytorch.checkpoint import checkpointer as checkpoint
 from determined.pytorch.checkpoint import format as checkpoint_format
-from determined.pytorch.checkpoint import save_and_restore as checkpoint
-from determined.pytorch.checkpoint.save_and_restore import Checkpointer
+from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from determined.store.databases.sqlite import SqliteDatabase
 
 checkpoint.SMALL = 0  # as if the model were large: its checkpoints are written beside the training

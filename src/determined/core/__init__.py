@@ -3,8 +3,9 @@
 import sys
 
 from determined.core.checkpoint import CheckpointContext, DownloadMode
-from determined.core.context import Context, init
+from determined.core.context import Context
 from determined.core.distributed import DistributedContext, DummyDistributedContext
+from determined.core.initialize import init
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.searcher import SearcherContext, SearcherMode, SearcherOperation, Unit

@@ -79,7 +79,7 @@ class CheckpointContext:
         """Log stored checkpoints at DEBUG from now on, because the caller shows each of them to the user itself."""
         self._log_level = logging.DEBUG
 
-    def local_roots(self) -> list[Path]:
+    def _local_roots(self) -> list[Path]:
         """Return the directories of this machine that hold checkpoints."""
         return self._storage.local_roots()
 
@@ -125,11 +125,11 @@ class CheckpointContext:
             with self._staged(metadata, with_manifest) as staged:
                 yield staged
 
-    def begin_storing(self, write: Callable[[Path], Mapping[str, str]], metadata: dict[str, Any]) -> CheckpointUpload:
+    def _begin_storing(self, write: Callable[[Path], Mapping[str, str]], metadata: dict[str, Any]) -> CheckpointUpload:
         """Start to store a checkpoint in the background, from a forked snapshot of this process. For the chief only.
 
         `write` fills a directory and returns the SHA-256 of those files whose hash it already knows; a manifest is
-        added. It runs in a forked child, so it sees memory as it is now while training continues; `core.forked`
+        added. It runs in a forked child, so it sees memory as it is now while training continues; `forked_work`
         describes what it may do there. Raises CannotFork, without side effects, if the process cannot be forked.
         """
         self._chief_only("begin_storing")

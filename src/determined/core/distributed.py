@@ -214,17 +214,6 @@ class DistributedContext:
         """Like `broadcast`, among the ranks of this node, from its local chief."""
         return stuff if self._node is None else self._node.broadcast(stuff)
 
-    def describe_failure(self, what: str, error: RuntimeError) -> str:
-        """Return a description of a failed torch collective with the ranks that are missing.
-
-        Called by each surviving rank.
-        """
-        return f"{what} failed: {error}" if self._world is None else self._world.describe_failure(what, error)
-
-    def shared_store(self) -> Store | None:
-        """Return a torch store with a separate key prefix that all ranks of the job share; None for a single rank."""
-        return None if self._world is None else self._world.shared_store()
-
     def close(self) -> None:
         """Release the groups of the collectives. Further calls have no effect."""
         for group in (self._node, self._world):
@@ -240,6 +229,20 @@ class DummyDistributedContext(DistributedContext):
 
     def __init__(self) -> None:
         super().__init__()
+
+
+def describe_failure(distributed: DistributedContext, what: str, error: RuntimeError) -> str:
+    """Return a description of a failed torch collective with the ranks that are missing.
+
+    Called by each surviving rank: ranks that do not call it are reported as missing.
+    """
+    group = distributed._world
+    return f"{what} failed: {error}" if group is None else group.describe_failure(what, error)
+
+
+def shared_store(distributed: DistributedContext) -> Store | None:
+    """Return a torch store with a separate key prefix that all ranks of the job share; None for a single rank."""
+    return None if distributed._world is None else distributed._world.shared_store()
 
 
 class MissingRanksError(KeyError, RuntimeError):

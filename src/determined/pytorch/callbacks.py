@@ -6,6 +6,7 @@ import inspect
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -154,6 +155,20 @@ class Callbacks:
             else:
                 function(epoch_idx)
 
+    def start_up(self, first_batch_idx: int, checkpoint_uuid: Any, cleanup: ExitStack) -> None:
+        """Call `on_trial_startup` of each callback, and register its `on_trial_shutdown` in `cleanup`.
+
+        Registered only afterwards: a callback whose startup failed is not shut down. The stack calls the hooks in
+        reverse order.
+        """
+        for callback in self:
+            start = getattr(callback, "on_trial_startup", None)
+            if callable(start):
+                start(first_batch_idx, checkpoint_uuid)
+            stop = getattr(callback, "on_trial_shutdown", None)
+            if callable(stop):
+                cleanup.push(_shutting_down(stop))
+
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all callbacks that have a `state_dict` method, by name."""
         return {
@@ -198,4 +213,29 @@ def own_hook(callback: Any, hook: str) -> Callable[..., Any] | None:
 
 
 def _takes_nothing(function: Callable[..., Any]) -> bool:
+    """Return whether a function has no parameters, as `on_training_epoch_start` in releases before 0.17.9."""
     return not inspect.signature(function).parameters
+
+
+def _shutting_down(stop: Callable[[], None]) -> Callable[..., bool]:
+    """Return an exit callback that calls a shutdown hook.
+
+    An exception of the hook is raised, unless another exception is already propagating: then it is logged.
+    """
+
+    def leave(kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        if error is None:
+            stop()
+        else:
+            quietly(stop)
+        return False
+
+    return leave
+
+
+def quietly(clean_up: Callable[[], None]) -> None:
+    """Call `clean_up` and log an exception instead of raising it, so that it does not hide the original error."""
+    try:
+        clean_up()
+    except Exception:
+        logger.exception("cleaning up after training failed")

@@ -5,42 +5,45 @@ Each method delegates to the module that implements it.
 
 from __future__ import annotations
 
-import inspect
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import torch
 
-from determined.core import DistributedContext
 from determined.errors import InternalException, InvalidExperimentException
-from determined.info import ClusterInfo
-from determined.pytorch.data.device import choose_device, mover, to_device
+from determined.pytorch.data.device import choose_device, to_device
 from determined.pytorch.experimental_context import PyTorchExperimentalContext
 from determined.pytorch.metrics.non_numeric import NonNumericWarnings
 from determined.pytorch.metrics.reducer import MetricReducer, ReducerContext
-from determined.pytorch.optimization import precision
+from determined.pytorch.optimization import precision, wrapping
 from determined.pytorch.optimization.lr_scheduler import LRScheduler
 from determined.pytorch.optimization.precision import Precision
-from determined.pytorch.optimization.steps import ClipGrads, Optimization, parameters_of
-from determined.pytorch.ranks import data_parallel
+from determined.pytorch.optimization.steps import ClipGrads, Optimization
 from determined.pytorch.run.last_fit import LastFit
 from determined.pytorch.run.open_run import OpenRun
+from determined.pytorch.run.torch_profiler import make_profiler
 from determined.tensorboard import directory
-from determined.trial import TrialContext
+from determined.trial import TrialContext, TrialFacts
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
     from determined import core
 
-logger = logging.getLogger("determined.pytorch")
-
 _Models = TypeVar("_Models")
 _Optimizers = TypeVar("_Optimizers")
+
+
+class RunParts(NamedTuple):
+    """The part of a context that `pytorch.init()` adds to the facts about a trial; None without a run."""
+
+    core_context: core.Context | None = None
+    aggregation_frequency: int = 1
+    enable_tensorboard_logging: bool = True
+    code_dir: Path | None = None  # directory of the code that checkpoints contain; None: they contain no code
 
 
 class PyTorchTrialContext(TrialContext):
@@ -51,49 +54,21 @@ class PyTorchTrialContext(TrialContext):
     that a trial can be created outside a run, for example to load weights.
     """
 
-    def __init__(
-        self,
-        *,
-        distributed: DistributedContext,
-        hparams: dict[str, Any] | None,
-        exp_conf: dict[str, Any] | None,
-        trial_seed: int | None,
-        trial_id: int = 0,
-        experiment_id: int = 0,
-        steps_completed: int = 0,
-        tensorboard_path: Path | None,
-        slots_per_trial: int = 1,
-        managed: bool,
-        info: ClusterInfo | None = None,
-        core_context: core.Context | None = None,
-        aggregation_frequency: int = 1,
-        enable_tensorboard_logging: bool = True,
-        code_dir: Path | None = None,
-    ) -> None:
-        super().__init__(
-            distributed=distributed,
-            hparams=hparams,
-            exp_conf=exp_conf,
-            trial_seed=trial_seed,
-            trial_id=trial_id,
-            experiment_id=experiment_id,
-            steps_completed=steps_completed,
-            tensorboard_path=tensorboard_path,
-            slots_per_trial=slots_per_trial,
-            managed=managed,
-            info=info,
-        )
-        if isinstance(aggregation_frequency, bool) or not isinstance(aggregation_frequency, int):
-            raise TypeError(f"aggregation_frequency is a whole number, got {aggregation_frequency!r}")
-        if aggregation_frequency < 1:
-            raise ValueError(f"aggregation_frequency is 1 or more, got {aggregation_frequency!r}")
-        self._core = core_context
+    def __init__(self, _facts: TrialFacts, _parts: RunParts | None = None) -> None:
+        super().__init__(_facts)
+        parts = _parts or RunParts()
+        ranks, frequency = _facts.distributed, parts.aggregation_frequency
+        if isinstance(frequency, bool) or not isinstance(frequency, int):
+            raise TypeError(f"aggregation_frequency is a whole number, got {frequency!r}")
+        if frequency < 1:
+            raise ValueError(f"aggregation_frequency is 1 or more, got {frequency!r}")
+        self._core = parts.core_context
         self._run: OpenRun | None = None  # set by pytorch.init() for a managed context
-        self._code_dir = code_dir  # directory of the code that checkpoints contain; None: they contain no code
-        self.device = choose_device(distributed.size, distributed.local_rank) if managed else torch.device("cpu")
+        self._code_dir = parts.code_dir
+        self.device = choose_device(ranks.size, ranks.local_rank) if _facts.managed else torch.device("cpu")
         self._precision = Precision(self.device)
-        self._optimization = Optimization(aggregation_frequency, self._precision, managed)
-        self._reducers = ReducerContext(distributed.allgather)
+        self._optimization = Optimization(frequency, self._precision, _facts.managed)
+        self._reducers = ReducerContext(ranks.allgather)
         # Called for every batch, so the bound methods replace the ones below, which saves a Python call each.
         self.backward = self._optimization.backward  # type: ignore[method-assign]
         self.step_optimizer = self._optimization.step  # type: ignore[method-assign]
@@ -106,11 +81,11 @@ class PyTorchTrialContext(TrialContext):
         self._current_batch_idx: int | None = None
         self._epoch_length: int | None = None
         self._epoch_offset = 0
-        self._enable_tensorboard_logging = enable_tensorboard_logging
+        self._enable_tensorboard_logging = parts.enable_tensorboard_logging
         self._summary_writer: SummaryWriter | None = None
         self._warned_types: set[type] = set()
         self._last_fit: LastFit | None = None
-        self._not_numbers = NonNumericWarnings(chief=distributed.rank == 0)
+        self._not_numbers = NonNumericWarnings(chief=ranks.rank == 0)
         self._default_fp16_compression = False
         self._default_average_gradients = True
         self._first_generation = False
@@ -152,16 +127,7 @@ class PyTorchTrialContext(TrialContext):
             compile: True, or a dict of options for `torch.compile`, compiles the model in place.
             ddp_options: further keywords go to `DistributedDataParallel`, for example `find_unused_parameters=True`.
         """
-        if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"wrap_model takes a torch.nn.Module, got {type(model).__name__}: {model!r}")
-        if self._precision.apex_configured:
-            raise InvalidExperimentException("wrap_model must be called before configure_apex_amp")
-        if self._managed:
-            if self._precision.automatic:
-                model = self._precision.autocast(model)
-            model = data_parallel.place(model, self.device, self.distributed.size, compile=compile, **ddp_options)
-        self.models.append(model)
-        return model
+        return wrapping.wrap_model(self, model, compile=compile, ddp_options=ddp_options)
 
     def wrap_optimizer(
         self,
@@ -178,28 +144,9 @@ class PyTorchTrialContext(TrialContext):
             fp16_compression: exchange gradients between ranks in float16. Off by default.
             average_aggregated_gradients: divide gradients by the aggregation frequency before a step. On by default.
         """
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"wrap_optimizer takes a torch.optim.Optimizer, got {type(optimizer).__name__}")
-        if self._managed and backward_passes_per_step < 1:
-            raise InvalidExperimentException(
-                f"wrap_optimizer: backward_passes_per_step is 1 or more, got {backward_passes_per_step!r}"
-            )
-        if self._precision.apex_configured:
-            raise InvalidExperimentException("wrap_optimizer must be called before configure_apex_amp")
-        parameters = {id(parameter) for parameter in parameters_of(optimizer)}
-        if self.models and not any(id(p) in parameters for model in self.models for p in model.parameters()):
-            logger.warning(
-                "wrap_optimizer got an optimizer (%s) that holds no parameter of any wrapped model; make the optimizer "
-                "from the model that wrap_model returned",
-                type(optimizer).__name__,
-            )
-        compress = self._default_fp16_compression if fp16_compression is None else fp16_compression
-        if self._managed and compress:
-            data_parallel.compress_gradients(self.models, parameters)
-        if average_aggregated_gradients is None:
-            average_aggregated_gradients = self._default_average_gradients
-        self._optimization.add_optimizer(optimizer, average_aggregated_gradients)
-        return optimizer
+        return wrapping.wrap_optimizer(
+            self, optimizer, backward_passes_per_step, fp16_compression, average_aggregated_gradients
+        )
 
     def wrap_lr_scheduler(self, lr_scheduler: Any, step_mode: LRScheduler.StepMode, frequency: int = 1) -> Any:
         """Register a learning-rate scheduler and return it.
@@ -211,22 +158,7 @@ class PyTorchTrialContext(TrialContext):
 
         Raises InvalidExperimentException if the optimizer or the step mode does not fit.
         """
-        if (
-            isinstance(lr_scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
-            and step_mode is not LRScheduler.StepMode.MANUAL_STEP
-        ):
-            raise InvalidExperimentException(
-                "wrap_lr_scheduler: ReduceLROnPlateau needs a metric at each step, so it must use "
-                f"LRScheduler.StepMode.MANUAL_STEP, got {step_mode!r}; step it in a callback's on_validation_end"
-            )
-        wrapped = LRScheduler(lr_scheduler, step_mode, frequency)
-        optimizer = getattr(lr_scheduler, "optimizer", None)
-        if optimizer is not None and all(optimizer is not known for known in self.optimizers):
-            raise InvalidExperimentException(
-                f"wrap_lr_scheduler: the optimizer ({type(optimizer).__name__}) of the scheduler "
-                f"({type(lr_scheduler).__name__}) was not wrapped: call context.wrap_optimizer first"
-            )
-        self.lr_schedulers.append(wrapped)
+        wrapping.wrap_lr_scheduler(self, lr_scheduler, step_mode, frequency)
         return lr_scheduler
 
     def wrap_scaler(self, scaler: Any) -> Any:
@@ -259,25 +191,16 @@ class PyTorchTrialContext(TrialContext):
         `loss_scale`, `min_loss_scale` and `max_loss_scale` configure the gradient scaler; the other options have no
         effect.
         """
-        if not enabled or not self._managed:
-            return models, optimizers
-        if self._precision.apex_configured:
-            raise InvalidExperimentException("configure_apex_amp was called twice")
-        if self._precision.scaler is not None and self._precision.scaler.is_enabled():
-            raise InvalidExperimentException("configure_apex_amp cannot be used together with wrap_scaler or use_amp")
-        if self.distributed.size > 1 and num_losses != 1:
-            raise InvalidExperimentException(
-                f"configure_apex_amp: num_losses={num_losses} cannot be used with several ranks, only 1"
+        if enabled and self._managed:
+            wrapping.configure_apex_amp(
+                self,
+                models,
+                opt_level=opt_level,
+                loss_scale=loss_scale,
+                num_losses=num_losses,
+                min_loss_scale=min_loss_scale,
+                max_loss_scale=max_loss_scale,
             )
-        if self.distributed.size > 1 and self._optimization.aggregation_frequency > 1:
-            raise InvalidExperimentException(
-                "configure_apex_amp cannot be used with several ranks and aggregation_frequency="
-                f"{self._optimization.aggregation_frequency}"
-            )
-        if self._precision.use_apex_levels(opt_level, loss_scale, min_loss_scale, max_loss_scale):
-            given: Any = models
-            for model in given if isinstance(given, (list, tuple)) else [given]:
-                self._precision.autocast(data_parallel.bare(model))
         return models, optimizers
 
     def autocast_forward_pass(self, model: torch.nn.Module) -> torch.nn.Module:
@@ -320,10 +243,6 @@ class PyTorchTrialContext(TrialContext):
     def to_device(self, data: Any) -> Any:
         """Move data to this rank's device; batches passed to the trial are already there."""
         return to_device(data, self.device, self._warned_types)
-
-    def batch_mover(self) -> Callable[[Any], Any] | None:
-        """Return the function that the loop applies to each batch, or None if batches are not moved to the device."""
-        return mover(self.device, self._warned_types) if self.experimental._auto_to_device else None
 
     def is_epoch_start(self) -> bool:
         """Return whether the current batch is the first of its epoch."""
@@ -419,18 +338,7 @@ class PyTorchTrialContext(TrialContext):
         Traces are written to the TensorBoard directory unless `on_trace_ready` is given. If that handler fails, the
         error is logged and training continues.
         """
-        names = [name for name in inspect.signature(torch.profiler.profile.__init__).parameters if name != "self"]
-        if len(args) > len(names):
-            raise TypeError(f"set_profiler takes at most {len(names)} arguments, got {len(args)}")
-        for name, value in zip(names, args, strict=False):
-            if name in kwargs:
-                raise TypeError(f"set_profiler got two values for the argument {name!r}")
-            kwargs[name] = value
-        handler = kwargs.get("on_trace_ready")
-        if handler is None:
-            handler = torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))
-        kwargs["on_trace_ready"] = _logging_failures(handler)
-        self.profiler = torch.profiler.profile(**kwargs)
+        self.profiler = make_profiler(args, kwargs, self.get_tensorboard_path())
 
     # First generation
 
@@ -460,15 +368,6 @@ class PyTorchTrialContext(TrialContext):
             self._run.check()
         return self._core
 
-    def has_hparams(self) -> bool:
-        """Return whether hyperparameters are available."""
-        return self._hparams is not None
-
-    def get_mixed_precision_level(self) -> str:
-        """Return `optimizations.mixed_precision` of the experiment configuration, where 0.12 had it; default O0."""
-        optimizations = (self._exp_conf or {}).get("optimizations") or {}
-        return str(optimizations.get("mixed_precision") or "O0")
-
 
 class CheckpointLoadContext(PyTorchTrialContext):
     """An unmanaged context for creating a trial outside a run, to load weights into it."""
@@ -476,29 +375,7 @@ class CheckpointLoadContext(PyTorchTrialContext):
     def __init__(self, hparams: dict[str, Any] | None = None, exp_conf: dict[str, Any] | None = None) -> None:
         from determined.core import DummyDistributedContext
 
-        super().__init__(
-            distributed=DummyDistributedContext(),
-            hparams=hparams,
-            exp_conf=exp_conf,
-            trial_seed=0,
-            tensorboard_path=None,
-            managed=False,
-        )
-
-
-def _logging_failures(handler: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """Wrap a profiler handler so that its exceptions are logged.
-
-    A trace that cannot be written must not end training, and an exception inside torch's profiler crashes the process.
-    """
-
-    def on_trace_ready(profiler: Any) -> None:
-        try:
-            handler(profiler)
-        except Exception:
-            logger.exception("the profiler's on_trace_ready failed; training goes on without that trace")
-
-    return on_trace_ready
+        super().__init__(TrialFacts(DummyDistributedContext(), hparams, exp_conf, trial_seed=0))
 
 
 def _the_only(members: Sequence[Any], kind: str, method: str) -> Any:

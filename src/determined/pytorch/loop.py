@@ -14,9 +14,10 @@ from determined import core
 from determined.errors import InvalidHP
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.checkpoint import random_generators
+from determined.pytorch.checkpoint.checkpointer import Checkpointer
 from determined.pytorch.checkpoint.policy import CheckpointPolicy
-from determined.pytorch.checkpoint.save_and_restore import Checkpointer
 from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.data.device import batch_mover
 from determined.pytorch.metrics.batch_metrics import Metrics
 from determined.pytorch.metrics.nonfinite import NonFinite
 from determined.pytorch.metrics.report_window import ReportWindow
@@ -82,7 +83,7 @@ class TrainLoop:
         self.stopping = stopping
         self.nonfinite = nonfinite
         self.window = ReportWindow(context)
-        self.move = context.batch_mover()
+        self.move = batch_mover(context)
         self._agreed_urgency = Urgency.NONE
         self._restored_at = state.batches_trained
         self._outdated = False  # the restored checkpoint lacks a validation that was made at its batch since

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import enum
+import math
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from determined.info import TrialInfo
 from determined.pytorch.units import Batch, Epoch, TrainUnit
+
+if TYPE_CHECKING:
+    from determined.pytorch.context import PyTorchTrialContext
 
 
 class BoundaryType(enum.Enum):
@@ -63,6 +68,25 @@ def _candidates(schedule: Any, first: int, last: int) -> Iterable[int]:
         numbers: list[Any] = [count for count in schedule if isinstance(count, Real)]
         return sorted({int(count) for count in numbers if first <= count <= last})
     return range(first, last + 1)
+
+
+def comparison_batches(
+    trial: TrialInfo, context: PyTorchTrialContext, epoch_length: int, epoch_offset: int = 0
+) -> tuple[int, ...]:
+    """Return the numbers of batches after which the searcher compares the trial with others, in ascending order.
+
+    The trial is validated at these batches, so that all trials are compared after the same amount of training. The
+    result is empty if the searcher compares no trials, or measures time by a metric that only the trial knows.
+    """
+    if trial._time_metric == "batches":
+        counts = [math.ceil(rung) for rung in trial._rungs]
+    elif trial._time_metric == "epochs":
+        counts = [math.ceil(rung) * epoch_length - epoch_offset for rung in trial._rungs]
+    elif trial._time_metric == "records":
+        counts = [math.ceil(rung / context.get_global_batch_size()) for rung in trial._rungs]
+    else:
+        counts = []
+    return tuple(sorted(count for count in set(counts) if count > 0))
 
 
 DEFAULT_REPORTING_PERIOD = Batch(100)

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from determined.errors import InvalidExperimentException
 from determined.plural import counted
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.data.loader import OwnLoader
+from determined.pytorch.data.device import batch_mover
+from determined.pytorch.data.torch_loader import OwnLoader
 from determined.pytorch.data.trial_loaders import end
 from determined.pytorch.metrics.batch_metrics import BatchMetrics, Columns, Metrics, columns_of, rows_of
 from determined.pytorch.metrics.reducer import Reducer, as_numpy, reducers_by_name, simple_reduce
@@ -146,7 +148,7 @@ class Validation:
 
     def _evaluate_each(self, batches: Iterator[Any]) -> tuple[BatchMetrics, list[int]]:
         """Return the metrics and the number of records of each batch; raise _GivenUp after a stop request."""
-        evaluate, move = self.evaluate, self.context.batch_mover()
+        evaluate, move = self.evaluate, batch_mover(self.context)
         count = self._count_always or logger.isEnabledFor(logging.INFO)
         kept = BatchMetrics()
         lengths: list[int] = []
@@ -232,6 +234,17 @@ def _reduce_along_batches(reducer: Reducer, values: Any, weights: Sequence[float
 def _check_is_dict(metrics: Any, method: str) -> None:
     if not isinstance(metrics, dict):
         raise TypeError(f"{method}() must return a dict of metrics, got {type(metrics).__name__}: {metrics!r:.80}")
+
+
+def evaluate_method(trial: PyTorchTrial) -> str:
+    """Return the name of the evaluate method that the trial overrides; raise unless it is exactly one."""
+    own = [name for name in ("evaluate_batch", "evaluate_full_dataset") if overridden(trial, name, PyTorchTrial)]
+    if len(own) != 1:
+        raise InvalidExperimentException(
+            f"{type(trial).__name__} must override one of evaluate_batch and evaluate_full_dataset, but it overrides "
+            f"{'both' if own else 'neither'}"
+        )
+    return own[0]
 
 
 def bind_evaluate(trial: PyTorchTrial, method: str) -> Callable[..., Any]:

@@ -13,9 +13,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from determined.core.output_capture.output_limit import OutputLimit
+from determined.core.output_capture.output_limit import OutputLimit, PrintedLine
 from determined.errors import DeterminedError
 from determined.output_lines import LONGEST, level_of, pieces
 from determined.program import ipython_shell
@@ -38,15 +38,6 @@ class Transient(str):
 
     Stored, it would be joined with the next line that another part of the program prints to the same stream.
     """
-
-
-class PrintedLine(NamedTuple):
-    """A line as it is stored."""
-
-    stream: str
-    text: str
-    written: float
-    level: str | None = None
 
 
 def is_wanted(given: bool | None, environment: Mapping[str, str]) -> bool:

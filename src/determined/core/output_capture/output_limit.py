@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from determined.plural import counted
-
-if TYPE_CHECKING:
-    from determined.core.output_capture.output_copy import PrintedLine
 
 LINES_IN_A_SECOND, LINES_AT_ONCE = 1000, 20_000
 BYTES_IN_A_SECOND, BYTES_AT_ONCE = 2**20, 16 * 2**20
 BYTES_IN_ALL = 256 * 2**20
+
+
+class PrintedLine(NamedTuple):
+    """A line as it is stored."""
+
+    stream: str
+    text: str
+    written: float
+    level: str | None = None
 
 
 class OutputLimit:
@@ -46,8 +52,6 @@ class OutputLimit:
 
     def summary(self, now: float) -> list[PrintedLine]:
         """Return a line about the lines omitted since the last summary, if any."""
-        from determined.core.output_capture.output_copy import PrintedLine
-
         if not self._dropped:
             return []
         count, self._dropped = self._dropped, 0

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from determined.config.metric_values import time_of
-from determined.core.output_capture.output_copy import OutputCopy, PrintedLine
+from determined.core.output_capture.output_copy import OutputCopy
+from determined.core.output_capture.output_limit import PrintedLine
 from determined.core.supervision.attempts import Attempts, Member, StoreOutOfReach
 from determined.core.supervision.base import CheckpointRecord, Metrics, RunStatus, StatusChange
 from determined.core.supervision.detached import DetachedRun

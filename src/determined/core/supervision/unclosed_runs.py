@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-from typing import Protocol
+from collections.abc import Callable
 
 from determined.core.output_capture.exit_watch import ExitWatch
 from determined.program import is_interactive
@@ -16,23 +16,16 @@ logger = logging.getLogger("determined.core")
 _runs: list[UnclosedRun] = []
 
 
-class Endable(Protocol):
-    """A run that can be ended from outside."""
-
-    def end_at_exit(self, error: BaseException | None) -> None:
-        """End the run because the program exits; `error` is the error that ended the program, if any."""
-        ...
-
-    def end_for_another(self) -> None:
-        """End the run because another one starts, and notify the user."""
-        ...
-
-
 class UnclosedRun:
-    """A run that no `with` block ends. `release` is called when a block takes over or the run has ended."""
+    """A run that no `with` block ends. `release` is called when a block takes over or the run has ended.
 
-    def __init__(self, run: Endable) -> None:
-        self._run = run
+    `at_exit` is called with the error that ends the program, or None, and ends the run. `for_another` ends it because
+    another run starts, and notifies the user.
+    """
+
+    def __init__(self, at_exit: Callable[[BaseException | None], None], for_another: Callable[[], None]) -> None:
+        self._at_exit = at_exit
+        self.end_for_another = for_another
         self._pid = os.getpid()  # a forked child must not end its parent's run
         self._watch = ExitWatch()
         if not is_interactive():  # at a prompt every error would look like the end of the program
@@ -52,7 +45,7 @@ class UnclosedRun:
         if os.getpid() != self._pid:
             return
         try:
-            self._run.end_at_exit(self._watch.error)
+            self._at_exit(self._watch.error)
         except Exception:
             logger.exception("Cannot close the run")
 
@@ -61,7 +54,7 @@ def end_earlier_runs() -> None:
     """End the runs that are still open in an interactive session: usually the user executes a cell again."""
     if is_interactive():
         for earlier in list(_runs):
-            earlier._run.end_for_another()
+            earlier.end_for_another()
 
 
 def tell_of_new_run(earlier: BegunAttempt | None) -> None:

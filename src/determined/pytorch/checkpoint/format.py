@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from determined.errors import CheckpointNotFound, InvalidCheckpointException
+from determined.errors import InvalidCheckpointException
 from determined.pytorch.checkpoint.state_file import StateFile
 
 # Where the current and earlier releases put the state file; the first one that exists is read.
@@ -38,12 +37,12 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
             state = torch.load(file, **options)
     except pickle.UnpicklingError as error:
         raise InvalidCheckpointException(
-            f"checkpoint {name} holds data that could run code when loaded, so it was not loaded: {_first_line(error)} "
+            f"checkpoint {name} holds data that could run code when loaded, so it was not loaded: {first_line(error)} "
             '(if you trust its author: load_trial_from_checkpoint_path(..., torch_load_kwargs={"weights_only": False}))'
         ) from error
     except Exception as error:  # a damaged pickle can raise any exception
         raise InvalidCheckpointException(
-            f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
+            f"checkpoint {name} cannot be read: {file.name}: {first_line(error)}"
         ) from error
     if not isinstance(state, dict):
         raise InvalidCheckpointException(
@@ -64,7 +63,7 @@ def write(state: dict[str, Any], file: Path) -> str:
     return opened.digest
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Return the line of a message that names the rejected type, or else its first line."""
     text = str(error).strip()
     wanted = [line.strip() for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line]
@@ -85,40 +84,3 @@ def _types_of_old_releases() -> list[Any]:
         (scalar, "numpy.core.multiarray.scalar"),
         (scalar, "numpy._core.multiarray.scalar"),
     ]
-
-
-class _NoCode(pickle.Unpickler):
-    """An unpickler for numbers, strings and containers that rejects any reference to a class or function."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it refers to {module}.{name}")
-
-
-def read_plain_pickle(file: Path, name: str) -> dict[str, Any]:
-    """Return the dict of numbers in a pickled state file of an old release."""
-    try:
-        with open(file, "rb") as opened:
-            state = _NoCode(opened).load()
-    except Exception as error:  # a damaged pickle can raise any exception
-        raise InvalidCheckpointException(
-            f"checkpoint {name} cannot be read: {file.name}: {_first_line(error)}"
-        ) from error
-    if not isinstance(state, dict):
-        raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {file.name} holds no dict")
-    return state
-
-
-def is_path(name: str | os.PathLike[str]) -> bool:
-    """Return whether `name` is an explicit path, and not the id of a checkpoint."""
-    return isinstance(name, os.PathLike) or os.sep in name
-
-
-def directory_at(path: str | os.PathLike[str]) -> Path:
-    """Return the checkpoint directory at a path given by the user; raise CheckpointNotFound if it does not exist."""
-    try:
-        found, reason = Path(path).is_dir(), "there is no such directory"
-    except (ValueError, OSError) as error:  # the path contains a NUL or is too long
-        found, reason = False, getattr(error, "strerror", None) or str(error)
-    if not found:
-        raise CheckpointNotFound(f"no checkpoint at {os.fspath(path)!r:.200}: {reason}")
-    return Path(path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
-import logging
 import os
 import sys
 import warnings
@@ -23,13 +21,12 @@ from determined.plural import counted
 from determined.pytorch.binding import overridden
 from determined.pytorch.checkpoint import format as checkpoint_format
 from determined.pytorch.checkpoint import legacy
-from determined.pytorch.checkpoint.save_and_restore import check_files
+from determined.pytorch.checkpoint.directory import check_files, directory_at
+from determined.pytorch.checkpoint.trial_description import read_description
 from determined.pytorch.checkpoint.trial_states import decode_weights
 from determined.pytorch.context import CheckpointLoadContext
 from determined.pytorch.ranks.data_parallel import bare
 from determined.pytorch.trial import PyTorchTrial
-
-logger = logging.getLogger("determined.pytorch")
 
 
 def load_trial_from_checkpoint_path(
@@ -64,9 +61,9 @@ def load_trial_from_checkpoint_path(
             stacklevel=2,
         )
         torch_load_kwargs = kwargs
-    directory = checkpoint_format.directory_at(path)
+    directory = directory_at(path)
     check_files(directory, str(directory))
-    about = _describe(directory)
+    about = read_description(directory)
     state = checkpoint_format.read(directory, str(directory), **(torch_load_kwargs or {}))
 
     if trial_class is None:
@@ -93,30 +90,6 @@ def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory
         )
     for model, weights in zip(models, stored, strict=True):
         legacy.load_weights(bare(model), weights)
-
-
-def _describe(directory: Path) -> dict[str, Any]:
-    """Return the trial class, hyperparameters and configuration that a checkpoint was saved with; None if unknown."""
-    about: dict[str, Any] = dict.fromkeys(
-        ("trial_cls_spec", "hparams", "experiment_config", "main_script", "main_module", "import_paths")
-    )
-    for name in ("load_data.json", "metadata.json"):
-        if not (directory / name).is_file():
-            continue
-        try:
-            found = json.loads((directory / name).read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
-            raise InvalidCheckpointException(f"checkpoint {directory} cannot be read: {name}: {error}") from error
-        if not isinstance(found, dict):
-            raise InvalidCheckpointException(f"checkpoint {directory} cannot be read: {name} holds no object")
-        if name == "load_data.json":
-            if found.get("trial_type") != "PyTorchTrial":
-                logger.warning("checkpoint %s is of a %s, not of a PyTorchTrial", directory, found.get("trial_type"))
-            return {**about, **found}
-        config = found.get("experiment_config")
-        if config is not None:
-            return {**about, **found, "trial_cls_spec": config.get("entrypoint")}
-    return about
 
 
 def _import_class(directory: Path, about: dict[str, Any]) -> type[PyTorchTrial]:

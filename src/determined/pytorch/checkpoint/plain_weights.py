@@ -14,7 +14,7 @@ from determined.errors import InvalidCheckpointException
 from determined.optional import require
 from determined.pytorch.checkpoint import format as checkpoint_format
 from determined.pytorch.checkpoint import legacy
-from determined.pytorch.checkpoint.save_and_restore import check_files
+from determined.pytorch.checkpoint.directory import check_files
 
 Format = Literal["torch", "safetensors"]
 Weights = dict[str, Any]

@@ -55,7 +55,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
     )
     # All three are read before the first call, because programs assign the results to attributes of the same names.
     make_model, make_optimizer, make_scheduler = trial.build_model, trial.optimizer, trial.create_lr_scheduler
-    level = context.get_mixed_precision_level()
+    level = _mixed_precision_level(context)
     model = context.wrap_model(make_model())
     optimizer = context.wrap_optimizer(make_optimizer(model))
     if level != "O0":
@@ -72,6 +72,12 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
             "create_lr_scheduler must make its scheduler with the optimizer that it is passed"
         )
     context.lr_schedulers.append(scheduler)
+
+
+def _mixed_precision_level(context: PyTorchTrialContext) -> str:
+    """Return `optimizations.mixed_precision` of the experiment configuration, where 0.12 had it; O0 by default."""
+    optimizations = (context._exp_conf or {}).get("optimizations") or {}
+    return str(optimizations.get("mixed_precision") or "O0")
 
 
 def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[..., Any]:
@@ -109,7 +115,7 @@ def _clipping(context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[[l
 
     It calls the callbacks' `on_before_optimizer_step`, and applies the two hyperparameters that 0.12.0 had instead.
     """
-    hparams = context.get_hparams() if context.has_hparams() else {}
+    hparams = context._hparams or {}
     norm, value = hparams.get("clip_grad_l2_norm"), hparams.get("clip_grad_val")
     if norm is not None and value is not None:
         raise InvalidExperimentException(

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from determined.pytorch import trainer
+from determined.pytorch import fit_arguments
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.controller import PyTorchTrialController
+from determined.pytorch.fit_arguments import FitArguments
 from determined.pytorch.plan import DEFAULT_REPORTING_PERIOD, BoundaryType
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, TrainUnit
@@ -46,24 +47,21 @@ class _PyTorchTrialController(PyTorchTrialController):
         the context are used.
         """
         exp_conf = context._exp_conf or {}
-        super().__init__(
-            trial_inst,
-            context,
-            context._core_context(),
-            max_length=trainer._checked_length(Batch(1) if test_mode else max_length, exp_conf, context),
-            checkpoint_period=trainer._checked_period("checkpoint_period", checkpoint_period),
-            validation_period=trainer._checked_period("validation_period", validation_period),
+        core_context = context._core_context()
+        arguments = FitArguments(
+            max_length=fit_arguments.checked_length(Batch(1) if test_mode else max_length, exp_conf, context),
+            checkpoint_period=fit_arguments.checked_period("checkpoint_period", checkpoint_period),
+            validation_period=fit_arguments.checked_period("validation_period", validation_period),
             reporting_period=reporting_period or DEFAULT_REPORTING_PERIOD,
-            checkpoint_policy=trainer._checked_policy(
+            checkpoint_policy=fit_arguments.checked_policy(
                 checkpoint_policy, searcher_metric_name, smaller_is_better, exp_conf
             ),
             latest_checkpoint=latest_checkpoint,
             step_zero_validation=step_zero_validation,
             test_mode=test_mode,
             profiling_enabled=bool(profiling_enabled),
-            load_data=trainer._load_data(trial_inst, context),
-            code_dir=context._code_dir,
         )
+        super().__init__(trial_inst, context, core_context, arguments)
 
     @property
     def trial_id(self) -> int:

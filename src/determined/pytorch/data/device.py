@@ -6,10 +6,13 @@ import collections.abc
 import copy
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from determined.pytorch.context import PyTorchTrialContext
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -33,8 +36,14 @@ def choose_device(rank_count: int, local_rank: int) -> torch.device:
     return torch.device(accelerator.type, index)
 
 
-def mover(device: torch.device, warned_types: set[type]) -> Callable[[Any], Any]:
-    """Return a function that moves a batch to `device`, with a short path for batches that are already there."""
+def batch_mover(context: PyTorchTrialContext) -> Callable[[Any], Any] | None:
+    """Return the function that the loop applies to each batch, or None if the trial disabled moving batches.
+
+    The function has a short path for batches that are already on the device.
+    """
+    if not context.experimental._auto_to_device:
+        return None
+    device, warned_types = context.device, context._warned_types
 
     def move(data: Any) -> Any:
         return _move(data, device, warned_types)

@@ -1,33 +1,29 @@
-"""`DataLoader`: the arguments of a torch loader, from which the loop creates one that is sharded and positioned."""
+"""`DataLoader`: the arguments of a torch loader, from which the loop creates one that is sharded and positioned.
+
+The functions at the module level are those of `DataLoader` that only the loop calls.
+"""
 
 from __future__ import annotations
 
-import atexit
 import inspect
-import signal
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
-from weakref import WeakSet
 
 import numpy as np
 import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
-from torch.utils.data._utils import collate as torch_collate
 
 from determined.pytorch.data.batch_sharding import ShardedBatches
 from determined.pytorch.data.position import DataPosition
-from determined.pytorch.data.worker_exit import end_with_parent
-from determined.pytorch.data.worker_seeds import NumberedBatches, SeededRecords, show_own_data_set
-from determined.pytorch.samplers import ShuffleSampler, adapt_batch_sampler, draw_seed, mix
+from determined.pytorch.data.torch_loader import BeginWorker, OwnLoader, default_collate
+from determined.pytorch.data.worker_seeds import NumberedBatches, SeededRecords
+from determined.pytorch.samplers import ShuffleSampler, adapt_batch_sampler, mix
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 """The type of a batch for `train_batch` and `evaluate_batch`: tensors, in any nesting of dicts, lists and tuples."""
 
 _Array = np.ndarray[Any, Any]
 _Data: TypeAlias = dict[str, _Array | torch.Tensor] | Sequence[_Array | torch.Tensor] | _Array | torch.Tensor
-
-_default_collate: Callable[[Any], Any] = torch_collate.default_collate
 
 # Each purpose gets a separate seed, so that changing one stream of random numbers does not change another. Numbers
 # from 0 on are not available: they are passes, whose order derives from the trial's seed and the pass number.
@@ -76,7 +72,7 @@ class DataLoader:
 
         self.dataset = dataset
         self.num_workers = num_workers
-        self.collate_fn = collate_fn if collate_fn is not None else _default_collate
+        self.collate_fn = collate_fn if collate_fn is not None else default_collate
         self.pin_memory = pin_memory
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
@@ -111,14 +107,6 @@ class DataLoader:
         batches = adapt_batch_sampler(self.batch_sampler, repeat, skip, num_replicas, rank)
         return self._loader(batches, rank + skip * num_replicas, num_replicas)
 
-    def deal(self, position: DataPosition, ranks: int, rank: int) -> ShardedBatches:
-        """Return this rank's share of the index lists of a training run that starts at `position`."""
-        return ShardedBatches(self.batch_sampler, position, ranks, rank, self.num_workers * (self.prefetch_factor or 0))
-
-    def load(self, batches: ShardedBatches) -> torch.utils.data.DataLoader[Any]:
-        """Return a torch loader over index lists that `deal` returned."""
-        return self._loader(batches, batches.first, batches.ranks)
-
     def _loader(self, batches: Any, first: int, step: int) -> torch.utils.data.DataLoader[Any]:
         """Return a torch loader over index lists, numbered first, first + step, ... among those of all ranks."""
         generator = self.generator
@@ -133,7 +121,7 @@ class DataLoader:
             "collate_fn": self.collate_fn,
             "pin_memory": self.pin_memory,
             "timeout": self.timeout,
-            "worker_init_fn": _BeginWorker(self.worker_init_fn) if self.num_workers else self.worker_init_fn,
+            "worker_init_fn": BeginWorker(self.worker_init_fn) if self.num_workers else self.worker_init_fn,
             "multiprocessing_context": self.multiprocessing_context,
             "generator": generator,
             "prefetch_factor": self.prefetch_factor,
@@ -155,112 +143,31 @@ class DataLoader:
     def __len__(self) -> int:
         return len(self.batch_sampler)
 
-    def order_by_seed(self, seed: int) -> None:
-        """Derive the shuffled order and the seeds of workers from `seed`; a user's sampler or generator is kept."""
-        self._worker_seed = seed
-        if isinstance(self.sampler, ShuffleSampler):
-            self.sampler.seed = seed
 
-    def order_by_global_generator(self) -> None:
-        """Shuffle with torch's global generator, read at the start of each pass, as releases up to 0.38 did."""
-        if isinstance(self.sampler, ShuffleSampler):
-            assert self.batch_size is not None
-            self.sampler = RandomSampler(self.dataset)
-            self.batch_sampler = BatchSampler(self.sampler, self.batch_size, self.drop_last)
+def order_by_seed(loader: DataLoader, seed: int) -> None:
+    """Derive the shuffled order and the seeds of workers from `seed`; a user's sampler or generator is kept."""
+    loader._worker_seed = seed
+    if isinstance(loader.sampler, ShuffleSampler):
+        loader.sampler.seed = seed
 
 
-class _BeginWorker:
-    """The function that a worker process calls first. A class, because workers that are not forked must unpickle it."""
-
-    def __init__(self, init: Callable[[int], None] | None) -> None:
-        self._init = init
-
-    def __call__(self, worker_id: int) -> None:
-        # A signal to the process group is handled by the main process alone: it needs its workers to finish the batch
-        # in progress, and they exit with it.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        end_with_parent()
-        show_own_data_set()
-        if self._init is not None:
-            self._init(worker_id)
+def order_by_global_generator(loader: DataLoader) -> None:
+    """Shuffle with torch's global generator, read at the start of each pass, as releases up to 0.38 did."""
+    if isinstance(loader.sampler, ShuffleSampler):
+        assert loader.batch_size is not None
+        loader.sampler = RandomSampler(loader.dataset)
+        loader.batch_sampler = BatchSampler(loader.sampler, loader.batch_size, loader.drop_last)
 
 
-class OwnLoader(torch.utils.data.DataLoader[Any]):
-    """A torch loader that fetches batches in this process without torch's per-batch overhead if it has no workers.
-
-    With workers, `behind` may be another loader that does the work, over a wrapped data set and sampler: this loader
-    then shows the program its own data set and sampler.
-    """
-
-    behind: torch.utils.data.DataLoader[Any] | None = None
-
-    def __iter__(self) -> Any:
-        if self.num_workers > 0 or self.pin_memory:
-            iterator = super().__iter__() if self.behind is None else iter(self.behind)
-            if self.num_workers:
-                _with_workers.add(iterator)
-            return iterator
-        batches = iter(self.batch_sampler)  # type: ignore[arg-type]
-        if self.generator is None or self.generator.device.type == "cpu":
-            # torch draws a base seed for each iterator; the same draw keeps the program's random numbers those of
-            # torch.
-            draw_seed(self.generator)
-        return self._fetch_in_process(batches)
-
-    def _fetch_in_process(self, batches: Iterator[list[int]]) -> Iterator[Any]:
-        """Yield the collated records of each index list."""
-        dataset, collate = self.dataset, _in_process_collate(self.collate_fn)
-        fetch_many = getattr(dataset, "__getitems__", None)
-        if fetch_many:
-            for indices in batches:
-                yield collate(fetch_many(indices))
-        else:
-            for indices in batches:
-                yield collate([dataset[index] for index in indices])
+def shard(loader: DataLoader, position: DataPosition, ranks: int, rank: int) -> ShardedBatches:
+    """Return one rank's share of the index lists of a training run that starts at `position`."""
+    read_ahead = loader.num_workers * (loader.prefetch_factor or 0)
+    return ShardedBatches(loader.batch_sampler, position, ranks, rank, read_ahead)
 
 
-_with_workers: WeakSet[Any] = WeakSet()
-
-
-@atexit.register
-def _end_workers() -> None:
-    """Shut down all worker processes at exit.
-
-    multiprocessing would send SIGTERM, which workers ignore, and wait for them for ever.
-    """
-    for iterator in list(_with_workers):
-        iterator._shutdown_workers()
-
-
-def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return the collate function for fetching in this process: a faster one in place of torch's default."""
-    own_rule_for_tensors = torch_collate.default_collate_fn_map.get(torch.Tensor)
-    if collate is _default_collate and own_rule_for_tensors is torch_collate.collate_tensor_fn:
-        return _collate_records
-    return collate
-
-
-def _collate_records(records: list[Any]) -> Any:
-    """Return the same as torch's default_collate, with one type check per field instead of one per record and field."""
-    if type(records[0]) is not tuple:
-        return _default_collate(records)
-    try:
-        columns = list(zip(*records, strict=True))
-    except ValueError:
-        return _default_collate(records)  # records of unequal length: raises torch's own error
-    return [_stack(column) if type(column[0]) is torch.Tensor else _default_collate(column) for column in columns]
-
-
-def _stack(column: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Return the same as `torch.stack`; integer scalars (labels) go through an array of numbers, which is faster."""
-    first = column[0]
-    if first.dtype is torch.int64 and first.is_cpu and not first.dim():
-        try:
-            return torch.frombuffer(array("q", [label.item() for label in column]), dtype=torch.int64)
-        except (TypeError, RuntimeError):
-            pass  # some values are not integers, or have several elements
-    return torch.stack(column)
+def load_sharded(loader: DataLoader, batches: ShardedBatches) -> torch.utils.data.DataLoader[Any]:
+    """Return a torch loader over index lists that `shard` returned."""
+    return loader._loader(batches, batches.first, batches.ranks)
 
 
 def _default_sampler(dataset: Any, shuffle: bool, generator: torch.Generator | None) -> Any:

@@ -12,7 +12,13 @@ from determined.errors import InvalidExperimentException
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data.batch_sharding import ShardedBatches, batch_size, pass_shape
 from determined.pytorch.data.epoch_start import generators_kept
-from determined.pytorch.data.loader import DataLoader
+from determined.pytorch.data.loader import (
+    DataLoader,
+    load_sharded,
+    order_by_global_generator,
+    order_by_seed,
+    shard,
+)
 from determined.pytorch.data.other_loaders import OtherLoaderBatches
 from determined.pytorch.data.position import DataPosition, PassShape, offset_of_epochs
 from determined.pytorch.plan import UNKNOWN_LENGTH
@@ -27,9 +33,9 @@ def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
     """Return the result of a `build_*_data_loader` method with its order seeded; raise if the loop cannot use it."""
     if isinstance(loader, DataLoader):
         if context.experimental._global_shuffle:
-            loader.order_by_global_generator()
+            order_by_global_generator(loader)
         else:
-            loader.order_by_seed(mix(context.get_trial_seed(), _BUILDERS.index(method)))
+            order_by_seed(loader, mix(context.get_trial_seed(), _BUILDERS.index(method)))
         return loader
     if not context.experimental._any_loader:
         kind = f"{type(loader).__module__}.{type(loader).__qualname__}"
@@ -62,17 +68,17 @@ class TrainingData:
         if before is None:
             before = DataPosition(ranks=ranks.size).moved(batches_trained * ranks.size, self._batch_size)
         self._before = before
-        self._dealt: ShardedBatches | None = None
-        self._foreign: OtherLoaderBatches | None = None
+        self._sharded: ShardedBatches | None = None
+        self._other: OtherLoaderBatches | None = None
         if own and type(loader).get_data_loader is DataLoader.get_data_loader:
-            self._dealt = loader.deal(before, ranks.size, ranks.rank)
-            self.loader = loader.load(self._dealt)
+            self._sharded = shard(loader, before, ranks.size, ranks.rank)
+            self.loader = load_sharded(loader, self._sharded)
         elif own:  # a subclass that creates the torch loader itself
             skip = before.batches // ranks.size
             self.loader = loader.get_data_loader(repeat=True, skip=skip, num_replicas=ranks.size, rank=ranks.rank)
         else:
             self.loader = loader
-            self._foreign = OtherLoaderBatches(
+            self._other = OtherLoaderBatches(
                 loader,
                 before.batches // ranks.size,
                 context.device,
@@ -107,8 +113,8 @@ class TrainingData:
         In a resumed run the random generators were just restored from the checkpoint, so creating the iterator must not
         change them: they are reset afterwards.
         """
-        if self._foreign is not None:
-            self.iterator = self._foreign.begin()
+        if self._other is not None:
+            self.iterator = self._other.begin()
         elif self._begun_at:
             with generators_kept():
                 self.iterator = iter(self.loader)
@@ -123,19 +129,19 @@ class TrainingData:
 
     def state_dict(self, batches_trained: int) -> dict[str, Any] | None:
         """Return the state that this rank needs to resume besides the position, or None."""
-        if self._foreign is not None:
-            return self._foreign.state_dict()
-        if self._dealt is not None and self._dealt.walk is not None:
-            return self._dealt.walk.state_dict(self.position(batches_trained).batches)
+        if self._other is not None:
+            return self._other.state_dict()
+        if self._sharded is not None and self._sharded.walk is not None:
+            return self._sharded.walk.state_dict(self.position(batches_trained).batches)
         return None
 
     def load_state_dicts(self, states: list[dict[str, Any]]) -> None:
         """Restore the states of all ranks in the checkpoint; call it before `begin`."""
-        if self._dealt is not None and self._dealt.walk is not None:
-            self._dealt.walk.load_state_dicts(states)
-        elif self._foreign is not None and len(states) == self._ranks.size:
-            self._foreign.load_state_dict(states[self._ranks.rank])
-        elif self._foreign is not None:
+        if self._sharded is not None and self._sharded.walk is not None:
+            self._sharded.walk.load_state_dicts(states)
+        elif self._other is not None and len(states) == self._ranks.size:
+            self._other.load_state_dict(states[self._ranks.rank])
+        elif self._other is not None:
             logger.warning(
                 "the loader that build_training_data_loader() returned was at work on %d ranks, and now there are %d: "
                 "how records were shared out is its own affair, and some may be trained twice or not at all in this "

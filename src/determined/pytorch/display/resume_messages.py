@@ -7,9 +7,10 @@ import shlex
 import sys
 from typing import Any
 
+from determined import core
 from determined.config.secrets.masking import mask_arguments
 from determined.core.supervision.run_identity import NAME_VARIABLE
-from determined.program import this_program
+from determined.program import is_interactive, this_program
 from determined.pytorch.checkpoint.latest import LATEST
 from determined.pytorch.display.progress import say
 from determined.pytorch.plan import UNKNOWN_LENGTH, Plan
@@ -42,26 +43,34 @@ def _where(batches: int, plan: Plan, *, brief: bool = False) -> str:
     return f"epoch {epochs + (within > 0)} ({batch})"
 
 
-def how_to_continue(given: Any, *, has_checkpoint: bool, ranks: int) -> str | None:
-    """Return the message about continuing a standalone script, or None if no command can start the code again.
+def how_to_continue(
+    core_context: core.Context, given: Any, checkpoint: Any, *, is_refused: bool, has_saved: bool
+) -> str | None:
+    """Return the line about continuing a standalone script, or None.
 
-    `given` is the `latest_checkpoint` that the program passed to `fit`.
+    `given` is the `latest_checkpoint` that the program passed to `fit`, and `checkpoint` the one that it stands for.
+    `is_refused` says that this checkpoint does not fit the program, `has_saved` that this `fit` has saved another.
+
+    None is returned in an experiment, whose runner prints its own line, in an interactive session, where the next `fit`
+    continues, and if no command can start the code again.
     """
-    command = _command(ranks)
+    ranks = core_context.distributed
+    if is_interactive() or ranks.rank != 0 or core_context.info.trial.trial_id != 0:
+        return None
+    command = _command(ranks.size)
     if command is None:
         return None
-    if not has_checkpoint:
+    if is_refused:
+        return _after_refusal(given, checkpoint, command)
+    if not has_saved and checkpoint in (None, LATEST):
         return f"No checkpoint was saved. To start from the beginning: {command}"
     if given == LATEST:
         return f"To continue: {command}"
     return f'To continue: pass latest_checkpoint="latest" to fit(), and run again: {command}'
 
 
-def after_refusal(given: Any, checkpoint: str, *, ranks: int) -> str | None:
-    """Return the line about a start that was refused because the checkpoint does not fit; see `how_to_continue`."""
-    command = _command(ranks)
-    if command is None:
-        return None
+def _after_refusal(given: Any, checkpoint: Any, command: str) -> str:
+    """Return the line about a start that was refused because the checkpoint does not fit."""
     former = f"To continue the former run, use the code and hyperparameters of checkpoint {checkpoint}"
     if given == LATEST:
         return f"{former}; to train with the present ones, give the run another name: {NAME_VARIABLE}=NAME {command}"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from determined import core
 from determined.core.ranks.agreement import in_step
 from determined.pytorch.experimental.batches import Batches, Progress
-from determined.pytorch.experimental.inference_context import initialize_default_inference_context
 from determined.pytorch.experimental.processor import TorchBatchProcessor, TorchBatchProcessorContext
 from determined.pytorch.experimental.progress_checkpoint import restore_progress, save_progress
+from determined.pytorch.ranks import process_group
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -57,6 +58,15 @@ def torch_batch_process(
         run.settle()
 
 
+@contextmanager
+def initialize_default_inference_context(
+    distributed: core.DistributedContext | None = None,
+) -> Iterator[core.Context]:
+    """Open a run on the given ranks, or on those that the launcher started, and yield its core context."""
+    with process_group.joined(distributed) as ranks, core.init(distributed=ranks) as core_context:
+        yield core_context
+
+
 def _check_positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is a whole number from 1 on, got {value!r}")
@@ -72,7 +82,7 @@ def _begin(core_context: core.Context, checkpoint: str | None, batches: Batches)
         lambda: core_context.begin_attempt(checkpoint=checkpoint, steps_completed=start.batches),
         doing="opening the run's record",
     )
-    core_context.outputs.begin(start.batches, checkpoint)
+    core_context._outputs.begin(start.batches, checkpoint)
     return start
 
 
@@ -129,7 +139,7 @@ class _Run:
     def settle(self) -> None:
         """Delete the files that uploads have replaced, after the last progress was saved."""
         self._ranks.allgather(None)
-        self._core.outputs.covered(self._done)
+        self._core._outputs.covered(self._done)
 
     def _process_interval(self, loader: Iterator[Any]) -> None:
         """Process this rank's batches up to the end of the current interval."""
@@ -146,7 +156,7 @@ class _Run:
         before = self._saved
         self._ranks.allgather(None)  # all ranks must have uploaded their results before progress covers them
         # The chief has reached this point, so the previous progress is saved.
-        self._core.outputs.covered(before)
+        self._core._outputs.covered(before)
         self._saved = self._done
         if self._ranks.rank == 0:
             progress = self._batches.progress(self._start, self._done, self._ranks.size)

@@ -58,7 +58,7 @@ class TorchBatchProcessorContext:
         ends without an error; a file replaces an earlier one with the same name. After a restart, uploads made during a
         batch that the restored progress does not cover are deleted.
         """
-        with self._core.outputs.upload(lambda: self._batches_begun) as path:
+        with self._core._outputs.upload(lambda: self._batches_begun) as path:
             yield path
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:

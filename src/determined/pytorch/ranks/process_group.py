@@ -1,4 +1,4 @@
-"""Join the other ranks: determine this process's rank and initialise torch's process group."""
+"""torch's process group: join it with the right rank, and name the rank that is missing when a collective fails."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from determined.core import DistributedContext, DummyDistributedContext
+from determined.core.distributed import DistributedContext, DummyDistributedContext, describe_failure
 from determined.core.ranks import rendezvous
+from determined.errors import DistributedError
 
 logger = logging.getLogger("determined.pytorch")
+
+# Parts of messages of gloo and NCCL: torch raises a plain RuntimeError for most transport failures.
+_WORDS_OF_TRANSPORTS = ("/gloo/", "NCCL", "Connection closed by peer")
 
 _LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -57,6 +61,25 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
             yield ranks
         finally:
             dist.destroy_process_group()
+
+
+@contextmanager
+def naming_lost_ranks(distributed: DistributedContext) -> Iterator[None]:
+    """Turn an error of torch's transport inside the block into a DistributedError that names the rank and its host.
+
+    For example the collective in backward fails if another rank was killed.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if distributed.size > 1 and _is_of_the_transport(error):
+            raise DistributedError(describe_failure(distributed, "a collective of training", error)) from error
+        raise
+
+
+def _is_of_the_transport(error: RuntimeError) -> bool:
+    """Return whether an error comes from the communication between ranks."""
+    return isinstance(error, dist.DistError) or any(word in str(error) for word in _WORDS_OF_TRANSPORTS)
 
 
 def _ranks_of_this_process() -> DistributedContext:

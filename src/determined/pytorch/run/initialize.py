@@ -20,12 +20,13 @@ from determined.core.supervision.unclosed_runs import end_earlier_runs
 from determined.info import ClusterInfo, from_env
 from determined.program import Program, this_program
 from determined.pytorch.checkpoint import random_generators
-from determined.pytorch.context import PyTorchTrialContext
+from determined.pytorch.context import PyTorchTrialContext, RunParts
 from determined.pytorch.display import progress
 from determined.pytorch.ranks import process_group
 from determined.pytorch.run import startup_collections
 from determined.pytorch.run.open_run import OpenRun
 from determined.tensorboard import directory as tensorboard_directory
+from determined.trial import TrialFacts
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -109,8 +110,9 @@ def init(
             )
         )
         code_dir = Path.cwd() if described is not None else _snapshot_code(core_context, _program or this_program())
-        context = _make_context(
-            core_context, hparams, exp_conf, trial_seed, aggregation_frequency, enable_tensorboard_logging, code_dir
+        context = PyTorchTrialContext(
+            _facts(core_context, hparams, exp_conf, trial_seed),
+            RunParts(core_context, aggregation_frequency, enable_tensorboard_logging, code_dir),
         )
         opened.enter_context(tensorboard_directory.in_use(context.get_tensorboard_path()))
         opened.callback(_close_summary_writer, context)
@@ -132,7 +134,7 @@ def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:
 
     def copy() -> None:
         if ranks.rank == 0:
-            roots = checkpoint.local_roots()
+            roots = checkpoint._local_roots()
             not_code = [*roots, *paths.store_files(), paths.data_dir()]
             take_snapshot(root, core_context.run_dir / CODE, not_code, private=paths.are_private(roots))
 
@@ -140,33 +142,22 @@ def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:
     return None if root is None else root.directory
 
 
-def _make_context(
-    core_context: core.Context,
-    hparams: dict[str, Any] | None,
-    exp_conf: dict[str, Any] | None,
-    trial_seed: int,
-    aggregation_frequency: int,
-    enable_tensorboard_logging: bool,
-    code_dir: Path | None,
-) -> PyTorchTrialContext:
-    """Return the managed context of a run."""
+def _facts(
+    core_context: core.Context, hparams: dict[str, Any] | None, exp_conf: dict[str, Any] | None, trial_seed: int
+) -> TrialFacts:
+    """Return the facts about the trial of an open run."""
     info: ClusterInfo = core_context.info
-    return PyTorchTrialContext(
-        core_context=core_context,
-        distributed=core_context.distributed,
-        hparams=hparams,
-        exp_conf=exp_conf,
-        trial_seed=trial_seed,
+    return TrialFacts(
+        core_context.distributed,
+        hparams,
+        exp_conf,
+        trial_seed,
         trial_id=info.trial.trial_id,
         experiment_id=info.trial.experiment_id,
         steps_completed=info.trial._steps_completed,
         tensorboard_path=core_context.train.get_tensorboard_path(),
-        slots_per_trial=core_context.distributed.size,
         managed=True,
         info=info,
-        aggregation_frequency=aggregation_frequency,
-        enable_tensorboard_logging=enable_tensorboard_logging,
-        code_dir=code_dir,
     )
 
 

@@ -26,7 +26,7 @@ class OpenRun:
         self._has_block = False
         self._fit_error: BaseException | None = None
         self._why_ended: str | None = None
-        self._left_open = UnclosedRun(self)
+        self._left_open = UnclosedRun(self.end_at_exit, self.end_for_another)
 
     def check(self) -> None:
         """Raise InternalException if the run has ended."""

@@ -24,7 +24,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-from determined.core import DistributedContext
+from determined.core.distributed import DistributedContext, shared_store
 from determined.errors import DistributedError
 from determined.pytorch.display.progress import say
 
@@ -56,7 +56,7 @@ _fits = itertools.count()
 
 def _store_of_this_fit(distributed: DistributedContext) -> Any:
     """Return the key-value store of the ranks with a prefix for this fit: notes of an earlier fit must not stop it."""
-    store = distributed.shared_store()
+    store = shared_store(distributed)
     if store is None:
         return None
     from torch.distributed.distributed_c10d import PrefixStore

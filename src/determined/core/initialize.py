@@ -1,0 +1,312 @@
+"""`core.init()`: open a run and make the context through which a worker uses it."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from determined import info as cluster_info
+from determined import paths
+from determined.checkpoint_storage.base import CheckpointStorage
+from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.code_copy import CODE
+from determined.code_import import refuse_while_importing
+from determined.config.length import Length, parse_length
+from determined.console_log import show_levels
+from determined.core.checkpoint import CheckpointContext
+from determined.core.checkpoints.cleanup import Retention, retention_of
+from determined.core.context import Context, ContextParts
+from determined.core.distributed import DistributedContext, DummyDistributedContext
+from determined.core.output_capture.output_copy import is_wanted
+from determined.core.preempt import PreemptContext, PreemptMode
+from determined.core.profiler import ProfilerContext
+from determined.core.ranks.agreement import in_step
+from determined.core.searcher import SearcherContext
+from determined.core.supervision import detached
+from determined.core.supervision.attempts import Member
+from determined.core.supervision.build import supervise
+from determined.core.supervision.detached import Detached, DetachedRun
+from determined.core.supervision.managed import managed_trial
+from determined.core.supervision.run_identity import run_labels, run_name, run_notes
+from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.unclosed_runs import UnclosedRun, end_earlier_runs
+from determined.core.tensorboard import TensorboardFiles, TensorboardMode
+from determined.core.train import TrainContext
+from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
+from determined.plural import counted
+from determined.sinks.selection import chosen_sinks
+from determined.store.open import checked_place
+from determined.store.process import Process, this_process
+
+if TYPE_CHECKING:
+    from determined.sinks.base import Sink
+
+
+def init(
+    *,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    name: str | None = None,
+    labels: Sequence[str] | None = None,
+    notes: str | None = None,
+    store_output: bool | None = None,
+    _hparams: dict[str, Any] | None = None,
+    _exp_conf: dict[str, Any] | None = None,
+    _trial_seed: int | None = None,
+    _detached: Detached | None = None,
+) -> Context:
+    """Open a run: `with core.init() as context: ...`.
+
+    With several ranks every rank calls this in step, each with its `distributed`. `checkpoint_storage` is a directory,
+    a URI or a configuration block; by default the experiment's configuration decides, or else the user's data directory
+    is used. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user with the same
+    name continue each other. `labels`, a list of texts, and `notes` describe a standalone run in lists. The output of a
+    standalone run is stored as its log; `store_output=False`, or DET_STORE_OUTPUT=0, disables that.
+    """
+    refuse_while_importing("core.init()")
+    if not isinstance(preempt_mode, PreemptMode):
+        raise TypeError(f"preempt_mode must be a PreemptMode, got {preempt_mode!r}")
+    if not isinstance(tensorboard_mode, TensorboardMode):
+        raise TypeError(f"tensorboard_mode must be a TensorboardMode, got {tensorboard_mode!r}")
+    copies_output = is_wanted(store_output, os.environ)
+    checked_name, checked_labels, checked_notes = run_name(name, os.environ), run_labels(labels), run_notes(notes)
+    described = cluster_info.from_env(os.environ)
+    distributed = _checked_distributed(distributed, described)
+    show_levels()
+    _print_stack_on_sigusr1()
+    if _detached is None:
+        end_earlier_runs()
+
+    storages: list[CheckpointStorage] = []
+    sinks: list[Sink] = []
+
+    def open_run() -> _Opened | None:
+        storage = _storage(checkpoint_storage, described)
+        storages.append(storage)
+        if distributed.rank != 0:
+            return None
+        storage.probe()
+        checked_place()
+        config = _exp_conf if _exp_conf is not None or described is None else described.trial._config
+        sinks.extend(chosen_sinks(config or {}, os.environ))
+        return _Opened.fresh()
+
+    opened = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
+    assert opened is not None
+    info = described or _standalone_info(opened, distributed, _hparams, _exp_conf, _trial_seed)
+    member = Member(opened.run_key, opened.process, distributed.rank, distributed.size)
+    supervisor = supervise(
+        opened.run_dir,
+        member,
+        hparams=info.trial.hparams if _hparams is None else _hparams,
+        passed_hparams=_hparams,
+        config=info.trial._config if _exp_conf is None else _exp_conf,
+        storage=storages[0].name,
+        managed=managed_trial(described, is_chief=member.is_chief),
+        sinks=sinks,
+        seed=info.trial.trial_seed,
+        detached=_detached,
+        name=checked_name if described is None else None,
+        labels=checked_labels,
+        notes=checked_notes,
+    )
+    checkpoint = CheckpointContext(
+        distributed,
+        storages[0],
+        supervisor,
+        _retention(checkpoint_storage, described, info),
+        opened.run_dir / CODE,
+    )
+    if _detached is not None and described is None:
+        info = detached.describe(info, _begin_now(distributed, supervisor, checkpoint), _hparams)
+    tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
+    train = TrainContext(distributed, supervisor, tensorboard, _mask_for(_exp_conf or info.trial._config))
+    preempt = PreemptContext(distributed, supervisor, preempt_mode)
+    length = _searcher_length(info, standalone=described is None)
+    context = Context(
+        ContextParts(
+            distributed=distributed,
+            checkpoint=checkpoint,
+            preempt=preempt,
+            train=train,
+            searcher=SearcherContext(distributed, train, preempt, length, info.trial._rungs),
+            profiler=ProfilerContext(supervisor, agent_id=info.agent_id, records=distributed.local_rank == 0),
+            info=info,
+            supervisor=supervisor,
+            tensorboard=tensorboard,
+            storage=storages[0],
+            copies_output=described is None and copies_output,
+        )
+    )
+    if _detached is None:  # core_v2 ends a detached run itself
+        context._left_open = UnclosedRun(context._end_at_exit, context._end_for_another)
+    return context
+
+
+def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:
+    """Return a function that masks secrets of the environment and of the configuration in a text."""
+
+    def mask(text: str) -> str:
+        from determined.config.secrets.line_mask import line_mask  # imported on use: few programs need it
+
+        return line_mask(os.environ, config)(text)
+
+    return mask
+
+
+def _begin_now(
+    distributed: DistributedContext, supervisor: StoreSupervisor, checkpoint: CheckpointContext
+) -> DetachedRun:
+    """Begin the attempt of a detached run on the chief, and return its description on every rank."""
+
+    def begin() -> DetachedRun | None:
+        if distributed.rank != 0:
+            return None
+        checkpoint._record_published()  # first, because the trial resumes from its newest checkpoint
+        return supervisor.begin_detached()
+
+    try:
+        begun = in_step(
+            distributed.allgather,
+            distributed.rank,
+            begin,
+            doing="recording the run",
+        )[0]
+    except BaseException:
+        supervisor.close(hurry=True)
+        raise
+    assert begun is not None
+    return begun
+
+
+class _Opened(NamedTuple):
+    """The facts about a run that the chief determines for all ranks."""
+
+    run_dir: Path
+    cluster_id: str
+    request_id: str
+    session_token: str
+    trial_seed: int
+    run_key: str  # from which all ranks derive the keys of attempts
+    process: Process
+
+    @classmethod
+    def fresh(cls) -> _Opened:
+        """Create a run directory, random ids and a seed for a new run."""
+        return cls(
+            run_dir=paths.new_run_dir(),
+            cluster_id=str(uuid.uuid4()),
+            request_id=str(uuid.uuid4()),
+            session_token=secrets.token_urlsafe(32),
+            trial_seed=secrets.randbelow(2**31),
+            run_key=str(uuid.uuid4()),
+            process=this_process(),
+        )
+
+
+def _checked_distributed(distributed: DistributedContext | None, described: ClusterInfo | None) -> DistributedContext:
+    """Return the distributed context; raise if a trial with several slots was given none."""
+    if distributed is None:
+        slots = sum(described.container_slot_counts) if described is not None else 1
+        if slots > 1:
+            raise ValueError(
+                f"this trial has {counted(slots, 'slot')}: pass distributed=, for example "
+                "core.DistributedContext.from_torch_distributed()"
+            )
+        return DummyDistributedContext()
+    if not isinstance(distributed, DistributedContext):
+        raise TypeError(f"distributed must be a DistributedContext, got {distributed!r}")
+    return distributed
+
+
+def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | None) -> CheckpointStorage:
+    """Return the checkpoint storage of the argument, or else of the experiment's configuration, or else the default."""
+    if argument is None and described is not None and described.trial._config.get("checkpoint_storage"):
+        return build_from_config(described.trial._config["checkpoint_storage"])
+    return build_from_argument(argument)
+
+
+def _retention(
+    argument: str | dict[str, Any] | None, described: ClusterInfo | None, info: ClusterInfo
+) -> Retention | None:
+    """Return the retention policy of the argument, or else of the experiment's configuration."""
+    config = info.trial._config
+    managed = None if described is None else config.get("checkpoint_storage")
+    return retention_of(argument if argument is not None else managed, config.get("searcher") or {})
+
+
+def _standalone_info(
+    opened: _Opened,
+    distributed: DistributedContext,
+    hparams: dict[str, Any] | None,
+    exp_conf: dict[str, Any] | None,
+    trial_seed: int | None,
+) -> ClusterInfo:
+    """Return the ClusterInfo of a standalone run.
+
+    Its slots are the visible GPUs, or else one per rank of this machine.
+    """
+    task_id = f"0.{opened.request_id}"
+    return ClusterInfo(
+        master_url="local",
+        cluster_id=opened.cluster_id,
+        agent_id=socket.gethostname(),
+        slot_ids=_visible_gpus() or list(range(distributed.local_size)),
+        task_id=task_id,
+        allocation_id=f"{task_id}.0",
+        session_token=opened.session_token,
+        task_type=cluster_info.TRIAL,
+        _trial_info=TrialInfo(
+            trial_id=0,
+            experiment_id=0,
+            trial_seed=opened.trial_seed if trial_seed is None else trial_seed,
+            hparams={} if hparams is None else hparams,
+            _config={} if exp_conf is None else exp_conf,
+        ),
+        _rendezvous_info=RendezvousInfo(
+            container_addrs=["127.0.0.1"],
+            container_rank=0,
+            container_slot_counts=[distributed.size],
+        ),
+    )
+
+
+def _visible_gpus() -> list[int]:
+    """Return the indices of the GPUs that torch sees, or an empty list if the program has not imported torch."""
+    torch = sys.modules.get("torch")
+    return list(range(torch.cuda.device_count())) if torch is not None else []
+
+
+def _searcher_length(info: ClusterInfo, *, standalone: bool) -> Length | None:
+    """Return the configured length of training; a standalone run without one has a length of one epoch."""
+    searcher = info.trial._config.get("searcher") or {}
+    if searcher.get("max_length") is not None:
+        return parse_length(searcher["max_length"], "searcher.max_length")
+    if searcher.get("max_time") is not None:
+        unit = searcher.get("time_metric")
+        value = searcher["max_time"]
+        known = unit in ("batches", "records", "epochs")
+        return parse_length({unit: value} if known else value, "searcher.max_time")
+    return Length(1, "epochs") if standalone else None
+
+
+def _print_stack_on_sigusr1() -> None:
+    """Print all Python stacks on SIGUSR1, even while the program waits inside a collective."""
+    if not hasattr(signal, "SIGUSR1") or threading.current_thread() is not threading.main_thread():
+        return
+    if sys.__stderr__ is None:
+        return
+    previous = signal.getsignal(signal.SIGUSR1)
+    # Chained only to a handler of the user: the default action of the signal would end the process.
+    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__, all_threads=True, chain=callable(previous))
