@@ -55,12 +55,12 @@ def test_files_of_ranks_and_what_replaces_them(storage: CheckpointStorage, tmp_p
     now = {"rank_0/a": "three", "rank_0/deep/er/b": "two", "rank_0/c": "four", "rank_1/a": "other"}
     assert content(storage, output, now, tmp_path) == now
     names = ["rank_0/a", "rank_0/c"]
-    assert storage.outputs.take_back(output, second, names, {"rank_0/a"}) == []
+    assert storage.outputs.revert(output, second, names, {"rank_0/a"}) == []
     before = {"rank_0/a": "one", "rank_0/deep/er/b": "two"}
     assert content(storage, output, before, tmp_path) == before
     with pytest.raises(CheckpointNotFound, match="rank_0/c is missing"):
         content(storage, output, {"rank_0/c": "four"}, tmp_path)
-    assert storage.outputs.take_back(output, second, names, {"rank_0/a"}) == ["rank_0/a"], "once more changes nothing"
+    assert storage.outputs.revert(output, second, names, {"rank_0/a"}) == ["rank_0/a"], "once more changes nothing"
     assert content(storage, output, before, tmp_path) == before
 
 
@@ -82,8 +82,8 @@ def test_what_was_forgotten_cannot_come_back_and_so_the_newer_file_stays(
     output = new_output_id()
     upload(storage, output, {"a": "one"})
     second = upload(storage, output, {"a": "two", "b": "new"})
-    storage.outputs.forget_replaced(output, second)
-    assert storage.outputs.take_back(output, second, ["rank_0/a", "rank_0/b"], {"rank_0/a"}) == ["rank_0/a"]
+    storage.outputs.delete_replaced(output, second)
+    assert storage.outputs.revert(output, second, ["rank_0/a", "rank_0/b"], {"rank_0/a"}) == ["rank_0/a"]
     assert content(storage, output, {"rank_0/a": "two"}, tmp_path) == {"rank_0/a": "two"}
     with pytest.raises(CheckpointNotFound):
         content(storage, output, {"rank_0/b": "new"}, tmp_path)
@@ -124,7 +124,7 @@ def test_names_never_lead_elsewhere(storage: CheckpointStorage, tmp_path: Path, 
     with pytest.raises(CheckpointNotFound, match="cannot be the id of an output"):
         storage.outputs.fetch("../" + output, {"rank_0/a": 3}, tmp_path / "fetched", {})
     with pytest.raises(CheckpointNotFound, match="cannot be the key of an upload"):
-        storage.outputs.forget_replaced(output, "../x")
+        storage.outputs.delete_replaced(output, "../x")
 
 
 def test_links_and_special_files_are_refused(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_objects_too_large_for_the_servers_own_copy(
 
 
 def test_a_directory_is_found_as_it_was_whenever_the_process_was_killed(tmp_path: Path) -> None:
-    """Killed at each of its system calls that change names: after `take_back` nothing of the upload is left."""
+    """Killed at each of its system calls that change names: after `revert` nothing of the upload is left."""
     kills = 0
     for kill_at in range(100):
         storage, output = DirectoryStorage(tmp_path / str(kill_at)), new_output_id()
@@ -169,7 +169,7 @@ def test_a_directory_is_found_as_it_was_whenever_the_process_was_killed(tmp_path
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
         kills += 1
-        storage.outputs.take_back(output, key, ["rank_0/a", "rank_0/b", "rank_0/c"], {"rank_0/a", "rank_0/b"})
+        storage.outputs.revert(output, key, ["rank_0/a", "rank_0/b", "rank_0/c"], {"rank_0/a", "rank_0/b"})
         DirectoryStorage(storage.root).probe()  # removes what the dead process had staged
         assert {p: (storage.root / p).read_text() for p in staged_files(storage.root)} == {
             f"{output}/rank_0/a": "one",
@@ -210,7 +210,7 @@ class Killed(BaseException):
 def test_a_bucket_is_found_as_it_was_whenever_the_process_was_killed(
     server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted before each request that changes objects: nothing of the upload is left after `take_back`."""
+    """Interrupted before each request that changes objects: nothing of the upload is left after `revert`."""
     left = 0
     real = {name: getattr(buckets.Bucket, name) for name in ("copy", "put_file", "delete")}
 
@@ -241,7 +241,7 @@ def test_a_bucket_is_found_as_it_was_whenever_the_process_was_killed(
                 break
             except Killed:
                 pass
-        storage.outputs.take_back(output, key, ["rank_0/a", "rank_0/b", "rank_0/c"], set(before))
+        storage.outputs.revert(output, key, ["rank_0/a", "rank_0/b", "rank_0/c"], set(before))
         assert content(storage, output, before, tmp_path) == before
         kept = {path.relative_to(server.bucket).as_posix() for path in server.bucket.rglob("*") if path.is_file()}
         assert {path for path in kept if output in path} == {f"{output}/{name}" for name in before}
@@ -267,9 +267,9 @@ def test_any_number_of_the_last_uploads_can_be_taken_back(
     for number in reversed(range(kept, len(uploads))):
         earlier = {f"rank_0/{name}" for name in states[kept]}
         paths = [f"rank_0/{name}" for name in uploads[number]]
-        assert storage.outputs.take_back(output, keys[number], paths, earlier) == []
+        assert storage.outputs.revert(output, keys[number], paths, earlier) == []
     directory = storage.root / output / "rank_0"
     found = {name: (directory / name).read_text() for name in (staged_files(directory) if directory.exists() else {})}
     assert found == states[kept]
-    storage.outputs.forget_all_replaced(output)
+    storage.outputs.delete_all_replaced(output)
     assert os.listdir(storage.root) == ([output] if states[kept] else [])

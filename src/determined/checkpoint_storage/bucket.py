@@ -104,7 +104,7 @@ class Bucket:
         file.seek(start)
         file.write(content)
 
-    def gives_ranges(self, key: str) -> bool:
+    def supports_ranges(self, key: str) -> bool:
         """Return whether the server supports range requests: some small servers always return the complete object."""
         try:
             self._store.get_range(key, start=0, length=1)
@@ -112,8 +112,8 @@ class Bucket:
         except (self._errors.BaseError, OSError) as error:
             if "non-partial response" in str(error):
                 return False
-            told = self._in_our_words(error)
-        raise told
+            translated = self._translated_error(error)
+        raise translated
 
     def head(self, key: str) -> Entry | None:
         """Return size and time of an object, or None if it does not exist."""
@@ -140,11 +140,11 @@ class Bucket:
         try:
             return action()
         except (self._errors.BaseError, OSError, ValueError) as error:
-            told = self._in_our_words(error)
+            translated = self._translated_error(error)
         # Raised outside of the except block, so that the library's error, which may contain a secret, is not attached.
-        raise told
+        raise translated
 
-    def _in_our_words(self, error: Exception) -> Exception:
+    def _translated_error(self, error: Exception) -> Exception:
         """Return an exception that describes an error of the library to the user."""
         if isinstance(error, OSError) and error.errno is not None:
             return error  # an error of a local file: errors of the library have no errno

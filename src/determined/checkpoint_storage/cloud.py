@@ -97,7 +97,7 @@ class CloudStorage:
         staged = self.staged(storage_id)
         self._note(storage_id)
         self._upload(storage_id, staged, files.resources(staged))
-        self._leave(storage_id)
+        self._remove_staging(storage_id)
 
     def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
         """Upload the staged files and store the metadata last, which makes the checkpoint visible."""
@@ -113,7 +113,7 @@ class CloudStorage:
         self._check_arrived(resources, stored)
         self._bucket.put_file(_key(storage_id, METADATA_FILE), staged / METADATA_FILE)
         self._forget(storage_id)
-        self._leave(storage_id)
+        self._remove_staging(storage_id)
         return object_names.to_resources({**stored, METADATA_FILE: resources[METADATA_FILE]})
 
     def abandon(self, storage_id: str) -> None:
@@ -122,8 +122,8 @@ class CloudStorage:
         Objects that cannot be deleted now are not visible.
         """
         if self._staging.owns(checkpoint_id(storage_id)) and storage_id not in self._joined:
-            self._take_back(storage_id)
-        self._leave(storage_id)
+            self._revert_upload(storage_id)
+        self._remove_staging(storage_id)
 
     def resources(self, storage_id: str) -> Resources:
         return object_names.to_resources(self._find(storage_id))
@@ -183,7 +183,7 @@ class CloudStorage:
         self._forget(storage_id)
 
     def _upload(self, storage_id: str, staged: Path, resources: Resources) -> None:
-        """Upload files and markers of empty directories; remember the names for `_take_back`."""
+        """Upload files and markers of empty directories; remember the names for `_revert_upload`."""
         uploads: dict[str, Path] = {}
         empty_directories = []
         names = object_names.to_store(resources)
@@ -250,13 +250,13 @@ class CloudStorage:
         except OSError as error:
             logger.warning("the note about checkpoint %s stays for a while: %s", storage_id, error)
 
-    def _leave(self, storage_id: str) -> None:
+    def _remove_staging(self, storage_id: str) -> None:
         """Delete the staging directory and forget the upload."""
         self._staging.remove(storage_id)
         self._joined.discard(storage_id)
         self._begun.pop(storage_id, None)
 
-    def _take_back(self, storage_id: str) -> None:
+    def _revert_upload(self, storage_id: str) -> None:
         """Delete the objects of a failed upload; if that fails, `_collect` does it later."""
         try:
             # The names are remembered because a server may not yet list objects that it has just stored.

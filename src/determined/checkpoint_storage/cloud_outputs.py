@@ -8,7 +8,7 @@ from pathlib import Path
 
 from determined.checkpoint_storage import transfer
 from determined.checkpoint_storage.bucket import Bucket
-from determined.checkpoint_storage.outputs import file_name, not_whole, output_id, staged_upload, upload_key
+from determined.checkpoint_storage.outputs import file_name, incomplete_file, output_id, staged_upload, upload_key
 from determined.checkpoint_storage.staging import Staging
 
 # Ids cannot begin with a dot, so these prefixes cannot collide with one.
@@ -51,7 +51,7 @@ class CloudOutputs:
         transfer.delete(self._bucket, arriving.values())
         return bool(replaced)
 
-    def take_back(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
+    def revert(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
         staying = []
         for name in map(file_name, names):
             target, aside = f"{output_id(output)}/{name}", f"{self._replaced(output, key)}/{name}"
@@ -62,13 +62,13 @@ class CloudOutputs:
             else:
                 self._bucket.delete(target)
         self._delete_below(self._arriving(output, key))
-        self.forget_replaced(output, key)
+        self.delete_replaced(output, key)
         return staying
 
-    def forget_replaced(self, output: str, key: str) -> None:
+    def delete_replaced(self, output: str, key: str) -> None:
         self._delete_below(self._replaced(output, key))
 
-    def forget_all_replaced(self, output: str) -> None:
+    def delete_all_replaced(self, output: str) -> None:
         self._delete_below(f"{_REPLACED}/{output_id(output)}")
 
     def fetch(self, output: str, resources: Mapping[str, int], directory: Path, replaced_by: Mapping[str, str]) -> None:
@@ -82,7 +82,7 @@ class CloudOutputs:
                 aside = self._bucket.head(f"{self._replaced(output, replaced_by[name])}/{name}")
                 key, found = (key, found) if aside is None else (aside.key, aside.size)
             if found != size:
-                raise not_whole(output, name, found, size)
+                raise incomplete_file(output, name, found, size)
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             downloads.append(transfer.Download(key, size, directory / name))
         transfer.download(self._bucket, downloads)

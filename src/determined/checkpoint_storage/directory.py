@@ -126,7 +126,7 @@ class DirectoryStorage:
                 (directory / name).mkdir(parents=True, exist_ok=True)
             else:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
-                files.copy_whole(source / name, directory / name)
+                files.copy_atomically(source / name, directory / name)
 
     def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
         """Replace files atomically, each by a rename of a flushed draft."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from determined.checkpoint_storage import files
 from determined.checkpoint_storage.outputs import (
     file_name,
-    not_whole,
+    incomplete_file,
     output_id,
     staged_upload,
     sync_directories,
@@ -51,14 +51,14 @@ class DirectoryOutputs:
             if os.path.lexists(target / name):
                 kept |= _make_directories(aside / name, self._root)
                 _keep(target / name, aside / name)
-        sync_directories(kept)  # on disk before anything is replaced, so that `take_back` can restore it after a crash
+        sync_directories(kept)  # on disk before anything is replaced, so that `revert` can restore it after a crash
         touched: set[Path] = set()
         for name in names:
             touched |= _move(staged / name, target / name, self._root)
         sync_directories(touched)
         return bool(kept)
 
-    def take_back(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
+    def revert(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
         directory, aside = self._directory(output), self._replaced(output, key)
         staying = []
         for name in map(file_name, names):
@@ -71,17 +71,17 @@ class DirectoryOutputs:
                 _remove_empty(directory / name, directory)
         if directory.is_dir():
             sync_directories([parent for parent in {(directory / name).parent for name in names} if parent.is_dir()])
-        self.forget_replaced(output, key)
+        self.delete_replaced(output, key)
         return staying
 
-    def forget_replaced(self, output: str, key: str) -> None:
+    def delete_replaced(self, output: str, key: str) -> None:
         aside = self._replaced(output, key)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(aside)
         with contextlib.suppress(OSError):  # other uploads still need it, or it does not exist
             aside.parent.rmdir()
 
-    def forget_all_replaced(self, output: str) -> None:
+    def delete_all_replaced(self, output: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._root / f"{_REPLACED}{output_id(output)}")
 
@@ -99,10 +99,10 @@ class DirectoryOutputs:
             try:
                 shutil.copyfile(path, directory / name)
             except FileNotFoundError as error:
-                raise not_whole(output, name, None, size) from error
+                raise incomplete_file(output, name, None, size) from error
             found = (directory / name).stat().st_size
             if found != size:
-                raise not_whole(output, name, found, size)
+                raise incomplete_file(output, name, found, size)
 
     def delete(self, output: str) -> None:
         # One rename hides each directory, so an interrupted deletion leaves nothing that looks complete.

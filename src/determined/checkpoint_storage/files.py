@@ -51,7 +51,7 @@ def copy_file(source: Path, target: Path) -> None:
         os.fsync(writing.fileno())
 
 
-def copy_whole(source: Path, target: Path) -> None:
+def copy_atomically(source: Path, target: Path) -> None:
     """Copy a file atomically: readers, and other writers of the same target, never see a partial file."""
     draft = target.with_name(f".arriving-{secrets.token_hex(8)}")
     try:

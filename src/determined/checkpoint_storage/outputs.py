@@ -39,11 +39,11 @@ class OutputStorage(Protocol):
         """Move files of a staged directory durably into the directory `below` of an output.
 
         Existing files of the same names are kept aside; returns whether there were any. After an error or a kill,
-        `take_back` restores the previous state.
+        `revert` restores the previous state.
         """
         ...
 
-    def take_back(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
+    def revert(self, output: str, key: str, names: Collection[str], earlier: Collection[str]) -> list[str]:
         """Delete the files of an upload and restore those that it replaced; return the files that stay.
 
         `earlier` are the names that had a file before the upload. If such a file was not kept aside, either the upload
@@ -52,11 +52,11 @@ class OutputStorage(Protocol):
         """
         ...
 
-    def forget_replaced(self, output: str, key: str) -> None:
+    def delete_replaced(self, output: str, key: str) -> None:
         """Delete the replaced files of an upload, if any."""
         ...
 
-    def forget_all_replaced(self, output: str) -> None:
+    def delete_all_replaced(self, output: str) -> None:
         """Delete the replaced files of all uploads of an output."""
         ...
 
@@ -114,7 +114,7 @@ def file_name(name: str) -> str:
     return name
 
 
-def not_whole(output: str, name: str, found: int | None, expected: int) -> CheckpointNotFound:
+def incomplete_file(output: str, name: str, found: int | None, expected: int) -> CheckpointNotFound:
     """Return the error for a file that is missing or has another size than recorded."""
     state = "is missing" if found is None else f"has {found} bytes instead of {expected}"
     return CheckpointNotFound(f"output {output} was not downloaded: {name} {state}; it may be changing, try again")

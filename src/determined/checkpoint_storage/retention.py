@@ -93,7 +93,7 @@ def surplus(
         if not losing:
             continue
         if not (even_the_last and trial in ended):
-            spared = _good_to_spare(newest, stored, kept, is_good, resumable=trial not in ended)
+            spared = _good_regardless_of_policy(newest, stored, kept, is_good, resumable=trial not in ended)
             if not spared:
                 logger.warning("trial %s has no good checkpoint: none of its checkpoints is removed", trial)
                 continue
@@ -130,7 +130,7 @@ def clean_up(
     return CleanUp(tuple(removed), inspection.damaged())
 
 
-def _good_to_spare(
+def _good_regardless_of_policy(
     newest: list[Checkpoint],
     stored: list[Checkpoint],
     kept: set[str],

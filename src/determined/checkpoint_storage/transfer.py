@@ -50,7 +50,7 @@ def download(bucket: Bucket, wanted: Iterable[Download]) -> None:
             # The full size from the start, so that several threads can write their ranges at once.
             file.truncate(each.size)
     biggest = max(downloads, key=lambda each: each.size, default=None)
-    in_pieces = biggest is not None and biggest.size > PART_BYTES and bucket.gives_ranges(biggest.key)
+    in_pieces = biggest is not None and biggest.size > PART_BYTES and bucket.supports_ranges(biggest.key)
     pieces: list[tuple[Download, int | None]] = []
     for each in downloads:
         if in_pieces and each.size > PART_BYTES:

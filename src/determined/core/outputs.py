@@ -79,7 +79,7 @@ class OutputContext:
         for key in settled:
             assert self._output is not None
             try:
-                self._storage.outputs.forget_replaced(self._output, key)
+                self._storage.outputs.delete_replaced(self._output, key)
             except OSError as error:
                 logger.warning("files that newer uploads replaced were not removed: %s", error)
 
@@ -133,19 +133,19 @@ class OutputContext:
             if not self._supervisor.ask(lambda store: store.outputs.finish_upload(upload.key)):
                 raise StoreError(f"trial {upload.trial_id} was started again, and this upload was removed")
         except BaseException:
-            self._take_back(upload)
+            self._revert(upload)
             raise
         if replaced:
             self._replacing.append((upload.key, batches))
         logger.info("uploaded %s to %s/%s", counted(len(files), "file"), output, directory)
 
-    def _take_back(self, upload: NewUpload) -> None:
+    def _revert(self, upload: NewUpload) -> None:
         """Restore the state before a failed upload. What cannot be restored now is restored when the trial resumes."""
         try:
             uploads = self._supervisor.ask(lambda store: store.outputs.all_uploads(upload.trial_id))
             earlier = merged(known for known in uploads if known.finished and known.rank == upload.rank)
             paths = [f"{rank_directory(upload.rank)}/{name}" for name in upload.files]
-            self._storage.outputs.take_back(upload.output, upload.key, paths, earlier)
+            self._storage.outputs.revert(upload.output, upload.key, paths, earlier)
             self._supervisor.ask(lambda store: store.outputs.remove_upload(upload.key))
         except (OSError, DeterminedError):
             logger.exception("an upload that failed could not be removed; it is when the trial goes on")

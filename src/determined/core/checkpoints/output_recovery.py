@@ -50,7 +50,7 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
             own = [path for path in upload.paths if last.get(path, place) <= place]
             earlier = [path for path in own if first.get(path, place) < place]
             _remove(storage, ask, output, upload, own, earlier)
-    storage.forget_all_replaced(output)
+    storage.delete_all_replaced(output)
     if uncovered:
         logger.info(
             "removed %s that the progress after %s of each rank does not cover",
@@ -61,7 +61,7 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
 
 def _remove(storage: OutputStorage, ask: Ask, output: str, upload: Upload, own: list[str], earlier: list[str]) -> None:
     """Remove the files of an uncovered upload and its record; files that cannot be restored are kept."""
-    staying = storage.take_back(output, upload.key, own, earlier)
+    staying = storage.revert(output, upload.key, own, earlier)
     if not staying or not upload.finished:
         ask(partial(_forget, upload.key))
         return

@@ -46,7 +46,7 @@ class PostgresDatabase:
         self._parameters = self._parse(url)
         self._connection: Any = None
         self._pid = os.getpid()
-        with self._told():
+        with self._translated_errors():
             self._connect()
 
     def transaction(self, *, exclusive: bool = False) -> contextlib.AbstractContextManager[None]:
@@ -66,7 +66,7 @@ class PostgresDatabase:
             raise
 
     def execute(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        with self._told():
+        with self._translated_errors():
             cursor = self._connected().execute(_with_percent_signs(statement), values)
             return cursor.fetchall() if cursor.description is not None else []
 
@@ -79,7 +79,7 @@ class PostgresDatabase:
         if not listed:
             return
         marks = ", ".join(["%s"] * len(listed[0]))
-        with self._told(), self._connected().cursor() as cursor:
+        with self._translated_errors(), self._connected().cursor() as cursor:
             cursor.executemany(f"INSERT INTO {into} VALUES ({marks}) ON CONFLICT {on_conflict}", listed)
 
     def tables(self) -> set[str]:
@@ -129,7 +129,7 @@ class PostgresDatabase:
             self._connection = None
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Translate driver errors into store errors without the password: temporary ones into `StoreUnavailable`."""
         try:
             yield

@@ -68,7 +68,7 @@ class SqliteDatabase:
         _open.add(self._connection)
         self._file = self._identity_of_file()
         try:
-            with self._told():
+            with self._translated_errors():
                 refuse_foreign(self._tables(), self.place)
             if version_of(self) < len(MIGRATIONS):
                 self.close()
@@ -118,7 +118,7 @@ class SqliteDatabase:
             raise
 
     def execute(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        with self._told():
+        with self._translated_errors():
             return self._connection.execute(statement, values).fetchall()
 
     def read_locked(self, select: str, values: Values = ()) -> list[tuple[Any, ...]]:
@@ -142,7 +142,7 @@ class SqliteDatabase:
             chunk = list(islice(remaining, _MOST_VALUES // len(first)))
 
     def tables(self) -> set[str]:
-        with self._told():
+        with self._translated_errors():
             return self._tables()
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class SqliteDatabase:
         return {name for (name,) in self._connection.execute(statement)}
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Translate SQLite errors into store errors; temporary ones, such as a full disk, into `StoreUnavailable`."""
         try:
             yield
