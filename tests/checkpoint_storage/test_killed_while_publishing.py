@@ -17,10 +17,11 @@ from determined.checkpoint_storage.build import build_from_argument
 from determined.config.secrets.masking import mask_secrets
 from determined.experiment.checkpoints.of_trials import TrialCheckpoints
 from determined.experiment.deletion import delete_experiment
+from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.open import open_store
-from determined.store.publishing import settle_unrecorded
 from determined.store.rows import PublishingRow
 from determined.store.store import Store
+from determined.store.unrecorded import recover_unrecorded
 from determined.store.writer import Writer
 from tests.helpers.records import announced, opened, runs
 from tests.helpers.s3_server import S3Server
@@ -201,7 +202,7 @@ def test_a_storage_that_cannot_be_read_now_is_looked_at_later(tmp_path: Path) ->
 
     writer = Writer(open_store, patience=10)
     with pytest.raises(OSError, match="network"):
-        settle_unrecorded(writer.ask, str(published.parent), fails)
+        recover_unrecorded(writer.queued(LocalWorkerStore), str(published.parent), fails)
     (found,) = writer.ask(lambda store: store.publishing.unrecorded(str(published.parent)))
     assert found.uuid == published.name
     writer.close()

@@ -108,7 +108,7 @@ NEEDED_BY_A_LIST = {
     "determined.store.databases.sqlite",
     "determined.store.experiment_records",
     "determined.store.experiments",
-    "determined.store.lease",
+    "determined.store.sql.leases",
     "determined.store.open",
     "determined.store.process",
     "determined.store.records",

@@ -11,10 +11,18 @@ import pytest
 from determined import core
 from determined.stop_request import StopRequest
 from tests.helpers.records import metrics_of, opened, run_of, runs
+from tests.helpers.relay import RelayedStore
 
 
 def new_context() -> core.Context:
     return core.init(tensorboard_mode=core.TensorboardMode.MANUAL)
+
+
+@pytest.fixture(params=["local", "relayed"], autouse=True)
+def worker_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs reach their store directly, or through a relay that executes every call twice."""
+    if request.param == "relayed":
+        monkeypatch.setattr("determined.core.supervision.store_supervisor.open_worker_store", RelayedStore)
 
 
 @pytest.fixture

@@ -378,7 +378,7 @@ def test_each_holder_is_watched_for_the_whole_time(
     """The silent one gives it back at last, and somebody else gets it: that one must not pay for the first."""
     held = held_experiment(store, GONE)
     clock = Clock()
-    monkeypatch.setattr("determined.store.lease.time", clock)
+    monkeypatch.setattr("determined.store.sql.leases.time", clock)
 
     def release_late() -> None:
         clock.sleep(19.0)
@@ -396,7 +396,7 @@ def test_no_clock_is_believed(store: Store, others: Experiments, monkeypatch: py
     for seconds in (-86400.0, 86400.0):
         now = time.time() + seconds
         with monkeypatch.context() as patch:
-            patch.setattr("determined.store.lease.time.time", lambda now=now: now)
+            patch.setattr("determined.store.sql.leases.time.time", lambda now=now: now)
             held = store.experiments.acquire(held.experiment_id, GONE)
             with (
                 Meanwhile(store, lambda held=held: others.heartbeat(held)),  # type: ignore[misc]

@@ -27,7 +27,7 @@ from determined.core.jsonable import to_jsonable
 from determined.core.ranks.agreement import in_step
 from determined.core.supervision.base import CheckpointRecord, Supervisor
 from determined.errors import DeterminedError
-from determined.store.publishing import settle_unrecorded
+from determined.store.unrecorded import recover_unrecorded
 
 logger = logging.getLogger("determined.core")
 
@@ -426,7 +426,7 @@ class CheckpointContext:
             if storage is None:
                 continue
             try:
-                settle_unrecorded(self._supervisor.ask, mask_secrets(storage.name), partial(examine, storage))
+                recover_unrecorded(self._supervisor.store, mask_secrets(storage.name), partial(examine, storage))
             except OSError as error:
                 logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
 

@@ -87,7 +87,7 @@ class OutputContext:
         """Return the id of the output, and whether it is in the storage location of an earlier version."""
         attempt = self._supervisor.attempt()
         if checkpoint is not None:
-            source = self._supervisor.ask(lambda store: store.outputs.of_checkpoint(checkpoint))
+            source = self._supervisor.store.output_of_checkpoint(checkpoint)
             if source is not None and source.trial_id != attempt.trial_id:
                 logger.warning(
                     "trial %d goes on after the progress of trial %d: what that one uploaded stays in output %s",
@@ -95,7 +95,7 @@ class OutputContext:
                     source.trial_id,
                     source.uuid,
                 )
-        known = self._supervisor.ask(lambda store: store.outputs.find(attempt.trial_id))
+        known = self._supervisor.store.find_output(attempt.trial_id)
         if known is None:
             return new_output_id(), False
         places = [_place(storage) for storage in (self._storage, self._storage.earlier) if storage is not None]
@@ -108,8 +108,8 @@ class OutputContext:
         is_earlier = known.storage != places[0]
         storage = self._storage.earlier if is_earlier else self._storage
         assert storage is not None
-        uploads = self._supervisor.ask(lambda store: store.outputs.all_uploads(attempt.trial_id))
-        recover(storage.outputs, self._supervisor.ask, known.uuid, uploads, batches)
+        uploads = self._supervisor.store.uploads(attempt.trial_id)
+        recover(storage.outputs, self._supervisor.store, known.uuid, uploads, batches)
         return known.uuid, is_earlier
 
     def _store(self, output: str, staged: Path, files: dict[str, int], batches: int) -> None:
@@ -127,10 +127,10 @@ class OutputContext:
             reported=time.time(),
         )
         directory = rank_directory(upload.rank)
-        self._supervisor.ask(lambda store: store.outputs.begin_upload(upload))
+        self._supervisor.store.begin_upload(upload)
         try:
             replaced = self._storage.outputs.publish(output, upload.key, staged, directory, files)
-            if not self._supervisor.ask(lambda store: store.outputs.finish_upload(upload.key)):
+            if not self._supervisor.store.finish_upload(upload.key):
                 raise StoreError(f"trial {upload.trial_id} was started again, and this upload was removed")
         except BaseException:
             self._revert(upload)
@@ -142,11 +142,11 @@ class OutputContext:
     def _revert(self, upload: NewUpload) -> None:
         """Restore the state before a failed upload. What cannot be restored now is restored when the trial resumes."""
         try:
-            uploads = self._supervisor.ask(lambda store: store.outputs.all_uploads(upload.trial_id))
+            uploads = self._supervisor.store.uploads(upload.trial_id)
             earlier = merged(known for known in uploads if known.finished and known.rank == upload.rank)
             paths = [f"{rank_directory(upload.rank)}/{name}" for name in upload.files]
             self._storage.outputs.revert(upload.output, upload.key, paths, earlier)
-            self._supervisor.ask(lambda store: store.outputs.remove_upload(upload.key))
+            self._supervisor.store.remove_upload(upload.key)
         except (OSError, DeterminedError):
             logger.exception("an upload that failed could not be removed; it is when the trial goes on")
 

@@ -11,11 +11,10 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage, Selector
@@ -25,15 +24,14 @@ from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.files import experiment_dir
 from determined.names import is_name
 from determined.store.experiment_records import Experiment, Lease
+from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.process import is_running, this_process
-from determined.store.publishing import settle_unrecorded
 from determined.store.records import Checkpoint
 from determined.store.standalone_runs import is_over
 from determined.store.store import Store
+from determined.store.unrecorded import recover_unrecorded
 
 logger = logging.getLogger("determined.experiment")
-
-T = TypeVar("T")
 
 _SHORT_WATCH = 3.0  # the heartbeat of a live runner is about once a second
 
@@ -171,12 +169,8 @@ def _record_published(store: Store, experiment: Experiment) -> None:
     """
     if not is_over(experiment) or experiment.borrowed:
         return
-
-    def ask(question: Callable[[Store], T]) -> T:
-        return question(store)
-
     for trial_id, place in store.publishing.places(experiment.id):
-        settle_unrecorded(ask, place, partial(examine, storage_of(experiment, place)), trial_id)
+        recover_unrecorded(LocalWorkerStore(store), place, partial(examine, storage_of(experiment, place)), trial_id)
 
 
 def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Deleted:

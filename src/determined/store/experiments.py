@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from determined.errors import NotFoundException, StoreError
-from determined.store import lease as leases
 from determined.store.databases.base import Database
 from determined.store.experiment_records import (
     ALL_EXPERIMENTS,
@@ -22,7 +21,7 @@ from determined.store.experiment_records import (
 )
 from determined.store.process import Process
 from determined.store.records import Checkpoint, Metric
-from determined.store.sql import columns
+from determined.store.sql import columns, leases
 from determined.store.sql import experiment_columns as rows
 from determined.store.sql.columns import text
 from determined.store.sql.experiment_filter import conditions_of

@@ -1,105 +1,17 @@
-"""Recovery of checkpoints that were stored but not recorded because their process was killed in between.
-
-Before a process publishes a checkpoint, it writes a row to the `publishing` table. A later process that continues the
-trial or uses the same storage reads the row and either records the checkpoint or deletes the row.
-"""
+"""Checkpoints that are being published: in their storage, or about to be, but not yet recorded as a row."""
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from determined.store import process
 from determined.store.databases.base import Database
 from determined.store.process import Process
-from determined.store.rows import CheckpointRow
 from determined.store.sql.columns import text
-
-if TYPE_CHECKING:
-    from determined.store.store import Store
-
-logger = logging.getLogger("determined.store")
-
-T = TypeVar("T")
+from determined.store.unrecorded import Origin, Unrecorded
 
 # Processes on other hosts cannot be checked: after this time without a recorded checkpoint they count as ended.
 _SECONDS_TO_WAIT_FOR_OTHER_MACHINES = 86_400.0
-
-
-class Ask(Protocol):
-    """A function that runs a query on the store and returns its result, such as `Writer.ask`."""
-
-    def __call__(self, question: Callable[[Store], T], /) -> T: ...
-
-
-class Origin(NamedTuple):
-    """The attempt that saved a checkpoint, identified across all stores that share a checkpoint storage."""
-
-    store: str
-    experiment: str
-    trial: int
-    attempt: int
-
-    def plain(self) -> dict[str, Any]:
-        """Return the fields as a dict, to be stored as JSON."""
-        return self._asdict()
-
-
-class Unrecorded(NamedTuple):
-    """A checkpoint that was about to be published by an attempt that has ended or was superseded."""
-
-    uuid: str
-    origin: Origin
-    is_gone: bool  # its process has certainly ended: a checkpoint that is not in the storage now never will be
-
-
-Examine = Callable[[str, dict[str, Any]], tuple[dict[str, Any], dict[str, int]] | None]
-"""Takes an id and an origin; returns metadata and files of a complete checkpoint in the storage, or None."""
-
-
-def settle_unrecorded(ask: Ask, storage: str, examine: Examine, trial_id: int | None = None) -> list[str]:
-    """Record the published but unrecorded checkpoints of attempts that have ended, and return their ids.
-
-    With `trial_id`, only checkpoints of that trial are examined, and the caller guarantees that no process of the trial
-    is running.
-    """
-    recorded = []
-    for found in ask(lambda store: store.publishing.unrecorded(storage, trial_id)):
-        whole = examine(found.uuid, found.origin.plain())
-        if whole is None:
-            if found.is_gone:
-                ask(partial(_forget, found.uuid))
-            continue
-        metadata, resources = whole
-        row = CheckpointRow(
-            found.uuid,
-            found.origin.trial,
-            found.origin.attempt,
-            metadata["steps_completed"],
-            metadata,
-            resources,
-            storage,
-            time.time(),
-        )
-        ask(partial(_record, row))
-        logger.info(
-            "recorded checkpoint %s of trial %d, whose process ended right after storing it", row.uuid, row.trial_id
-        )
-        recorded.append(found.uuid)
-    return recorded
-
-
-def _forget(uuid: str, store: Store) -> None:
-    """Delete the publishing row of a checkpoint."""
-    store.publishing.forget(uuid)
-
-
-def _record(row: CheckpointRow, store: Store) -> None:
-    """Write the row of a checkpoint."""
-    store.write([row])
 
 
 class Publishing:

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from determined.errors import CheckpointInUse, InvalidExperimentException, NotFoundException, StoreError
-from determined.store import lease as leases
 from determined.store.databases.base import Database
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.records import Checkpoint
-from determined.store.sql import columns
+from determined.store.sql import columns, leases
 from determined.store.sql import experiment_columns as rows
 from determined.store.sql.checkpoints_in_use import needed, refuse_in_use
 from determined.store.sql.columns import text

@@ -8,9 +8,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from determined.errors import StoreError, StoreFull, StoreUnavailable
 from determined.store.rows import (
@@ -20,11 +20,21 @@ from determined.store.rows import (
     StatusRow,
 )
 
-if TYPE_CHECKING:
-    from determined.store.store import Store
-
 logger = logging.getLogger("determined.store")
 
+
+class RowStore(Protocol):
+    """What a writer itself needs of the store that it writes to, which is a `Store` or a `WorkerStore`."""
+
+    @property
+    def place(self) -> str: ...
+
+    def write(self, rows: Sequence[Row]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=RowStore)
 T = TypeVar("T")
 
 # Limits of the queue, so that an unavailable store cannot exhaust the memory; beyond them `put` blocks.
@@ -38,7 +48,7 @@ _SECONDS_ON_A_FULL_DISK = 15.0
 _SECONDS_TO_OPEN = 10.0  # shorter than the patience: a wrong address should fail soon
 
 
-class Writer:
+class Writer(Generic[S]):
     """The only user of a store connection: a thread that writes the rows which the program hands over.
 
     `put` blocks only while the queue is full. `flush` waits until everything put before it is committed. An error that
@@ -50,11 +60,11 @@ class Writer:
 
     def __init__(
         self,
-        open_store: Callable[[], Store],
+        open_store: Callable[[], S],
         *,
         patience: float,
         written: Callable[[list[Row]], None] | None = None,  # called by the thread after each transaction
-        check: Callable[[Store, list[Row]], None] | None = None,  # likewise, with the store, to query other rows
+        check: Callable[[S, list[Row]], None] | None = None,  # likewise, with the store, to query other rows
     ) -> None:
         self._open_store = open_store
         self._written = written
@@ -64,7 +74,7 @@ class Writer:
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # the thread waits on it for rows
         self._progress = threading.Condition(self._lock)  # callers wait on it for space in the queue, or for a commit
-        self._queue: deque[Row | _Question[Any]] = deque()
+        self._queue: deque[Row | _Question[S, Any]] = deque()
         self._bytes = 0
         self._handed = self._done = 0
         self._hurry = False
@@ -72,8 +82,8 @@ class Writer:
         self._failure: BaseException | None = None
         self._failure_told = False
         self._thread: threading.Thread | None = None
-        self._store: Store | None = None
-        self._watch: Callable[[Store], None] | None = None
+        self._store: S | None = None
+        self._watch: Callable[[S], None] | None = None
         self._looked = 0.0
         # Registered here and not when the thread starts: exit handlers run in reverse order, so those that close a run,
         # which are registered later, can still report.
@@ -90,7 +100,7 @@ class Writer:
             self._bytes += size
             self._enqueue(row)
 
-    def ask(self, question: Callable[[Store], T]) -> T:
+    def ask(self, question: Callable[[S], T]) -> T:
         """Run a query in the writer thread after everything put before is committed, and return its result."""
         self._refuse_in_a_child()
         asked = _Question(question)
@@ -102,6 +112,14 @@ class Writer:
         if asked.error is not None:
             raise asked.error
         return asked.answer[0]
+
+    def queued(self, view: Callable[[S], T]) -> T:
+        """Return the store, as `view` presents it, for use by any thread of the program.
+
+        Every method call runs in the writer thread like a query of `ask`: after everything put before is committed, and
+        retried while the store is unavailable.
+        """
+        return cast(T, _QueuedCalls(self, view))
 
     def flush(self) -> None:
         """Wait until everything put before is committed. Raise the error that prevents it."""
@@ -118,7 +136,7 @@ class Writer:
         """Whether an error has ended the writer, so that no more rows can be written."""
         return self._failure is not None
 
-    def watch(self, look: Callable[[Store], None]) -> None:
+    def watch(self, look: Callable[[S], None]) -> None:
         """Let the thread call `look` about once a second while the writer is open."""
         with self._lock:
             self._watch = look
@@ -163,7 +181,7 @@ class Writer:
 
     # The following methods must be called with the lock held.
 
-    def _enqueue(self, item: Row | _Question[Any]) -> None:
+    def _enqueue(self, item: Row | _Question[S, Any]) -> None:
         self._queue.append(item)
         self._handed += 1
         if self._thread is None:
@@ -221,7 +239,7 @@ class Writer:
             if self._store is not None:
                 self._store.close()
 
-    def _next(self) -> list[Row] | _Question[Any] | None:
+    def _next(self) -> list[Row] | _Question[S, Any] | None:
         """Return the next work: rows for one transaction, a query, an empty list to call `look`, or None at the end."""
         with self._lock:
             while not self._queue:
@@ -252,12 +270,12 @@ class Writer:
             self._done += count
             self._progress.notify_all()
 
-    def _write(self, rows: list[Row], store: Store) -> None:
+    def _write(self, rows: list[Row], store: S) -> None:
         store.write(_without_old_statuses(rows))
         if self._check is not None:
             self._check(store, rows)
 
-    def _persist(self, action: Callable[[Store], T]) -> T:
+    def _persist(self, action: Callable[[S], T]) -> T:
         """Run an action on the store and retry it with backoff while the store is unavailable, up to the patience."""
         pause, since = _FIRST_PAUSE, 0.0
         while True:
@@ -302,16 +320,30 @@ class Writer:
         self._looked = time.monotonic()
 
 
-class _Question(Generic[T]):
+class _QueuedCalls:
+    """An object whose methods are those of a store, each run by the thread of a writer; see `Writer.queued`."""
+
+    def __init__(self, writer: Writer[Any], view: Callable[[Any], Any]) -> None:
+        self._writer = writer
+        self._view = view
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            return self._writer.ask(lambda store: getattr(self._view(store), name)(*args))
+
+        return call
+
+
+class _Question(Generic[S, T]):
     """A query that a caller of `ask` waits for."""
 
-    def __init__(self, function: Callable[[Store], T]) -> None:
+    def __init__(self, function: Callable[[S], T]) -> None:
         self._function = function
         self.answer: list[T] = []
         self.error: Exception | None = None
         self.answered = False
 
-    def put_to(self, persist: Callable[[Callable[[Store], T]], T]) -> None:
+    def put_to(self, persist: Callable[[Callable[[S], T]], T]) -> None:
         """Run the query and keep its result or error."""
         try:
             self.answer.append(persist(self._function))

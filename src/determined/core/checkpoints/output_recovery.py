@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Sequence
 
 from determined.checkpoint_storage.outputs import OutputStorage
 from determined.plural import counted
 from determined.store.output_records import Upload, rank_directory
-
-if TYPE_CHECKING:
-    from determined.store.store import Store
+from determined.store.worker_store import WorkerStore
 
 logger = logging.getLogger("determined.core")
 
-T = TypeVar("T")
 
-
-class Ask(Protocol):
-    """A function that runs a query on the store of the run."""
-
-    def __call__(self, question: Callable[[Store], T], /) -> T: ...
-
-
-def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upload], batches: int) -> None:
+def recover(storage: OutputStorage, store: WorkerStore, output: str, uploads: Sequence[Upload], batches: int) -> None:
     """Restore the output to its state when progress after `batches` batches per rank was saved.
 
     An upload is covered if it was finished and was made when at most `batches` batches of its rank had begun. The
@@ -36,7 +24,7 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
     uncovered = [upload for upload in uploads if upload.key not in covered]
     if uncovered:
         # First, so that these uploads are no longer listed if this process is killed while it removes them.
-        ask(lambda store: store.outputs.withdraw([upload.key for upload in uncovered]))
+        store.withdraw_uploads([upload.key for upload in uncovered])
     first: dict[str, int] = {}  # path to the index of the first covered upload that contains it
     last: dict[str, int] = {}  # path to the index of the last covered upload that contains it
     for place, upload in enumerate(uploads):
@@ -49,7 +37,7 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
             # Later uploads may have replaced files of a failed upload: those files do not belong to it any more.
             own = [path for path in upload.paths if last.get(path, place) <= place]
             earlier = [path for path in own if first.get(path, place) < place]
-            _remove(storage, ask, output, upload, own, earlier)
+            _remove(storage, store, output, upload, own, earlier)
     storage.delete_all_replaced(output)
     if uncovered:
         logger.info(
@@ -59,27 +47,21 @@ def recover(storage: OutputStorage, ask: Ask, output: str, uploads: Sequence[Upl
         )
 
 
-def _remove(storage: OutputStorage, ask: Ask, output: str, upload: Upload, own: list[str], earlier: list[str]) -> None:
+def _remove(
+    storage: OutputStorage, store: WorkerStore, output: str, upload: Upload, own: list[str], earlier: list[str]
+) -> None:
     """Remove the files of an uncovered upload and its record; files that cannot be restored are kept."""
     staying = storage.revert(output, upload.key, own, earlier)
     if not staying or not upload.finished:
-        ask(partial(_forget, upload.key))
+        store.remove_upload(upload.key)
         return
     # Progress beyond this upload was saved once, and the files it had replaced were deleted then. Deleting its files as
     # well would lose results of batches that are not processed again.
     below = f"{rank_directory(upload.rank)}/"
-    ask(partial(_keep, upload.key, [path.removeprefix(below) for path in staying]))
+    store.keep_uploaded_files(upload.key, [path.removeprefix(below) for path in staying])
     logger.warning(
         "%s of output %s stay although they were uploaded after the progress that is restored: the files that they "
         "replaced were removed when later progress was saved",
         ", ".join(staying[:5]),
         output,
     )
-
-
-def _forget(key: str, store: Store) -> None:
-    store.outputs.remove_upload(key)
-
-
-def _keep(key: str, names: list[str], store: Store) -> None:
-    store.outputs.keep_files(key, names)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from determined.core.supervision.managed import Managed
 from determined.errors import StoreError
-from determined.store.databases import location as places
+from determined.store.local_worker_store import is_shared, store_exists
 from determined.store.process import Process, on_this_machine
 from determined.store.rows import AttemptStart, BegunAttempt, NewRun
-from determined.store.writer import Writer
-
-if TYPE_CHECKING:
-    from determined.store.store import Store
+from determined.store.worker_store import WorkerStore
 
 
 class Member(NamedTuple):
@@ -43,8 +40,8 @@ class Attempts:
     it forever.
     """
 
-    def __init__(self, writer: Writer, place: str, run: NewRun, member: Member, managed: Managed | None) -> None:
-        self._writer = writer
+    def __init__(self, store: WorkerStore, place: str, run: NewRun, member: Member, managed: Managed | None) -> None:
+        self._store = store
         self._place = place
         self._run = run
         self._member = member
@@ -61,44 +58,43 @@ class Attempts:
 
     def find(self) -> BegunAttempt | None:
         """Return the newest attempt of the run if any rank has begun one; nothing is created."""
-        if not self._store_exists():
+        if not store_exists(self._place):
             return None
-        found = self._writer.ask(lambda store: store.newest_attempt(self._member.run_key))
+        found = self._store.newest_attempt(self._member.run_key)
         return None if found is None else found[1]
 
     def begin_or_join(self, previous: BegunAttempt | None) -> tuple[BegunAttempt, bool]:
         """Return the attempt to which reports belong from now on, and whether this rank has begun it."""
-        alone = self._member.size == 1
         if not self._member.is_chief:
             self.check_reach()
-        return self._writer.ask(lambda store: self._begin_or_join(store, previous, alone=alone))
+        # Join the newest attempt of the run if it is the current one; begin the next attempt otherwise.
+        newest = None if self._member.size == 1 else self._store.newest_attempt(self._member.run_key)
+        if newest is not None:
+            key, attempt = newest
+            # The number of the attempt is the end of its key: another rank may already be in a later one.
+            if int(key.rpartition("-")[2]) >= self._number:
+                return attempt, False
+            previous = attempt
+        return self._store.begin_attempt(self._next_start(previous)), True
 
     def check_reach(self) -> None:
         """Raise StoreOutOfReach if the store is a file on the chief's machine only.
 
         Without this check a rank on another machine would create a separate store and a separate run there.
         """
-        if on_this_machine(self._member.chief) or places.is_postgres(self._place) or self.find() is not None:
+        if on_this_machine(self._member.chief) or is_shared(self._place) or self.find() is not None:
             return
         raise StoreOutOfReach(
             f"what rank {self._member.rank} on {socket.gethostname()} reports cannot be stored: the store of this run "
             f"is a file on {self._member.chief.host}; let DET_STORE name a PostgreSQL server that both can reach"
         )
 
-    def _begin_or_join(self, store: Store, previous: BegunAttempt | None, *, alone: bool) -> tuple[BegunAttempt, bool]:
-        """Join the newest attempt of the run if it is the current one; begin the next attempt otherwise."""
-        if not alone:
-            newest = store.newest_attempt(self._member.run_key)
-            if newest is not None:
-                key, attempt = newest
-                # The number of the attempt is the end of its key: another rank may already be in a later one.
-                if int(key.rpartition("-")[2]) >= self._number:
-                    return attempt, False
-                previous = attempt
+    def _next_start(self, previous: BegunAttempt | None) -> AttemptStart:
+        """Return the start of the next attempt, as it is recorded."""
         checkpoint, steps_completed = self._start
-        start = AttemptStart(
+        return AttemptStart(
             key=f"{self._member.run_key}-{self._number}",
-            run=self._run,
+            run=_as_plain_data(self._run),
             process=self._member.chief,
             started=time.time(),
             checkpoint=checkpoint,
@@ -106,7 +102,20 @@ class Attempts:
             previous=previous,
             allocation=None if self._managed is None else (self._managed.trial_id, self._managed.key),
         )
-        return store.begin_attempt(start), True
 
-    def _store_exists(self) -> bool:
-        return places.is_postgres(self._place) or Path(self._place).is_file()
+
+def _as_plain_data(run: NewRun) -> NewRun:
+    """Return a run whose hyperparameters and configuration are JSON: other objects are replaced by their `repr`.
+
+    A program may pass any object to `init()`, but the store may be in another process.
+    """
+    return run._replace(
+        hparams=_as_json(run.hparams),
+        config=_as_json(run.config),
+        passed_hparams=None if run.passed_hparams is None else _as_json(run.passed_hparams),
+    )
+
+
+def _as_json(values: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=repr))
+    return plain

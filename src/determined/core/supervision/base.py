@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from determined.stop_request import StopRequest
 from determined.store.records import Checkpoint
 from determined.store.rows import BegunAttempt
 from determined.store.states import AttemptState
-
-if TYPE_CHECKING:
-    from determined.store.store import Store
-
-T = TypeVar("T")
+from determined.store.worker_store import WorkerStore
 
 Metrics = dict[str, Any]
 
@@ -121,11 +117,9 @@ class Supervisor(Protocol):
         """Return the attempt to which this rank's reports belong, or None if nothing is recorded yet."""
         ...
 
-    def ask(self, question: Callable[[Store], T]) -> T:
-        """Run a query on the store and return its result.
-
-        Everything that this rank reported before is written first.
-        """
+    @property
+    def store(self) -> WorkerStore:
+        """The store of the run. A call returns after everything that this rank reported before is written."""
         ...
 
     def publish_checkpoint(self, storage_id: str) -> None:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from determined.core.supervision.wakeups import WorkerWakeups
 from determined.errors import StoreError
 from determined.info import ClusterInfo
-from determined.store.writer import Writer
+from determined.store.worker_store import WorkerStore
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision
-    from determined.store.store import Store
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # polling interval, in case a wake-up is lost
 
@@ -50,7 +49,9 @@ class Managed:
         self._wakeups = wakeups
         self._goal: float = -math.inf  # unknown until the first validation reads it from the store
 
-    def wait_if_due(self, writer: Writer, time: float | None, look_for_requests: Callable[[Store], bool]) -> None:
+    def wait_if_due(
+        self, store: WorkerStore, time: float | None, look_for_requests: Callable[[WorkerStore], bool]
+    ) -> None:
         """Wait, if the trial has reached its goal, until the goal was raised or a stop was requested."""
         if time is None or time < self._goal:
             return
@@ -58,31 +59,25 @@ class Managed:
         while True:
             # The goal is read before the requests: if the runner writes both in one transaction, the new goal is never
             # seen without its request.
-            self._goal, stopping = writer.ask(lambda store: (self._goal_now(store), look_for_requests(store)))
-            if stopping or time < self._goal:
+            self._goal = self._goal_now(store)
+            if look_for_requests(store) or time < self._goal:
                 return
             if not asked:
                 asked = True
                 self._wakeups.wake_runner()
             self._wakeups.wait(_SECONDS_BETWEEN_LOOKS)
 
-    def best_validation(self, writer: Writer) -> float | None:
+    def best_validation(self, store: WorkerStore) -> float | None:
         """Return the best searcher metric of all trials of the experiment."""
-        metric = self.metric
-        if metric is None:
+        if self.metric is None:
             return None
-        return writer.ask(
-            lambda store: store.experiments.best_validation(self._experiment_id, metric, self._smaller_is_better)
-        )
+        return store.best_validation(self._experiment_id, self.metric, self._smaller_is_better)
 
-    def checkpoints_in_use(self, writer: Writer) -> set[str]:
+    def checkpoints_in_use(self, store: WorkerStore) -> set[str]:
         """Return the checkpoints from which other trials were copied. Only population-based training copies trials."""
-        if not self._is_copied:
-            return set()
-        trials = writer.ask(lambda store: store.experiments.trials(self._experiment_id))
-        return {trial.source for trial in trials if trial.source is not None}
+        return set(store.source_checkpoints(self._experiment_id)) if self._is_copied else set()
 
-    def check_is_ours(self, store: Store) -> None:
+    def check_is_ours(self, store: WorkerStore) -> None:
         """Raise StoreError if the trial was started again elsewhere.
 
         A runner that was suspended and has lost its lease cannot stop its trials, so they must find out themselves.
@@ -92,12 +87,12 @@ class Managed:
     def close(self) -> None:
         self._wakeups.close()
 
-    def _goal_now(self, store: Store) -> float:
+    def _goal_now(self, store: WorkerStore) -> float:
         decision = self._decision(store)
         return math.inf if decision.goal is None else decision.goal
 
-    def _decision(self, store: Store) -> Decision:
-        decision = store.experiments.decision(self.trial_id)
+    def _decision(self, store: WorkerStore) -> Decision:
+        decision = store.decision(self.trial_id)
         if decision.allocation != self.key:
             raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process has nothing to do here")
         return decision

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from determined.config.metric_values import time_of
 from determined.core.output_capture.output_copy import OutputCopy
@@ -21,7 +21,8 @@ from determined.core.supervision.detached import DetachedRun
 from determined.core.supervision.managed import Managed
 from determined.core.supervision.run_identity import NAME_VARIABLE, shown_identity
 from determined.stop_request import StopRequest
-from determined.store.open import open_store, patience
+from determined.store.local_worker_store import open_worker_store
+from determined.store.open import patience
 from determined.store.process import is_running, this_process
 from determined.store.records import Checkpoint, is_to_be_removed
 from determined.store.rows import (
@@ -38,15 +39,13 @@ from determined.store.rows import (
     StatusRow,
 )
 from determined.store.states import AttemptState
+from determined.store.worker_store import WorkerStore
 from determined.store.writer import Writer
 
 if TYPE_CHECKING:
     from determined.core.supervision.sink_feed import SinkFeed
-    from determined.store.store import Store
 
 logger = logging.getLogger("determined.core")
-
-T = TypeVar("T")
 
 _SECONDS_BETWEEN_TRIES = 1.0  # between attempts to find the run whose stop requests a rank wants to read
 
@@ -78,12 +77,14 @@ class StoreSupervisor:
         self._run = run
         self._member = member
         self._writer = Writer(
-            lambda: open_store(place),
+            lambda: open_worker_store(place),
             patience=patience(),
             written=None if sinking is None else sinking.written,
             check=None if member.size == 1 else self._check_names,
         )
-        self._attempts = Attempts(self._writer, place, run, member, managed)
+        # Calls by other threads than the writer's own.
+        self._store = self._writer.queued(lambda store: store)
+        self._attempts = Attempts(self._store, place, run, member, managed)
         self._storage = storage
         self._warned: set[str] = set()
         self._status = RunStatus()
@@ -137,7 +138,7 @@ class StoreSupervisor:
             self._writer.flush()
         elif group == "validation" and self._managed is not None and not self._is_completed_later():
             self._managed.wait_if_due(
-                self._writer,
+                self._store,
                 time_of(self._managed.time_metric, steps_completed, self._latest[group][1]),
                 self._look_for_requests,
             )
@@ -160,7 +161,7 @@ class StoreSupervisor:
             return latest[1]
         # Steps usually grow: an earlier one is looked up in the store rather than kept in memory.
         attempt, rank = self._begun(), self._member.rank
-        found = self._writer.ask(lambda store: store.find_metric(attempt.trial_id, group, steps_completed, rank))
+        found = self._store.find_metric(attempt.trial_id, group, steps_completed, rank)
         return found.metrics if found is not None and found.attempt == attempt.number else {}
 
     def begin_attempt(self, *, checkpoint: str | None = None, steps_completed: int = 0) -> None:
@@ -250,13 +251,14 @@ class StoreSupervisor:
     def begun_attempt(self) -> BegunAttempt | None:
         return self._attempt
 
-    def ask(self, question: Callable[[Store], T]) -> T:
-        return self._writer.ask(question)
+    @property
+    def store(self) -> WorkerStore:
+        return self._store
 
     def checkpoint_origin(self) -> dict[str, Any]:
         attempt = self._begun()
         if self._origin is None or self._origin[0] != attempt:
-            found = self._writer.ask(lambda store: store.publishing.origin(attempt.trial_id, attempt.number))
+            found = self._store.checkpoint_origin(attempt.trial_id, attempt.number)
             self._origin = attempt, found.plain()
         return self._origin[1]
 
@@ -288,15 +290,15 @@ class StoreSupervisor:
         if not self._member.is_chief:
             return []
         attempt = self._begun()
-        known = self._writer.ask(lambda store: store.checkpoints(attempt.trial_id))
+        known = self._store.checkpoints(attempt.trial_id)
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 
     def checkpoints_in_use(self) -> set[str]:
         if not self._member.is_chief:
             return set()
         attempt = self._begun()
-        registered = self._writer.ask(lambda store: store.registry.registered(attempt.experiment_id))
-        return registered | (set() if self._managed is None else self._managed.checkpoints_in_use(self._writer))
+        registered = set(self._store.registered_checkpoints(attempt.experiment_id))
+        return registered | (set() if self._managed is None else self._managed.checkpoints_in_use(self._store))
 
     def checkpoints_of_the_last_run(self) -> list[str]:
         """Return the checkpoints of this program's last run that is not running now; see `run_identity`.
@@ -317,17 +319,14 @@ class StoreSupervisor:
                 f"{NAME_VARIABLE}=my-run in the environment, or pass the id of a checkpoint"
             )
 
-        def ask(store: Store) -> tuple[list[str], list[str]]:
-            # Earlier versions recorded only the path of the program and no name.
-            known = store.latest_checkpoints(identity, None if self._named else program)
-            for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
-                newest = store.attempts(trial_id)[-1]
-                at_work = newest.state == "running" and is_running(newest.process)
-                if not at_work or newest.process == this_process():
-                    return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == trial_id], []
-            return [], [] if known or self._named else store.identities(program)
-
-        uuids, others = self._writer.ask(ask)
+        # Earlier versions recorded only the path of the program and no name.
+        known = self._store.latest_checkpoints(identity, None if self._named else program)
+        for trial_id in dict.fromkeys(checkpoint.trial_id for checkpoint in known):
+            newest = self._store.attempts(trial_id)[-1]
+            at_work = newest.state == "running" and is_running(newest.process)
+            if not at_work or newest.process == this_process():
+                return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == trial_id]
+        others = [] if known or self._named else self._store.identities(program)
         if others:
             logger.warning(
                 "latest_checkpoint='latest': the checkpoints of this program were saved under another user or host "
@@ -335,50 +334,42 @@ class StoreSupervisor:
                 ", ".join(shown_identity(other) for other in others[:3]),
                 NAME_VARIABLE,
             )
-        return uuids
+        return []
 
     def begin_detached(self) -> DetachedRun:
         """Begin the attempt of a detached run now, and return its trial and starting point."""
         begun = self._begun()
-
-        def ask(store: Store) -> DetachedRun:
-            trial, attempts = store.experiments.trial(begun.trial_id), store.attempts(begun.trial_id)
-            return DetachedRun(
-                begun.experiment_id,
-                begun.trial_id,
-                begun.number,
-                trial.hparams,
-                trial.seed,
-                trial.latest_checkpoint,
-                attempts[-1].start_step,
-            )
-
-        return self._writer.ask(ask)
+        trial, attempts = self._store.trial(begun.trial_id), self._store.attempts(begun.trial_id)
+        return DetachedRun(
+            begun.experiment_id,
+            begun.trial_id,
+            begun.number,
+            trial.hparams,
+            trial.seed,
+            trial.latest_checkpoint,
+            attempts[-1].start_step,
+        )
 
     def report_use(self, checkpoint: str, version: tuple[int, int] | None = None) -> None:
         if self._member.is_chief:
             attempt = self._begun()
-            self._writer.ask(lambda store: store.lineage.record_use(attempt.trial_id, checkpoint, version))
+            self._store.record_use(attempt.trial_id, checkpoint, version)
 
     def condemn_checkpoints(self, storage_ids: Sequence[str]) -> list[str]:
         if not self._member.is_chief:
             return []
         attempt = self._begun()
-
-        def ask(store: Store) -> list[str]:
-            condemned = store.upkeep.condemn_unused(storage_ids)
-            cut_short = [row.uuid for row in store.checkpoints(attempt.trial_id) if is_to_be_removed(row)]
-            return list(dict.fromkeys([*condemned, *cut_short]))
-
-        return self._writer.ask(ask)
+        condemned = self._store.condemn_unused(storage_ids)
+        interrupted = [row.uuid for row in self._store.checkpoints(attempt.trial_id) if is_to_be_removed(row)]
+        return list(dict.fromkeys([*condemned, *interrupted]))
 
     def condemn_own_checkpoint(self, storage_id: str) -> None:
         if not self._member.is_chief:
             self._attempts.check_reach()
-        self._writer.ask(lambda store: store.upkeep.condemn_own(storage_id))
+        self._store.condemn_own(storage_id)
 
     def checkpoint_deleted(self, storage_id: str) -> None:
-        self._writer.ask(lambda store: store.set_checkpoint_deleted(storage_id))
+        self._store.set_checkpoint_deleted(storage_id)
 
     def report_status(self, change: StatusChange) -> None:
         """Write the status; the first important change or a failure begins the attempt, so that it is recorded."""
@@ -432,8 +423,7 @@ class StoreSupervisor:
             attempt = self._attempts.find()
         if attempt is None:
             return {}
-        trial_id = attempt.trial_id
-        return self._writer.ask(lambda store: store.metadata(trial_id))
+        return self._store.metadata(attempt.trial_id)
 
     def status(self) -> RunStatus:
         return self._status
@@ -441,7 +431,7 @@ class StoreSupervisor:
     def best_validation(self) -> float | None:
         if self._managed is None:
             return None  # a standalone run has no searcher metric
-        return self._managed.best_validation(self._writer)
+        return self._managed.best_validation(self._store)
 
     def request_stop(self, request: StopRequest) -> None:
         self._stop = self._stop or request
@@ -462,7 +452,7 @@ class StoreSupervisor:
                 self._say_once(logging.WARNING, f"requests to stop do not reach this rank: {error}")
             return
         self._listens = True
-        self._writer.ask(self._watch)
+        self._watch(self._store)
         self._writer.watch(self._watch)
 
     def acknowledge_stop(self) -> None:
@@ -514,7 +504,7 @@ class StoreSupervisor:
             self._write_end("completed")  # ends the previous attempt of this run, if there is one
         begun, self._has_begun_it = self._attempts.begin_or_join(self._attempt)
         if self._sinking is not None:
-            self._sinking.begin(begun, self._writer.ask(lambda store: store.attempts(begun.trial_id)[0]))
+            self._sinking.begin(begun, self._store.attempts(begun.trial_id)[0])
         self._attempt, self._expected, self._refused = begun, False, False
         self._take_lines_of(begun)
         if self._output is not None:
@@ -529,17 +519,17 @@ class StoreSupervisor:
         if self._member.is_chief:
             self._writer.watch(self._watch)
 
-    def _watch(self, store: Store) -> None:
+    def _watch(self, store: WorkerStore) -> None:
         """Check that the trial still belongs to this process, and read stop requests. Called by the writer's thread."""
         if self._managed is not None:
             self._managed.check_is_ours(store)
         self._look_for_requests(store)
 
-    def _look_for_requests(self, store: Store) -> bool:
+    def _look_for_requests(self, store: WorkerStore) -> bool:
         """Read new stop requests; return whether a stop is requested."""
         attempt = self._attempt or self._heard_of
         if attempt is not None and self._stop is None:
-            for request in store.requests(attempt.trial_id, after=attempt.last_request):
+            for request in store.requests(attempt.trial_id, attempt.last_request):
                 # Killing is up to the runner; the worker itself handles the request like a cancel.
                 self.request_stop("cancel" if request.kind == "kill" else request.kind)
         return self._stop is not None
@@ -606,7 +596,7 @@ class StoreSupervisor:
             return ends.get(request, state)
         return "canceled" if state == "stopped" and request == "cancel" else state
 
-    def _check_names(self, store: Store, rows: list[Row]) -> None:
+    def _check_names(self, store: WorkerStore, rows: list[Row]) -> None:
         """Warn once per attempt if two ranks report the same metric. Called by the writer's thread."""
         reports = [row for row in rows if isinstance(row, MetricRow)]
         found = store.claim_shared_metric(reports) if reports else None

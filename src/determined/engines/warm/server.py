@@ -48,6 +48,7 @@ _IMPORTED = (
     "determined.core.ranks.object_group",
     "determined.checkpoint_storage.retention",
     "determined.store.experiments",
+    "determined.store.publishing",
     "determined.store.registry",
     "determined.store.store",
     "determined.store.sql.attempts",

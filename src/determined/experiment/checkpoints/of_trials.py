@@ -13,9 +13,10 @@ from determined.config.secrets.masking import mask_secrets
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException
 from determined.experiment.checkpoints.storage_lookup import configured_storage
 from determined.experiment.runner.settings import Settings
-from determined.store.publishing import settle_unrecorded
+from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.records import Checkpoint, is_to_be_removed
 from determined.store.store import Store
+from determined.store.unrecorded import recover_unrecorded
 from determined.store.writer import Writer
 
 logger = logging.getLogger("determined.experiment")
@@ -26,7 +27,7 @@ _NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 class TrialCheckpoints:
     """The checkpoints of an experiment's trials, as recorded in the store and as found in the storage."""
 
-    def __init__(self, experiment_id: int, settings: Settings, writer: Writer) -> None:
+    def __init__(self, experiment_id: int, settings: Settings, writer: Writer[Store]) -> None:
         self._experiment_id = experiment_id
         self._settings = settings
         self._writer = writer
@@ -107,7 +108,8 @@ class TrialCheckpoints:
         """
         place = mask_secrets(self._storage().name)
         try:
-            settle_unrecorded(self._writer.ask, place, partial(examine, self._storage()), trial_id)
+            store = self._writer.queued(LocalWorkerStore)
+            recover_unrecorded(store, place, partial(examine, self._storage()), trial_id)
         except OSError as error:
             logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
 

@@ -21,6 +21,7 @@ from determined.store.experiment_changes import Change
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.experiments import Experiments
 from determined.store.states import TRIAL_ENDED
+from determined.store.store import Store
 from determined.store.writer import Writer
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class RunnerState:
     files: ExperimentFiles
     lease: Lease
     engine: Engine
-    writer: Writer
+    writer: Writer[Store]
     logs: TrialLogWriter
     checkpoints: TrialCheckpoints
     store_place: str

@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from determined.store import lease, standalone_runs
+from determined.store import standalone_runs
 from determined.store.databases.base import Database
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.process import Process
+from determined.store.sql import leases
 
 # Field of the record -> SQL expression for its value.
 _EXPERIMENT = {
@@ -46,7 +47,7 @@ _TRIAL = {
 # A standalone run has no state in its own row: it follows from its newest attempt.
 _ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
 
-_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {lease.COLUMNS}, t.progress, t.reason, {_ATTEMPT}
+_SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {leases.COLUMNS}, t.progress, t.reason, {_ATTEMPT}
 FROM experiments e
 LEFT JOIN leases l ON l.experiment_id = e.id
 LEFT JOIN trials t ON e.by_hand = 1 AND t.experiment_id = e.id AND t.number = 0
@@ -88,7 +89,7 @@ def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
 
 def _experiment(row: Sequence[Any]) -> Experiment:
     values, more = _named(_EXPERIMENT, row)
-    holder, (progress, reason, attempt_state, attempt_ended, *process) = lease.holder(*more[:6]), more[6:]
+    holder, (progress, reason, attempt_state, attempt_ended, *process) = leases.holder(*more[:6]), more[6:]
     values["config"], values["labels"] = json.loads(values["config"]), json.loads(values["labels"])
     for name in ("by_hand", "archived", "smaller_is_better", "borrowed"):
         values[name] = bool(values[name])

@@ -60,7 +60,7 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
             experiment_id,
             number,
             parent,
-            json.dumps(start.run.hparams, default=repr),
+            json.dumps(start.run.hparams),
             start.run.created,
             start.run.seed,
             _name(start.run.external_trial),
@@ -124,7 +124,7 @@ def _add_experiment(database: Database, start: AttemptStart) -> int:
         [
             start.key,
             text(run.program),
-            json.dumps(run.config, default=repr),
+            json.dumps(run.config),
             run.created,
             text(str(run.config.get("description") or "")),
             json.dumps([str(label) for label in labels] if isinstance(labels, (list, tuple)) else []),

@@ -11,6 +11,7 @@ from determined.engines.base import Line
 from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.live_trial import LiveTrial, Place, Process
 from determined.store.rows import LogRow
+from determined.store.store import Store
 from determined.store.writer import Writer
 
 OnLine = Callable[[int, Line], None]
@@ -34,7 +35,7 @@ _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
 class TrialLogWriter:
     """Stores log lines through a separate writer, so that decisions never wait for a flood of lines."""
 
-    def __init__(self, writer: Writer, settings: Settings, on_line: OnLine | None = None) -> None:
+    def __init__(self, writer: Writer[Store], settings: Settings, on_line: OnLine | None = None) -> None:
         self._writer = writer
         self._settings = settings
         self._on_line = on_line

@@ -1,0 +1,143 @@
+"""The `WorkerStore` of a process that has a connection to the database, and where such a store can be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from determined.store.databases import location
+from determined.store.open import open_store
+
+# For annotations only: a training script that imports the library should not pay for them.
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Decision, Trial
+    from determined.store.output_records import NewUpload, Output, Upload
+    from determined.store.records import Attempt, Checkpoint, Metric, Request, SharedMetric
+    from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
+    from determined.store.store import Store
+    from determined.store.unrecorded import Origin, Unrecorded
+    from determined.store.worker_store import WorkerStore
+
+
+def open_worker_store(place: str) -> WorkerStore:
+    """Open the store at a file path or URL for a worker; it is created or migrated if necessary."""
+    return LocalWorkerStore(open_store(place))
+
+
+def store_exists(place: str) -> bool:
+    """Return whether a worker can open the store at this place without creating it."""
+    return is_shared(place) or Path(place).is_file()
+
+
+def is_shared(place: str) -> bool:
+    """Return whether processes on other machines use the same store under this place: a server, but not a file."""
+    return location.is_postgres(place)
+
+
+class LocalWorkerStore:
+    """A `WorkerStore` that calls the `Store` of this process. The methods are documented in `worker_store.py`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def place(self) -> str:
+        return self._store.place
+
+    def close(self) -> None:
+        self._store.close()
+
+    def begin_attempt(self, start: AttemptStart) -> BegunAttempt:
+        return self._store.begin_attempt(start)
+
+    def newest_attempt(self, run_key: str) -> tuple[str, BegunAttempt] | None:
+        return self._store.newest_attempt(run_key)
+
+    def attempts(self, trial_id: int) -> list[Attempt]:
+        return self._store.attempts(trial_id)
+
+    def trial(self, trial_id: int) -> Trial:
+        return self._store.experiments.trial(trial_id)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        self._store.write(rows)
+
+    def claim_shared_metric(self, rows: Sequence[MetricRow]) -> SharedMetric | None:
+        return self._store.claim_shared_metric(rows)
+
+    def find_metric(self, trial_id: int, group: str, steps_completed: int, rank: int) -> Metric | None:
+        return self._store.find_metric(trial_id, group, steps_completed, rank)
+
+    def metadata(self, trial_id: int) -> dict[str, Any]:
+        return self._store.metadata(trial_id)
+
+    def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
+        return self._store.experiments.best_validation(experiment_id, metric, smaller_is_better)
+
+    def requests(self, trial_id: int, after: int) -> list[Request]:
+        return self._store.requests(trial_id, after)
+
+    def decision(self, trial_id: int) -> Decision:
+        return self._store.experiments.decision(trial_id)
+
+    def checkpoints(self, trial_id: int) -> list[Checkpoint]:
+        return self._store.checkpoints(trial_id)
+
+    def latest_checkpoints(self, identity: str, program: str | None) -> list[Checkpoint]:
+        return self._store.latest_checkpoints(identity, program)
+
+    def identities(self, program: str) -> list[str]:
+        return self._store.identities(program)
+
+    def registered_checkpoints(self, experiment_id: int) -> list[str]:
+        return sorted(self._store.registry.registered(experiment_id))
+
+    def source_checkpoints(self, experiment_id: int) -> list[str]:
+        sources = {trial.source for trial in self._store.experiments.trials(experiment_id)}
+        return sorted(source for source in sources if source is not None)
+
+    def checkpoint_origin(self, trial_id: int, attempt: int) -> Origin:
+        return self._store.publishing.origin(trial_id, attempt)
+
+    def record_use(self, trial_id: int, checkpoint: str, version: tuple[int, int] | None) -> None:
+        self._store.lineage.record_use(trial_id, checkpoint, version)
+
+    def condemn_unused(self, checkpoints: Sequence[str]) -> list[str]:
+        return self._store.upkeep.condemn_unused(checkpoints)
+
+    def condemn_own(self, checkpoint: str) -> None:
+        self._store.upkeep.condemn_own(checkpoint)
+
+    def set_checkpoint_deleted(self, checkpoint: str) -> None:
+        self._store.set_checkpoint_deleted(checkpoint)
+
+    def unrecorded_checkpoints(self, storage: str, trial_id: int | None) -> list[Unrecorded]:
+        return self._store.publishing.unrecorded(storage, trial_id)
+
+    def forget_unrecorded(self, checkpoint: str) -> None:
+        self._store.publishing.forget(checkpoint)
+
+    def find_output(self, trial_id: int) -> Output | None:
+        return self._store.outputs.find(trial_id)
+
+    def output_of_checkpoint(self, checkpoint: str) -> Output | None:
+        return self._store.outputs.of_checkpoint(checkpoint)
+
+    def uploads(self, trial_id: int) -> list[Upload]:
+        return self._store.outputs.all_uploads(trial_id)
+
+    def begin_upload(self, upload: NewUpload) -> None:
+        self._store.outputs.begin_upload(upload)
+
+    def finish_upload(self, key: str) -> bool:
+        return self._store.outputs.finish_upload(key)
+
+    def remove_upload(self, key: str) -> None:
+        self._store.outputs.remove_upload(key)
+
+    def withdraw_uploads(self, keys: Sequence[str]) -> None:
+        self._store.outputs.withdraw(keys)
+
+    def keep_uploaded_files(self, key: str, names: Sequence[str]) -> None:
+        self._store.outputs.keep_files(key, names)
