@@ -48,6 +48,7 @@ def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: 
 
 
 def _reader(blob: Any) -> Any:
+    """Return the function that downloads an object of Google's client, or a `gs://` text."""
     if isinstance(blob, str):
         return _cloud_reader(blob)
     for name in ("download_as_bytes", "download_as_string"):
@@ -66,6 +67,7 @@ def _cloud_reader(uri: str) -> Any:
     bucket = gcs_bucket({"type": "gcs", "bucket": bucket_name})
 
     def read() -> bytes:
+        """Return the content of the object; raise FileNotFoundError if it does not exist."""
         content = bucket.get(key)
         if content is None:
             raise FileNotFoundError(f"there is no object {uri}")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from determined import core
-from determined.core.distributed import _read_tf_config
+from determined.core.ranks.launcher_environment import read_tf_config
 from determined.core.ranks.object_group import ObjectGroup
 from determined.errors import DistributedError, MissingExtraError
 from tests.helpers.ranks import free_port, run_ranks, start_ranks
@@ -123,11 +123,11 @@ def test_ranks_of_horovod_with_and_without_its_newer_functions(monkeypatch: pyte
 
 def test_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
     text = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
-    assert _read_tf_config({"TF_CONFIG": text}) == (1, ["a:1", "b:1"])
+    assert read_tf_config({"TF_CONFIG": text}) == (1, ["a:1", "b:1"])
     with pytest.raises(ValueError, match="'ps'"):
-        _read_tf_config({"TF_CONFIG": text.replace('"worker", "index"', '"ps", "index"')})
+        read_tf_config({"TF_CONFIG": text.replace('"worker", "index"', '"ps", "index"')})
     with pytest.raises(ValueError, match="TF_CONFIG"):
-        _read_tf_config({"TF_CONFIG": "{}"})
+        read_tf_config({"TF_CONFIG": "{}"})
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(MissingExtraError, match="tensorflow"):
         core.DistributedContext.from_tf_config()

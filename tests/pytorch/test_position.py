@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from determined import pytorch
 from determined.errors import InvalidCheckpointException
+from determined.pytorch.data.closed_form import ShuffleSampler
 from determined.pytorch.data.loader import order_by_seed, shard
 from determined.pytorch.data.position import BatchSpan, DataPosition, PassShape, offset_of_epochs
 from determined.pytorch.plan import Plan
-from determined.pytorch.samplers import ShuffleSampler
 
 SEED = 5
 
@@ -112,7 +112,7 @@ def test_a_position_far_away_takes_no_time() -> None:
 
 def test_stretches_of_one_batch_size_are_one() -> None:
     position = DataPosition().moved(4, 8).moved(0, 4).moved(6, 8).moved(2, 4)
-    assert position.stretches == (BatchSpan(10, 8), BatchSpan(2, 4))
+    assert position.spans == (BatchSpan(10, 8), BatchSpan(2, 4))
     assert position.batches == 12
     assert position.back(1).batches == 11
     assert DataPosition.from_dict(position.as_dict(), "abc") == position

@@ -20,10 +20,10 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler as StatefulRandomSampler
 
 from determined import errors, pytorch
+from determined.pytorch.data.closed_form import ShuffleSampler, mix
 from determined.pytorch.data.loader import load_sharded, order_by_seed, shard
 from determined.pytorch.data.position import DataPosition
 from determined.pytorch.display import waiting_notice
-from determined.pytorch.samplers import ShuffleSampler, mix
 from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit, metrics

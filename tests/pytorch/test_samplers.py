@@ -15,8 +15,8 @@ from torch.utils.data import BatchSampler, SequentialSampler
 
 from determined import pytorch
 from determined.pytorch import samplers
+from determined.pytorch.data.closed_form import ShuffleSampler
 from determined.pytorch.data.loader import order_by_seed
-from determined.pytorch.samplers import ShuffleSampler
 
 
 class Walked:

@@ -86,11 +86,11 @@ def test_any_history_keeps_the_order_of_records(
             workers: dict[str, int] = {"num_workers": 1, "prefetch_factor": ahead} if ahead else {}
             loader = pytorch.DataLoader(range(RECORDS), size, sampler=SAMPLERS[kind](), drop_last=drop_last, **workers)
             dealt = shard(loader, position, ranks, rank)
-            assert dealt.walk is not None
+            assert dealt.replayed is not None
             if states:
-                dealt.walk.load_state_dicts(states)
+                dealt.replayed.load_state_dicts(states)
             shares.append(list(itertools.islice(iter(dealt), batches + ahead))[:batches])
-            kept.append(through_checkpoint(dealt.walk.state_dict(after.batches)))
+            kept.append(through_checkpoint(dealt.replayed.state_dict(after.batches)))
         trained += [batch for turn in zip(*shares, strict=True) for batch in turn]
         position, states = after, kept
 

@@ -19,7 +19,7 @@ from determined.core.profiler import ProfilerContext
 from determined.core.searcher import SearcherContext
 from determined.core.supervision.base import StatusChange, Supervisor
 from determined.core.supervision.run_end import how_it_ended
-from determined.core.supervision.unclosed_runs import UnclosedRun, tell_of_new_run
+from determined.core.supervision.unclosed_runs import UnclosedRun, announce_new_run
 from determined.core.tensorboard import TensorboardFiles
 from determined.core.train import EarlyExitReason, TrainContext
 from determined.errors import DeterminedError, InvalidHP
@@ -191,7 +191,7 @@ class Context:
     def _end_for_another(self) -> None:
         """End the run because another one starts, and notify the user."""
         self.close()
-        tell_of_new_run(self._supervisor.begun_attempt())
+        announce_new_run(self._supervisor.begun_attempt())
 
     def _release(self) -> None:
         """Cancel the automatic end of the run at the exit of the program."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from determined.core.ranks.launcher_environment import (
+    PUB_PORT,
+    PULL_PORT,
+    DefaultPort,
+    checked_ranks,
+    port_from_env,
+    read_env,
+    read_tf_config,
+)
 from determined.core.ranks.rendezvous import LOOPBACK, find_store
 from determined.errors import MissingExtraError
 
@@ -16,14 +23,6 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
     from determined.core.ranks.object_group import ObjectGroup
-
-
-class _DefaultPort(int):
-    """A port that the user has not given: it is shown in the signature and never opened."""
-
-
-_PUB_PORT = _DefaultPort(12360)
-_PULL_PORT = _DefaultPort(12376)
 
 
 class DistributedContext:
@@ -45,20 +44,22 @@ class DistributedContext:
         cross_rank: int | None = None,
         cross_size: int | None = None,
         chief_ip: str | None = None,
-        pub_port: int = _PUB_PORT,
-        pull_port: int = _PULL_PORT,
+        pub_port: int = PUB_PORT,
+        pull_port: int = PULL_PORT,
         port_offset: int = 0,
         force_tcp: bool = False,
     ) -> None:
-        numbers = {
-            "rank": rank,
-            "size": size,
-            "local_rank": local_rank,
-            "local_size": local_size,
-            "cross_rank": cross_rank,
-            "cross_size": cross_size,
-        }
-        self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size = _checked(numbers)
+        ranks = checked_ranks(
+            {
+                "rank": rank,
+                "size": size,
+                "local_rank": local_rank,
+                "local_size": local_size,
+                "cross_rank": cross_rank,
+                "cross_size": cross_size,
+            }
+        )
+        self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size = ranks
         if self.local_size == self.size:
             chief_ip = LOOPBACK
         elif chief_ip is None:
@@ -67,7 +68,7 @@ class DistributedContext:
                 "the others need the chief's address"
             )
         self._chief_ip = chief_ip
-        self._port = None if isinstance(pub_port, _DefaultPort) else pub_port
+        self._port = None if isinstance(pub_port, DefaultPort) else pub_port
         self._world: ObjectGroup | None = None
         self._node: ObjectGroup | None = None
         if self.size == 1:
@@ -117,7 +118,7 @@ class DistributedContext:
         if hasattr(hvd, "cross_rank") and hasattr(hvd, "cross_size"):
             cross_rank, cross_size = hvd.cross_rank(), hvd.cross_size()
         else:
-            cross_rank, cross_size = _read_env("horovodrun", ["HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"])
+            cross_rank, cross_size = read_env("horovodrun", ["HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"])
         return cls(
             rank=hvd.rank(),
             size=hvd.size(),
@@ -126,13 +127,13 @@ class DistributedContext:
             cross_rank=cross_rank,
             cross_size=cross_size,
             chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP"),
-            pub_port=_port_from_env(),
+            pub_port=port_from_env(),
         )
 
     @classmethod
     def from_tf_config(cls) -> tuple[DistributedContext, Any]:
         """Create the context from $TF_CONFIG, and return it with the matching `tf.distribute.Strategy`."""
-        rank, addresses = _read_tf_config(os.environ)
+        rank, addresses = read_tf_config(os.environ)
         try:
             tf: Any = importlib.import_module("tensorflow")
         except ModuleNotFoundError as error:
@@ -152,14 +153,14 @@ class DistributedContext:
             cross_rank=rank,
             cross_size=len(addresses),
             chief_ip=addresses[0].rpartition(":")[0],
-            pub_port=_port_from_env(),
+            pub_port=port_from_env(),
         )
         return context, strategy
 
     @classmethod
     def _from_env(cls, launcher: str, names: list[str], chief_ip: str | None) -> DistributedContext:
         """Create the context from the six named environment variables."""
-        rank, size, local_rank, local_size, cross_rank, cross_size = _read_env(launcher, names)
+        rank, size, local_rank, local_size, cross_rank, cross_size = read_env(launcher, names)
         return cls(
             rank=rank,
             size=size,
@@ -168,7 +169,7 @@ class DistributedContext:
             cross_rank=cross_rank,
             cross_size=cross_size,
             chief_ip=chief_ip or os.environ.get("DET_CHIEF_IP"),
-            pub_port=_port_from_env(),
+            pub_port=port_from_env(),
         )
 
     def get_rank(self) -> int:
@@ -221,6 +222,7 @@ class DistributedContext:
                 group.close()
 
     def _find_store(self, timeout: timedelta) -> Store:
+        """Return the torch store through which the ranks of this job meet."""
         return find_store(self.rank, self.size, chief_ip=self._chief_ip, port=self._port, timeout=timeout)
 
 
@@ -243,79 +245,3 @@ def describe_failure(distributed: DistributedContext, what: str, error: RuntimeE
 def shared_store(distributed: DistributedContext) -> Store | None:
     """Return a torch store with a separate key prefix that all ranks of the job share; None for a single rank."""
     return None if distributed._world is None else distributed._world.shared_store()
-
-
-class MissingRanksError(KeyError, RuntimeError):
-    """The environment variables that give the rank are not set; the message names them."""
-
-    def __str__(self) -> str:  # KeyError would show its message in quotes
-        return RuntimeError.__str__(self)
-
-
-def _checked(numbers: Mapping[str, int | None]) -> tuple[int, int, int, int, int, int]:
-    """Return the six rank numbers; raise if they are incomplete or contradictory."""
-    missing = [name for name, value in numbers.items() if value is None]
-    if len(missing) == len(numbers):
-        return 0, 1, 0, 1, 0, 1
-    if missing:
-        raise ValueError(f"give all of {', '.join(numbers)} or none of them: {', '.join(missing)} missing")
-    values: list[int] = []
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an int, got {value!r}")
-        values.append(value)
-    for position in (0, 2, 4):
-        rank, size = values[position], values[position + 1]
-        names = list(numbers)[position : position + 2]
-        if not 0 <= rank < size:
-            raise ValueError(f"{names[0]} must be at least 0 and below {names[1]}, got {rank} of {size}")
-    if values[3] > values[1] or values[2] > values[0]:
-        raise ValueError(
-            f"a node cannot hold more ranks than the job: rank {values[2]} of {values[3]} on its node, "
-            f"{values[0]} of {values[1]} in all"
-        )
-    return values[0], values[1], values[2], values[3], values[4], values[5]
-
-
-def _read_env(launcher: str, names: list[str]) -> list[int]:
-    """Return the integers in these environment variables; raise MissingRanksError if some are not set."""
-    missing = [name for name in names if name not in os.environ]
-    if missing:
-        raise MissingRanksError(
-            f"the environment variables {', '.join(missing)} are not set: start the script with {launcher}"
-        )
-    numbers = []
-    for name in names:
-        try:
-            numbers.append(int(os.environ[name]))
-        except ValueError:
-            raise ValueError(
-                f"the environment variable {name} is {os.environ[name]!r}: expected a whole number"
-            ) from None
-    return numbers
-
-
-def _port_from_env() -> int:
-    """Return the port that the environment gives, or the default port, which is never opened."""
-    given = os.environ.get("INTER_TRAIN_PROCESS_COMM_PORT_1")
-    if given is None:
-        return _PUB_PORT
-    if not given.isdecimal() or not 0 < int(given) < 65536:
-        raise ValueError(f"INTER_TRAIN_PROCESS_COMM_PORT_1 is {given!r}: expected a port number")
-    return int(given)
-
-
-def _read_tf_config(env: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Return this worker's index and the addresses of all workers; one worker if TF_CONFIG is not set."""
-    text = env.get("TF_CONFIG")
-    if text is None:
-        return 0, [LOOPBACK + ":0"]
-    try:
-        config = json.loads(text)
-        task_type, index = config["task"]["type"], int(config["task"]["index"])
-        addresses = [str(address) for address in config["cluster"]["worker"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"TF_CONFIG cannot be read ({type(error).__name__}: {error}): {text!r}") from error
-    if task_type != "worker":
-        raise ValueError(f"TF_CONFIG names a task of type {task_type!r}: only 'worker' is supported")
-    return index, addresses

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import secrets
 import signal
-import socket
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from determined import info as cluster_info
-from determined import paths
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.code_copy import CODE
@@ -36,16 +31,16 @@ from determined.core.supervision.attempts import Member
 from determined.core.supervision.build import supervise
 from determined.core.supervision.detached import Detached, DetachedRun
 from determined.core.supervision.managed import managed_trial
+from determined.core.supervision.run_facts import RunFacts, standalone_info
 from determined.core.supervision.run_identity import run_labels, run_name, run_notes
 from determined.core.supervision.store_supervisor import StoreSupervisor
 from determined.core.supervision.unclosed_runs import UnclosedRun, end_earlier_runs
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import TrainContext
-from determined.info import ClusterInfo, RendezvousInfo, TrialInfo
+from determined.info import ClusterInfo
 from determined.plural import counted
 from determined.sinks.selection import chosen_sinks
 from determined.store.open import checked_place
-from determined.store.process import Process, this_process
 
 if TYPE_CHECKING:
     from determined.sinks.base import Sink
@@ -91,7 +86,8 @@ def init(
     storages: list[CheckpointStorage] = []
     sinks: list[Sink] = []
 
-    def open_run() -> _Opened | None:
+    def open_run() -> RunFacts | None:
+        """Check storage, store and sinks on the chief before anything is recorded; other ranks open the storage."""
         storage = _storage(checkpoint_storage, described)
         storages.append(storage)
         if distributed.rank != 0:
@@ -100,14 +96,14 @@ def init(
         checked_place()
         config = _exp_conf if _exp_conf is not None or described is None else described.trial._config
         sinks.extend(chosen_sinks(config or {}, os.environ))
-        return _Opened.fresh()
+        return RunFacts.fresh()
 
-    opened = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
-    assert opened is not None
-    info = described or _standalone_info(opened, distributed, _hparams, _exp_conf, _trial_seed)
-    member = Member(opened.run_key, opened.process, distributed.rank, distributed.size)
+    facts = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
+    assert facts is not None
+    info = described or standalone_info(facts, distributed, _hparams, _exp_conf, _trial_seed)
+    member = Member(facts.run_key, facts.process, distributed.rank, distributed.size)
     supervisor = supervise(
-        opened.run_dir,
+        facts.run_dir,
         member,
         hparams=info.trial.hparams if _hparams is None else _hparams,
         passed_hparams=_hparams,
@@ -126,11 +122,11 @@ def init(
         storages[0],
         supervisor,
         _retention(checkpoint_storage, described, info),
-        opened.run_dir / CODE,
+        facts.run_dir / CODE,
     )
     if _detached is not None and described is None:
         info = detached.describe(info, _begin_now(distributed, supervisor, checkpoint), _hparams)
-    tensorboard = TensorboardFiles(opened.run_dir, distributed.rank, tensorboard_mode)
+    tensorboard = TensorboardFiles(facts.run_dir, distributed.rank, tensorboard_mode)
     train = TrainContext(distributed, supervisor, tensorboard, _mask_for(_exp_conf or info.trial._config))
     preempt = PreemptContext(distributed, supervisor, preempt_mode)
     length = _searcher_length(info, standalone=described is None)
@@ -171,6 +167,7 @@ def _begin_now(
     """Begin the attempt of a detached run on the chief, and return its description on every rank."""
 
     def begin() -> DetachedRun | None:
+        """Record the attempt on the chief."""
         if distributed.rank != 0:
             return None
         checkpoint._record_published()  # first, because the trial resumes from its newest checkpoint
@@ -188,31 +185,6 @@ def _begin_now(
         raise
     assert begun is not None
     return begun
-
-
-class _Opened(NamedTuple):
-    """The facts about a run that the chief determines for all ranks."""
-
-    run_dir: Path
-    cluster_id: str
-    request_id: str
-    session_token: str
-    trial_seed: int
-    run_key: str  # from which all ranks derive the keys of attempts
-    process: Process
-
-    @classmethod
-    def fresh(cls) -> _Opened:
-        """Create a run directory, random ids and a seed for a new run."""
-        return cls(
-            run_dir=paths.new_run_dir(),
-            cluster_id=str(uuid.uuid4()),
-            request_id=str(uuid.uuid4()),
-            session_token=secrets.token_urlsafe(32),
-            trial_seed=secrets.randbelow(2**31),
-            run_key=str(uuid.uuid4()),
-            process=this_process(),
-        )
 
 
 def _checked_distributed(distributed: DistributedContext | None, described: ClusterInfo | None) -> DistributedContext:
@@ -244,48 +216,6 @@ def _retention(
     config = info.trial._config
     managed = None if described is None else config.get("checkpoint_storage")
     return retention_of(argument if argument is not None else managed, config.get("searcher") or {})
-
-
-def _standalone_info(
-    opened: _Opened,
-    distributed: DistributedContext,
-    hparams: dict[str, Any] | None,
-    exp_conf: dict[str, Any] | None,
-    trial_seed: int | None,
-) -> ClusterInfo:
-    """Return the ClusterInfo of a standalone run.
-
-    Its slots are the visible GPUs, or else one per rank of this machine.
-    """
-    task_id = f"0.{opened.request_id}"
-    return ClusterInfo(
-        master_url="local",
-        cluster_id=opened.cluster_id,
-        agent_id=socket.gethostname(),
-        slot_ids=_visible_gpus() or list(range(distributed.local_size)),
-        task_id=task_id,
-        allocation_id=f"{task_id}.0",
-        session_token=opened.session_token,
-        task_type=cluster_info.TRIAL,
-        _trial_info=TrialInfo(
-            trial_id=0,
-            experiment_id=0,
-            trial_seed=opened.trial_seed if trial_seed is None else trial_seed,
-            hparams={} if hparams is None else hparams,
-            _config={} if exp_conf is None else exp_conf,
-        ),
-        _rendezvous_info=RendezvousInfo(
-            container_addrs=["127.0.0.1"],
-            container_rank=0,
-            container_slot_counts=[distributed.size],
-        ),
-    )
-
-
-def _visible_gpus() -> list[int]:
-    """Return the indices of the GPUs that torch sees, or an empty list if the program has not imported torch."""
-    torch = sys.modules.get("torch")
-    return list(range(torch.cuda.device_count())) if torch is not None else []
 
 
 def _searcher_length(info: ClusterInfo, *, standalone: bool) -> Length | None:

@@ -83,6 +83,7 @@ def _place_in_set(element: Any) -> tuple[int, float, str]:
 
 
 def _key(key: Any, name: str) -> str:
+    """Return a key of a dict as a text; raise TypeError unless it is a str or an int."""
     if isinstance(key, str):
         return key
     if isinstance(key, int) and not isinstance(key, bool):
@@ -98,5 +99,6 @@ def _refuse_endless(value: int, name: str) -> None:
 
 
 def _short(value: Any) -> str:
+    """Return the repr of a value, cut if it is long."""
     text = repr(value)
     return text if len(text) <= 200 else text[:200] + "..."

@@ -97,6 +97,7 @@ class SystemSampler:
         return sample
 
     def _disk(self) -> Sample:
+        """Return the use of the root file system and the rates of all disks."""
         disk: Sample = {"/": {"disk_util": self._psutil.disk_usage("/").percent}}
         counters = self._psutil.disk_io_counters()
         if counters is not None:  # not available in some containers
@@ -106,6 +107,7 @@ class SystemSampler:
         return disk
 
     def _network(self) -> Sample:
+        """Return the rates of all network interfaces; empty if the system does not count them."""
         counters = self._psutil.net_io_counters()
         if counters is None:
             return {}
@@ -115,6 +117,7 @@ class SystemSampler:
         }
 
     def _gpu(self, handle: Any) -> Sample:
+        """Return the use and the memory of a GPU."""
         memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         return {
             "gpu_util": self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
@@ -158,4 +161,5 @@ def _open_nvml() -> tuple[Any, dict[str, Any]]:
 
 
 def _text(value: str | bytes) -> str:
+    """Return a UUID as a text: older versions of the package return bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -63,6 +63,7 @@ class SearcherOperation:
         self._train._complete_length(self._length, metric)
 
     def _chief_only(self, method: str) -> None:
+        """Raise RuntimeError on every rank but the chief."""
         if not self._is_chief:
             raise RuntimeError(f"only the chief may call {method}")
 
@@ -119,6 +120,7 @@ class SearcherContext:
                 return
 
     def _configured(self) -> Length:
+        """Return the configured length; raise ValueError if there is none."""
         if self._length is None:
             raise ValueError("the searcher context needs searcher.max_length in the experiment configuration")
         return self._length

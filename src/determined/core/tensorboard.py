@@ -32,6 +32,7 @@ class TensorboardFiles:
 
     @property
     def mode(self) -> TensorboardMode:
+        """Whether reported scalars are written automatically."""
         return self._mode
 
     def path(self) -> Path:
@@ -77,6 +78,7 @@ class TensorboardFiles:
                 shutil.copyfile(source, target)
 
     def close(self) -> None:
+        """Write pending scalars and close the event file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -145,11 +145,13 @@ class TrainContext:
 
 
 def _check_group(group: Any) -> None:
+    """Raise ValueError for a name of a group that metric paths cannot contain."""
     if not isinstance(group, str) or not group or "." in group:
         raise ValueError(f"group must be a non-empty str without '.', got {group!r}")
 
 
 def _check_steps(steps_completed: Any) -> None:
+    """Raise unless the number of steps is an integer that a database column can hold."""
     if isinstance(steps_completed, bool) or not isinstance(steps_completed, int):
         raise TypeError(f"steps_completed must be an int, got {steps_completed!r}")
     if not 0 <= steps_completed < 2**63:

@@ -125,6 +125,7 @@ def _slots(info: ClusterInfo | None) -> int:
 
 
 def _gpu_count() -> int:
+    """Return the number of visible GPUs; torch is imported here, because a wrong command line does not need it."""
     import torch
 
     return torch.cuda.device_count()

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Mapping
 
-_BLOCK = 64 * 1024
+_BLOCK = 64 * 1024  # the capacity of a pipe on Linux; a longer line is split
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 _GRACE_SECONDS = 3.0  # between the forwarded signal and SIGKILL after the launcher has exited
@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
     killing.daemon = True
 
     def forward(number: int, _frame: object) -> None:
+        """Send a signal to the command, and kill the command later if the launcher has exited."""
         if killing.ident is not None:  # started already: PDEATHSIG is sent for each thread of the launcher that ends
             return
         process.send_signal(number)
@@ -99,6 +100,7 @@ def _copy_lines(source: int, target: int, prefix: bytes) -> None:
 
 
 def _write(target: int, text: bytes) -> None:
+    """Write bytes completely: a pipe accepts only part of a large text at once."""
     while text:
         text = text[os.write(target, text) :]
 

@@ -151,6 +151,7 @@ class PyTorchTrialController:
 
         The shutdown hooks always run. If they fail as well, the exception of the training is the one that is raised.
         """
+        # Two stacks, because the checkpoint is closed before training begins and everything else after it.
         with ExitStack() as cleanup, ExitStack() as restoring:
             checkpoint = restoring.enter_context(self._checkpoint_directory())
             if checkpoint is not None:
@@ -310,7 +311,7 @@ class PyTorchTrialController:
 
     def _build_loop(self, plan: Plan, data: TrainingData, stopping: Stopping, cleanup: ExitStack) -> TrainLoop:
         """Return the training loop with everything it uses, and register what must be closed in `cleanup`."""
-        context, whole = self._context, self._evaluate_method == "evaluate_full_dataset"
+        context, full_dataset = self._context, self._evaluate_method == "evaluate_full_dataset"
         loader = checked(self._trial.build_validation_data_loader(), "build_validation_data_loader", self._context)
         chief = context.distributed.rank == 0
         reporter = Reporter(self.core_context, context, shown_progress(plan, self.state.batches_trained, visible=chief))
@@ -328,9 +329,9 @@ class PyTorchTrialController:
                 self._trial,
                 context,
                 self._callbacks,
-                validation_loader(loader, context, whole=whole),
+                validation_loader(loader, context, full_dataset=full_dataset),
                 evaluate,
-                whole=whole,
+                full_dataset=full_dataset,
                 test_mode=self._arguments.test_mode,
                 stopping=stopping,
             ),

@@ -245,7 +245,7 @@ class TrainLoop:
         if self.callbacks.overrides("on_training_workload_end"):
             rows = self.window.rows(columns)
             self.callbacks.call("on_training_workload_end", avg_metrics=metrics, batch_metrics=rows)
-        self.nonfinite.look(columns, self.batch_of)
+        self.nonfinite.check(columns, self.batch_of)
         self.window.clear()
         if any(failed for _, _, failed in ranks):
             self.checkpointer.finish()  # raises, on every rank
@@ -282,7 +282,7 @@ class TrainLoop:
             self.reporter.status("checkpointing")
             self.reporter.flush()
             last_batch, ranks = self.state.batches_trained - 1, self.context.distributed
-            self.nonfinite.look_at_weights(self.context.models, last_batch, ranks.allgather)
+            self.nonfinite.check_weights(self.context.models, last_batch, ranks.allgather)
             data_parallel.sync_buffers(self.context.models)
             self.checkpointer.save(self.state, self.window, wait=last)
             self._outdated = False

@@ -89,7 +89,7 @@ def comparison_batches(
     return tuple(sorted(count for count in set(counts) if count > 0))
 
 
-DEFAULT_REPORTING_PERIOD = Batch(100)
+DEFAULT_REPORTING_PERIOD = Batch(100)  # as in all releases of Determined
 
 
 class Plan(NamedTuple):

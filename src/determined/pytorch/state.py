@@ -21,6 +21,7 @@ class LoopState:
     skipped: list[int] = field(default_factory=list)  # batches that rollbacks excluded, in order
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the counters as JSON data for a checkpoint."""
         return asdict(self)
 
     @classmethod

@@ -72,6 +72,7 @@ class TrainUnit:
         return Batch(value)
 
     def _to_searcher_unit(self) -> Any:
+        """Return the unit as a member of `core.Unit`, for programs of older releases."""
         from determined.core.searcher import Unit
 
         return Unit.BATCHES if isinstance(self, Batch) else Unit.EPOCHS

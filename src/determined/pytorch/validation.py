@@ -56,7 +56,7 @@ class Validation:
         loader: Any,
         evaluate: Callable[..., Any],
         *,
-        whole: bool,
+        full_dataset: bool,
         test_mode: bool,
         stopping: Stopping,
     ) -> None:
@@ -66,7 +66,7 @@ class Validation:
         self.callbacks = callbacks
         self.loader = loader
         self.evaluate = evaluate
-        self.whole = whole
+        self.full_dataset = full_dataset
         self.test_mode = test_mode
         own_length = overridden(trial, "get_batch_length", PyTorchTrial)
         self._count_always = own_length or context.experimental._weight_by_records
@@ -82,20 +82,20 @@ class Validation:
         self.callbacks.call("on_validation_step_start")
         self.callbacks.call("on_validation_start")
 
-        mine = self._whole_data_set() if self.whole else self._batches()
+        mine = self._evaluate_full_dataset() if self.full_dataset else self._evaluate_batches()
         mine.parts = self.context._reducers.per_slot(for_training=False)
         ranks: list[RankResult] = self.context.distributed.allgather(mine)
         if any(rank.given_up for rank in ranks):
             return None
 
-        metrics = dict(ranks[0].metrics) if self.whole else self._reduce_over_ranks(ranks)
+        metrics = dict(ranks[0].metrics) if self.full_dataset else self._reduce_over_ranks(ranks)
         selected = self.context._reducers.selected(for_training=False)
         if selected:
             metrics.update(self.context.run_cross_slot_reduction(selected, [rank.parts for rank in ranks]))
 
         self.callbacks.call("on_validation_step_end", metrics)
         self.callbacks.call("on_validation_end", metrics)
-        if not self.whole:
+        if not self.full_dataset:
             seconds = time.perf_counter() - started
             batches = sum(rank.batches for rank in ranks)
             is_known = all(rank.records for rank in ranks if rank.batches)  # ranks that do not log INFO do not count
@@ -103,17 +103,17 @@ class Validation:
             logger.info("validated %s%s in %.2f s", records, counted(batches, "batch", "batches"), seconds)
         return metrics
 
-    def _whole_data_set(self) -> RankResult:
+    def _evaluate_full_dataset(self) -> RankResult:
         """Run `evaluate_full_dataset` on the chief; other ranks contribute nothing."""
         if self.context.distributed.rank != 0:
             return RankResult()
         metrics = self.evaluate(self.loader)
         _check_is_dict(metrics, "evaluate_full_dataset")
         metrics = {name: as_numpy(value) for name, value in metrics.items()}
-        self.context._not_numbers.look_at_values(metrics, "evaluate_full_dataset()")
+        self.context._not_numbers.check_values(metrics, "evaluate_full_dataset()")
         return RankResult(metrics, weight=1)
 
-    def _batches(self) -> RankResult:
+    def _evaluate_batches(self) -> RankResult:
         """Run `evaluate_batch` on this rank's batches and reduce the metrics over them."""
         self.callbacks.call("on_validation_epoch_start")
         try:
@@ -123,7 +123,7 @@ class Validation:
         columns = _columns(kept)
         if not self.context.experimental._keep_metric_shapes:
             arrays = {name: column for name, column in columns.items() if isinstance(column, np.ndarray)}
-            self.context._not_numbers.look(arrays, "evaluate_batch()")  # other columns raise an error below
+            self.context._not_numbers.check(arrays, "evaluate_batch()")  # other columns raise an error below
         if self.callbacks.overrides("on_validation_epoch_end"):
             self.callbacks.call("on_validation_epoch_end", rows_of(columns, kept))
         by_name = reducers_by_name(self.trial.evaluation_reducer(), list(columns)) if kept else {}
@@ -220,6 +220,7 @@ class Validation:
 
 
 def _columns(kept: BatchMetrics) -> Columns:
+    """Return the metrics of validation batches by name; ValueError if their names differ."""
     return columns_of(kept, "evaluate_batch()", error=ValueError)
 
 
@@ -232,6 +233,7 @@ def _reduce_along_batches(reducer: Reducer, values: Any, weights: Sequence[float
 
 
 def _check_is_dict(metrics: Any, method: str) -> None:
+    """Raise TypeError, naming the method, if it did not return a dict."""
     if not isinstance(metrics, dict):
         raise TypeError(f"{method}() must return a dict of metrics, got {type(metrics).__name__}: {metrics!r:.80}")
 

@@ -68,10 +68,12 @@ class EventFileWriter:
         self._open().write(records.tobytes())
 
     def flush(self) -> None:
+        """Pass buffered records to the system, so that viewers see them."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
+        """Write buffered records and close the file; a later write opens a new one."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -170,6 +172,7 @@ def _float(value: float) -> bytes:
 
 
 def _varint(number: int) -> bytes:
+    """Return the protocol-buffer encoding of a number: seven bits per byte, the lowest first."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -179,6 +182,7 @@ def _varint(number: int) -> bytes:
 
 
 def _sized(data: bytes) -> bytes:
+    """Return data with its length before it."""
     return _varint(len(data)) + data
 
 
@@ -198,6 +202,7 @@ def _floats(values: np.ndarray[Any, Any]) -> Bytes:
 
 @lru_cache(maxsize=1)
 def _crc_table() -> list[int]:
+    """Return the table of CRC-32C for single bytes."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         # The polynomial of CRC-32C with its bits reversed.
@@ -230,6 +235,7 @@ def _contribution_table(length: int) -> Words:
 
 
 def _crc(data: bytes) -> int:
+    """Return the CRC-32C of data."""
     table = _crc_table()
     crc = 0xFFFFFFFF
     for byte in data:

@@ -68,12 +68,12 @@ class ForkedWork:
             os.close(self._answers)
             how = self._reap()
         try:
-            told = json.loads(answer)
+            result = json.loads(answer)
         except ValueError:
             raise ChildLost(f"the process that wrote it {how}") from None
-        for name, level, line in told["log"]:
+        for name, level, line in result["log"]:
             logging.getLogger(name).log(level, "%s", line)
-        _raise(told["error"])
+        _raise(result["error"])
 
     def give_up(self) -> None:
         """Let `wait`, which runs in another thread, kill the child soon and raise ChildLost.
@@ -172,6 +172,7 @@ def _keeping(lines: list[tuple[str, int, str]]) -> Callable[[logging.Logger, log
     """Return a replacement for Logger.handle that collects records instead of writing them."""
 
     def handle(logger: logging.Logger, record: logging.LogRecord) -> None:
+        """Collect the record as a text: its arguments may be objects that cannot be sent to the parent."""
         lines.append((record.name, record.levelno, record.getMessage()))
 
     return handle

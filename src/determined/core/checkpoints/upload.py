@@ -43,6 +43,7 @@ class CheckpointUpload:
 
     @property
     def done(self) -> bool:
+        """Whether the checkpoint is stored or has failed."""
         return not self._thread.is_alive()
 
     @property

@@ -26,9 +26,9 @@ logger = logging.getLogger("determined.core")
 VARIABLE = "DET_STORE_OUTPUT"
 
 _MOST_PIECES = 100_000  # above this, printing blocks until the thread has caught up (back-pressure)
-_MOST_UNFINISHED = 1000
+_MOST_UNFINISHED = 1000  # texts without a line end, which would otherwise collect in memory without a limit
 _MOST_WAITING = 10_000  # lines kept for a run that is not in the store yet
-_SECONDS_BETWEEN_TRIES = 0.5
+_SECONDS_BETWEEN_TRIES = 0.5  # for lines that wait until the run is in the store
 _STREAMS = ("stdout", "stderr")
 _ERASE_LINE = ("\x1b[K", "\x1b[2K")
 
@@ -132,6 +132,7 @@ class OutputCopy:
         unfinished = self._unfinished[name]
 
         def write(text: Any, /) -> Any:
+            """Write the text to the stream, and keep it for the log."""
             done = original(text)
             if isinstance(text, Transient):
                 return done
@@ -145,6 +146,7 @@ class OutputCopy:
             return done
 
         def restore() -> None:
+            """Restore the write method that the stream had before."""
             if vars(stream).get("write") is not write:
                 return  # another replacement calls this one, which no longer copies
             if replaced is None:
@@ -196,6 +198,7 @@ class OutputCopy:
         self._keep([*rest, *self._limit.summary(now)])
 
     def _line(self, stream: str, text: str, written: float) -> PrintedLine:
+        """Return a line with the log level that its text shows."""
         return PrintedLine(stream, text, written, level_of(text))
 
     def _keep(self, lines: list[PrintedLine]) -> None:
@@ -225,6 +228,7 @@ class _Lines:
         self._pending = ""
 
     def feed(self, text: str) -> list[str]:
+        """Add a printed text and return the lines that are complete now."""
         *ended, pending = (self._pending + text).split("\n")
         self._pending = _last_part(pending) + ("\r" if pending.endswith("\r") else "")
         lines = [piece for line in ended for piece in _stored_pieces(line)]
@@ -234,11 +238,13 @@ class _Lines:
         return lines
 
     def flush(self) -> list[str]:
+        """Return the unfinished line at the end of the output."""
         pending, self._pending = self._pending, ""
         return _stored_pieces(pending) if _last_state(pending) else []
 
 
 def _stored_pieces(line: str) -> list[str]:
+    """Return a line in pieces of at most the stored length; characters that UTF-8 cannot encode are escaped."""
     encoded = _last_state(line).encode(errors="backslashreplace")
     return [piece.decode(errors="backslashreplace") for piece in pieces(encoded)]
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from determined.plural import counted
 
+# A program that prints in a tight loop must neither fill the disk of the store nor delay the reports of metrics, which
+# the same thread writes.
 LINES_IN_A_SECOND, LINES_AT_ONCE = 1000, 20_000
 BYTES_IN_A_SECOND, BYTES_AT_ONCE = 2**20, 16 * 2**20
 BYTES_IN_ALL = 256 * 2**20

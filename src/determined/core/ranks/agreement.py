@@ -23,11 +23,11 @@ def in_step(exchange: Callable[[Any], list[Any]], rank: int, action: Callable[[]
         result = action()
     except Exception as error:  # noqa: BLE001  (raised below, once the other ranks know)
         own_error = error
-    told = None if own_error is None else f"{type(own_error).__name__}: {own_error}"
-    outcomes = exchange((rank, told, result))
+    failure = None if own_error is None else f"{type(own_error).__name__}: {own_error}"
+    outcomes = exchange((rank, failure, result))
     if own_error is not None:
         raise own_error
-    for other, failure, _ in outcomes:
-        if failure is not None:
-            raise DistributedError(f"rank {other} failed {doing}: {failure}")
+    for other, why, _ in outcomes:
+        if why is not None:
+            raise DistributedError(f"rank {other} failed {doing}: {why}")
     return [outcome for _, _, outcome in outcomes]

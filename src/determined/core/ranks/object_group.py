@@ -94,6 +94,7 @@ class ObjectGroup:
         return self._store
 
     def close(self) -> None:
+        """Release the group and the store; later calls of collectives raise."""
         self._closed = True
         self._group = self._store = None
 
@@ -156,6 +157,7 @@ class ObjectGroup:
         return headers, payloads
 
     def _gather_bytes(self, payload: bytes, lengths: list[int]) -> list[bytes]:
+        """Exchange payloads that do not fit into a frame, padded to the longest one."""
         import torch
 
         longest = max(lengths)
@@ -165,6 +167,7 @@ class ObjectGroup:
         return [bytes(tensor[:length].numpy()) for tensor, length in zip(received, lengths, strict=True)]
 
     def _broadcast_bytes(self, payload: bytes, length: int) -> bytes:
+        """Return the payload of the first rank, which does not fit into a frame."""
         import torch
 
         buffer = bytearray(payload) if self._rank == 0 else bytearray(length)
@@ -173,6 +176,7 @@ class ObjectGroup:
         return bytes(tensor.numpy())
 
     def _all_gather(self, received: list[torch.Tensor], sent: torch.Tensor) -> None:
+        """Run one collective of torch and wait for it."""
         self._connected().allgather([received], [sent]).wait()
 
     def _check(self, operation: Operation, headers: list[tuple[int, int, int]], payloads: list[bytes]) -> None:
@@ -215,7 +219,7 @@ class ObjectGroup:
                 # Only the loopback interface: the ranks exchange pickled objects, and no socket may be reachable from
                 # the network.
                 options._devices = [gloo.create_device(hostname=rendezvous.LOOPBACK)]
-                options._threads = 2
+                options._threads = 2  # as many as the other constructor creates for one device
                 self._group = gloo(self._store, self._rank, size, options)
             else:  # only this constructor honours GLOO_SOCKET_IFNAME
                 self._group = gloo(self._store, self._rank, size, self._timeout)
@@ -250,6 +254,7 @@ class ObjectGroup:
         answer: list[dict[int, str]] = []
 
         def ask() -> None:
+            """Leave this rank's note, wait for those of the others, and describe the ranks without one."""
             keys = {rank: f"failed/{self._sequence}/{rank}" for rank in self._members}
             try:
                 store.set(keys[self._members[self._rank]], "1")
@@ -276,8 +281,10 @@ def _known_of(rank: int, store: Store) -> str:
 
 
 def _power_of_two(at_least: int) -> int:
+    """Return the smallest power of two that is not below a number."""
     return 1 << (at_least - 1).bit_length()
 
 
 def _ranks(ranks: list[int]) -> str:
+    """Return rank numbers as text."""
     return f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + ", ".join(map(str, ranks))

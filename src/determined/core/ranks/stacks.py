@@ -18,6 +18,7 @@ import time
 
 from determined.store.process import Process, is_running, this_process
 
+# A real-time signal, because programs handle SIGUSR1 and SIGUSR2 themselves.
 _SIGNAL = signal.SIGRTMIN + 6 if sys.platform == "linux" else None
 # The process may be stuck in the kernel, where it cannot run the handler.
 _SECONDS_FOR_AN_ANSWER = 2.0

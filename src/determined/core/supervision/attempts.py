@@ -25,6 +25,7 @@ class Member(NamedTuple):
 
     @property
     def is_chief(self) -> bool:
+        """Whether this is rank 0."""
         return self.rank == 0
 
 

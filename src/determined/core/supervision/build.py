@@ -93,6 +93,7 @@ def _command() -> str:
 
 
 def _sinking(sinks: Sequence[Sink], run: NewRun) -> SinkFeed | None:
+    """Return the feed of the sinks, or None without sinks: the module is imported only for runs that have some."""
     if not sinks:
         return None
     from determined.core.supervision.sink_feed import SinkFeed

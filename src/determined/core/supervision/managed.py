@@ -85,6 +85,7 @@ class Managed:
         self._decision(store)
 
     def close(self) -> None:
+        """Close the socket for wake-ups."""
         self._wakeups.close()
 
     def _goal_now(self, store: WorkerStore) -> float:

@@ -9,7 +9,7 @@ from determined.errors import InvalidHP
 from determined.store.states import AttemptState
 
 _STOPPED_POLITELY = (124, 129, 130, 143)  # exit codes of an early end by a time limit, SIGHUP, SIGINT or SIGTERM
-_LONGEST_REASON = 16 * 1024
+_LONGEST_REASON = 16 * 1024  # characters: a traceback fits, and a dump of data in its message is cut
 
 
 class RunEnd(NamedTuple):

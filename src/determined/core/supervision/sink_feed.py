@@ -21,6 +21,7 @@ from determined.store.rows import (
     Row,
 )
 
+# A service that does not answer must not keep the program from ending.
 _SECONDS_AT_THE_END = 10.0
 _SECONDS_IN_A_HURRY = 5.0
 
@@ -46,7 +47,7 @@ class SinkFeed:
         """
         config = self._run.config
         experiment = str(config.get("name") or Path(self._run.program).stem)
-        self._tell(
+        self._send(
             Begin(
                 key=_key(first),
                 name=f"{experiment}-{attempt.trial_id}",
@@ -67,7 +68,7 @@ class SinkFeed:
         for row in sorted(rows, key=lambda row: isinstance(row, EndRow)):
             event = _event(row)
             if event is not None:
-                self._tell(event)
+                self._send(event)
 
     def close(self, *, hurry: bool = False) -> None:
         """Send pending events for a limited time and close the sinks."""
@@ -77,7 +78,8 @@ class SinkFeed:
         atexit.unregister(self.close)
         close_all(self._senders, _SECONDS_IN_A_HURRY if hurry else _SECONDS_AT_THE_END)
 
-    def _tell(self, event: Event) -> None:
+    def _send(self, event: Event) -> None:
+        """Queue an event for every sink."""
         for sender in self._senders:
             sender.put(event)
 

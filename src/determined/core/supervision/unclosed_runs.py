@@ -42,6 +42,7 @@ class UnclosedRun:
             self._watch.stop()
 
     def _end_at_exit(self) -> None:
+        """End the run; an error is logged, because Python only prints errors of exit handlers."""
         if os.getpid() != self._pid:
             return
         try:
@@ -57,7 +58,7 @@ def end_earlier_runs() -> None:
             earlier.end_for_another()
 
 
-def tell_of_new_run(earlier: BegunAttempt | None) -> None:
+def announce_new_run(earlier: BegunAttempt | None) -> None:
     """Log that a new run starts and that the earlier one has ended."""
     ended = "the earlier run recorded nothing" if earlier is None else f"experiment {earlier.experiment_id} has ended"
     logger.warning("A new run starts; %s.", ended)

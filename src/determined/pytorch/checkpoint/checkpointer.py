@@ -100,7 +100,8 @@ class Checkpointer:
         def chief() -> str | None:
             if ranks is None:
                 return None
-            self._settle()  # only one checkpoint may be in progress at a time
+            # One at a time: checkpoints are recorded in their order, and the memory of forks does not add up.
+            self._finish_storing()
             position = self._data.position(state.batches_trained)
             saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
             return self._save(saved, [parts for parts, _ in ranks], wait=any(waits for _, waits in ranks))
@@ -118,20 +119,20 @@ class Checkpointer:
     def newly_stored(self) -> list[tuple[int, str]]:
         """Return (batch, id) of the checkpoints completed since the previous call (on the chief)."""
         if self._storing is not None and self._storing.done and not self.failed:
-            self._settle()
+            self._finish_storing()
         stored, self._stored = self._stored, []
         return stored
 
     def finish(self) -> None:
         """Wait until all checkpoints are stored. All ranks must call it; a failure is raised on every rank."""
-        self._together(self._settle)
+        self._together(self._finish_storing)
 
     def close(self) -> None:
         """Wait for the checkpoint in progress on this rank alone, when training ends with an error.
 
         Unlike `finish` it is not a collective: after an error the other ranks may not reach it.
         """
-        self._settle()
+        self._finish_storing()
 
     def give_up(self) -> None:
         """Abort the checkpoint in progress, if any, and delete its files."""
@@ -144,7 +145,7 @@ class Checkpointer:
         distributed = self._context.distributed
         return in_step(distributed.allgather, distributed.rank, action, doing="saving a checkpoint")
 
-    def _settle(self) -> None:
+    def _finish_storing(self) -> None:
         """Wait for the checkpoint in progress, if any, and note that it is stored; raise if it failed."""
         if self._storing is None:
             return
@@ -197,7 +198,7 @@ class Checkpointer:
                 self._storing = self._core.checkpoint._begin_storing(
                     lambda directory: self._write(directory, kept, counters), metadata
                 )
-                encoded.tell(self._storing.storage_id)
+                encoded.log_problems(self._storing.storage_id)
                 return self._storing.storage_id
             except CannotFork as error:
                 logger.warning("checkpoints are written while training waits: %s", error)
@@ -205,7 +206,7 @@ class Checkpointer:
         with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, uuid):
             with saying_not_saved(uuid):
                 self._write(directory, encoded, counters)
-            encoded.tell(uuid)
+            encoded.log_problems(uuid)
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))
         self._stored.append((state.batches_trained, uuid))
@@ -264,4 +265,5 @@ def _load_what_writing_needs() -> None:
 
 
 def _write_json(file: Path, value: Any) -> None:
+    """Write a value to a file as indented JSON, for people who look into a checkpoint."""
     file.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

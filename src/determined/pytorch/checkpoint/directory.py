@@ -63,6 +63,7 @@ def opened(core_context: core.Context, name: Any) -> Iterator[Path]:
     ranks = core_context.distributed
 
     def find() -> Path:
+        """Return the directory on this rank; one rank of each node reads the files to check them."""
         path = directory_at(name)
         check_files(path, str(path), read_them=ranks.local_rank == 0)
         return path
@@ -101,6 +102,7 @@ class _NoCode(pickle.Unpickler):
     """An unpickler for numbers, strings and containers that rejects any reference to a class or function."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """Refuse every reference to a class or function: loading one would run code."""
         raise pickle.UnpicklingError(f"it refers to {module}.{name}")
 
 

@@ -21,13 +21,16 @@ def snapshot(state: dict[str, Any]) -> dict[str, Any]:
     copies: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
+        """Return the tensor itself, or a copy if later changes of it would be visible in the child."""
         if tensor.is_meta:
             return tensor
+        # These have no plain storage, or one that holds other numbers than the tensor shows.
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
             return tensor.detach().resolve_conj().resolve_neg().cpu().clone()
         storage = tensor.untyped_storage()
         if tensor.is_cpu and not shared.covers(storage.data_ptr()):
             return tensor
+        # _cdata identifies the memory: torch may create a new storage object at each call.
         if storage._cdata not in copies:
             copies[storage._cdata] = _copied(storage)
         copy = torch.empty(0, dtype=tensor.dtype)
@@ -37,6 +40,7 @@ def snapshot(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """Return a copy of a storage in the memory of the host."""
     copy = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
     return copy.copy_(storage)
 

@@ -65,6 +65,7 @@ def _is_usual(state: Any) -> bool:
 
 
 def _with_held(values: dict[Any, Any], unchanged: tuple[type, ...]) -> dict[Any, Any]:
+    """Return the values with those that torch would change wrapped in `_Held`."""
     return {key: one if key == "params" or _stays(one, unchanged) else _Held(one) for key, one in values.items()}
 
 

@@ -79,6 +79,7 @@ def _bare(weights: Weights) -> Weights:
 
 
 def _save_torch(weights: Weights, path: Path) -> None:
+    """Write weights with `torch.save`, in the form of the savers that `write_weights` chooses from."""
     torch.save(weights, path)
 
 

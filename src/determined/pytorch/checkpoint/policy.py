@@ -33,6 +33,7 @@ class CheckpointPolicy(NamedTuple):
         return self.name == "all" or (self.name == "best" and better)
 
     def _is_better(self, value: float, best: float) -> bool:
+        """Return whether a value is strictly better: an equal one does not replace the best."""
         return value < best if self.smaller_is_better else value > best
 
     def _value(self, metrics: Metrics) -> float | None:

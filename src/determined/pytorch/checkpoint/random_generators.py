@@ -15,7 +15,7 @@ logger = logging.getLogger("determined.pytorch")
 def seed_everything(seed: int) -> None:
     """Seed Python, numpy and torch."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)
+    np.random.seed(seed % 2**32)  # numpy accepts 32 bits only
     torch.manual_seed(seed)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-_BUFFER = 8 * 2**20  # a multiple of the block size
+_BUFFER = 8 * 2**20  # a multiple of the block size; few writes, and little memory beside the state itself
 _BLOCK = 4096  # O_DIRECT requires lengths that are multiples of the block size
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
@@ -50,6 +50,7 @@ class StateFile:
 
     @property
     def digest(self) -> str:
+        """The SHA-256 of what was written, in hexadecimal."""
         return self._sha256.hexdigest()
 
     def write(self, chunk: Any) -> int:

@@ -103,7 +103,8 @@ def differences(then: Any, now: Any, path: str = "") -> Iterator[str]:
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=repr)  # as text, because NaN is not equal to itself
+    """Return a value as JSON text, which is compared instead of the value because NaN is not equal to itself."""
+    return json.dumps(value, sort_keys=True, default=repr)
 
 
 def _comparable(value: Any) -> str:
@@ -112,6 +113,7 @@ def _comparable(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
+    """Return a value as text for a message, cut if it is long."""
     if isinstance(value, str) and value == _MISSING:
         return value
     text = _as_json(value)

@@ -51,7 +51,7 @@ class EncodedState(NamedTuple):
             about["pickled_state"] = [f"{tag['path']} ({tag['type']})" for tag in pickled[:100]]
         return about
 
-    def tell(self, checkpoint: str) -> None:
+    def log_problems(self, checkpoint: str) -> None:
         """Log the values that are missing in the checkpoint."""
         if self.problems:
             logger.error(
@@ -75,13 +75,13 @@ class TrialStates:
         self._callbacks = callbacks
         self._trial = trial
         self._known: Mapping[Place, Known] | None = None
-        self._told: set[str] = set()  # names of classes that were already in a warning
+        self._warned: set[str] = set()  # names of classes that were already in a warning
 
     def take(self) -> dict[str, Any]:
         """Return the current states: lists in the order of wrapping, callbacks by name."""
         return {
-            key: [ask() for ask in asks] if isinstance(asks, list) else _asked(asks)
-            for key, asks in self._sources().items()
+            key: [function() for function in functions] if isinstance(functions, list) else _states_of(functions)
+            for key, functions in self._sources().items()
         }
 
     def check(self) -> None:
@@ -107,7 +107,7 @@ class TrialStates:
 
         encoder, pickles = self._encoder(count)
         tree = encoder.encode(checkpoint)
-        self._tell_unknown(encoder.to_register)
+        self._warn_of_unknown(encoder.to_register)
         problems = [] if encoder.complete else problems_in(tree)
         return EncodedState(tree, sum(sizes), problems, pickles.parts if pickles is not None else [])
 
@@ -132,7 +132,7 @@ class TrialStates:
         if known is None and self._context._current_batch_idx is not None:
             known = {}  # an earlier fit trained these objects, so they are no longer as in a new process
         decoder = Decoder(name, references, unpickled, known)
-        templates = {key: _lazily(asks, key) for key, asks in self._sources().items()}
+        templates = {key: _lazily(functions, key) for key, functions in self._sources().items()}
         decoded: dict[str, Any] = {}
         for key, tree in checkpoint.items():
             if key == "callbacks" and isinstance(tree, dict):
@@ -146,10 +146,10 @@ class TrialStates:
         decoder.load_states()
         return decoded
 
-    def _tell_unknown(self, classes: dict[str, str]) -> None:
+    def _warn_of_unknown(self, classes: dict[str, str]) -> None:
         """Warn once about classes that a resumed run will find only if they are registered."""
-        new = {name: place for name, place in classes.items() if name not in self._told}
-        self._told.update(new)
+        new = {name: place for name, place in classes.items() if name not in self._warned}
+        self._warned.update(new)
         if new:
             logger.warning(
                 "checkpoints hold values of classes that a resumed run will not find by itself, because the state had "
@@ -159,6 +159,7 @@ class TrialStates:
             )
 
     def _references(self) -> References:
+        """Return the names of the objects that states may refer to."""
         return references_of(self._context, self._callbacks, self._trial)
 
     def _wants_all(self) -> bool:
@@ -187,7 +188,8 @@ class TrialStates:
     def _take_early(self, level: int) -> dict[str, Any]:
         """Return the states that can be read before training; failures are logged with `level`."""
 
-        def ask(function: Callable[[], Any], place: str) -> Any:
+        def read(function: Callable[[], Any], place: str) -> Any:
+            """Return a state, or None with a log line if it cannot be read yet."""
             try:
                 return function()
             except Exception as error:  # noqa: BLE001  (raised again by the first save, unless training mends it)
@@ -202,13 +204,13 @@ class TrialStates:
                 return None
 
         taken: dict[str, Any] = {}
-        for key, asks in self._sources().items():
-            if isinstance(asks, dict):
-                taken[key] = {name: ask(function, f"{key}[{name!r}]") for name, function in asks.items()}
-            elif isinstance(asks, list):
-                taken[key] = [ask(function, f"{key}[{number}]") for number, function in enumerate(asks)]
+        for key, functions in self._sources().items():
+            if isinstance(functions, dict):
+                taken[key] = {name: read(function, f"{key}[{name!r}]") for name, function in functions.items()}
+            elif isinstance(functions, list):
+                taken[key] = [read(function, f"{key}[{number}]") for number, function in enumerate(functions)]
             else:
-                taken[key] = ask(asks, key)
+                taken[key] = read(functions, key)
         return taken
 
     def _encoder(
@@ -233,25 +235,27 @@ def decode_weights(checkpoint: dict[str, Any], models: list[torch.nn.Module], na
     return decoded
 
 
-def _asked(asks: Any) -> Any:
-    return {name: ask() for name, ask in asks.items()} if isinstance(asks, dict) else asks()
+def _states_of(functions: Any) -> Any:
+    """Call the state functions of callbacks by name, or a single state function."""
+    return {name: function() for name, function in functions.items()} if isinstance(functions, dict) else functions()
 
 
-def _lazily(asks: Any, place: str) -> Any:
+def _lazily(functions: Any, place: str) -> Any:
     """Return templates that call the state functions only when a value needs them."""
-    if isinstance(asks, dict):
-        return {name: _lazily(ask, f"{place}[{name!r}]") for name, ask in asks.items()}
-    if isinstance(asks, list):
-        return [_lazily(ask, f"{place}[{number}]") for number, ask in enumerate(asks)]
+    if isinstance(functions, dict):
+        return {name: _lazily(function, f"{place}[{name!r}]") for name, function in functions.items()}
+    if isinstance(functions, list):
+        return [_lazily(function, f"{place}[{number}]") for number, function in enumerate(functions)]
 
-    def ask() -> Any:
+    def template() -> Any:
+        """Call the state function; MISSING if it fails before the state is restored, as some do."""
         try:
-            return asks()
+            return functions()
         except Exception as error:  # noqa: BLE001  (a value that needs this template raises an error that names its path)
             logger.warning("%s: state_dict() failed before its state was restored: %s", place, error)
             return MISSING
 
-    return Lazy(ask)
+    return Lazy(template)
 
 
 def _listed(problems: list[Problem]) -> str:

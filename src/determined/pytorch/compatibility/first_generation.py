@@ -87,6 +87,7 @@ def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callback
     clip = _clipping(context, callbacks)
 
     def train_batch(batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+        """Train on one batch: the user's method, then backward and the optimizer step."""
         metrics = user(batch, model, epoch_idx, batch_idx)
         if isinstance(metrics, torch.Tensor):
             metrics = {"loss": metrics}
@@ -125,6 +126,7 @@ def _clipping(context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[[l
         return None
 
     def clip(parameters: list[torch.nn.Parameter]) -> None:
+        """Clip the gradients by the hyperparameters, then call the callbacks."""
         if norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, norm)
         if value is not None:

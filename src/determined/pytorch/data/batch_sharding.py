@@ -8,9 +8,9 @@ from typing import Any
 
 from torch.utils.data import BatchSampler, Sampler
 
+from determined.pytorch.data.closed_form import batches_in_closed_form
 from determined.pytorch.data.position import DataPosition, PassShape
 from determined.pytorch.data.replayed_samplers import ReplayedBatches
-from determined.pytorch.samplers import batches_in_closed_form
 
 
 def pass_shape(batch_sampler: Any) -> PassShape | None:
@@ -35,7 +35,7 @@ class ShardedBatches(Sampler[Any]):
     Batches of all ranks are numbered together; this rank has the numbers first, first + ranks, first + 2 * ranks, ...
 
     Index lists are computed directly if the order is known in closed form. Otherwise the user's sampler is iterated
-    and `walk` holds the state to save, see `ReplayedBatches`.
+    and `replayed` holds the state to save, see `ReplayedBatches`.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class ShardedBatches(Sampler[Any]):
         self.first = position.batches + rank
         self.ranks = ranks
         self._rank = rank
-        self.walk: ReplayedBatches | None = None
+        self.replayed: ReplayedBatches | None = None
         if batches_in_closed_form(batch_sampler) is None:
-            self.walk = ReplayedBatches(batch_sampler, position, ranks, rank, read_ahead)
+            self.replayed = ReplayedBatches(batch_sampler, position, ranks, rank, read_ahead)
 
     def __iter__(self) -> Iterator[Any]:
         # A generator, so that nothing runs before the first batch is requested: torch creates iterators it never uses.
-        if self.walk is not None:
-            yield from self.walk
+        if self.replayed is not None:
+            yield from self.replayed
             return
         cut = batches_in_closed_form(self._batch_sampler)
         shape = pass_shape(self._batch_sampler)
@@ -70,11 +70,12 @@ class ShardedBatches(Sampler[Any]):
         )
 
         def batch(number: int) -> Any:
+            """Return the batch with this number after the pass in progress, counted over all ranks."""
             further, within = divmod(number, whole)
             return cut(passes + 1 + further, within * size, within * size + size)
 
-        dealt = len(range(self._rank, left, self.ranks))
-        yield from map(batch, itertools.count(self._rank + dealt * self.ranks - left, self.ranks))
+        taken = len(range(self._rank, left, self.ranks))
+        yield from map(batch, itertools.count(self._rank + taken * self.ranks - left, self.ranks))
 
     def __len__(self) -> int:
         """Return the number of this rank's batches in one pass, independent of the position."""

@@ -49,6 +49,7 @@ def batch_mover(context: PyTorchTrialContext) -> Callable[[Any], Any] | None:
         return _move(data, device, warned_types)
 
     def move_to_host(data: Any) -> Any:
+        """Return a batch of plain tensors as it is, and move anything else."""
         kind = type(data)
         if kind is list or kind is tuple:
             for item in data:
@@ -101,6 +102,7 @@ def _move(data: Any, device: torch.device, warned: set[type]) -> Any:
 
 
 def _move_tensor(data: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return the tensor on the device; a tensor that is there already is returned itself."""
     if data.is_cpu:
         if device.type == "cpu":
             return data
@@ -154,6 +156,7 @@ def _move_mapping(data: Any, device: torch.device, warned: set[type]) -> Any:
 
 
 def _describe(data: Any) -> str:
+    """Return the name of a type for the warning, for an array with its dtype."""
     return f"{type(data).__name__}[{data.dtype}]" if isinstance(data, np.ndarray) else type(data).__name__
 
 

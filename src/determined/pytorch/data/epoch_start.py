@@ -32,6 +32,7 @@ def put_back(start: PassStart, *owners: Any) -> None:
 
 
 def _generators(owners: tuple[Any, ...]) -> list[torch.Generator]:
+    """Return the torch generators that loaders or samplers have as their attribute `generator`."""
     found = (getattr(owner, "generator", None) for owner in owners)
     return [generator for generator in found if isinstance(generator, torch.Generator)]
 

@@ -14,10 +14,11 @@ import torch
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 
 from determined.pytorch.data.batch_sharding import ShardedBatches
+from determined.pytorch.data.closed_form import ShuffleSampler, mix
 from determined.pytorch.data.position import DataPosition
 from determined.pytorch.data.torch_loader import BeginWorker, OwnLoader, default_collate
 from determined.pytorch.data.worker_seeds import NumberedBatches, SeededRecords
-from determined.pytorch.samplers import ShuffleSampler, adapt_batch_sampler, mix
+from determined.pytorch.samplers import adapt_batch_sampler
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 """The type of a batch for `train_batch` and `evaluate_batch`: tensors, in any nesting of dicts, lists and tuples."""

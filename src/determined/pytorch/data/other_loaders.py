@@ -41,28 +41,28 @@ class OtherLoaderBatches:
         self._pass = 0
         self._in_pass = 0
         self._start: PassStart | None = None
-        self._under_way: Any = None
+        self._iterator: Any = None
 
     def begin(self) -> Iterator[Any]:
         """Return an iterator over batches, starting at the position where training was."""
         if not self._batches:
-            return self._over_and_over(None)
+            return self._repeat(None)
         with generators_kept(self._device):
-            keeper = _keeper_of_state(self._loader)
-            if keeper is not None and "state" in self._resumed:
-                keeper.load_state_dict(self._resumed["state"])
-                return self._over_and_over(None if self._resumed["ended"] else iter(self._loader))
-            return self._over_and_over(None) if self._skips_itself else self._read_again()
+            owner = _state_owner(self._loader)
+            if owner is not None and "state" in self._resumed:
+                owner.load_state_dict(self._resumed["state"])
+                return self._repeat(None if self._resumed["ended"] else iter(self._loader))
+            return self._repeat(None) if self._skips_itself else self._read_again()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the loader or its data set, or else the pass, the position in it and its random state."""
-        keeper = _keeper_of_state(self._loader)
-        if keeper is not None:
+        owner = _state_owner(self._loader)
+        if owner is not None:
             # A torch loader that has returned a short last batch has read its data set to the end, so the state of the
             # data set already belongs to the next pass: resuming must then start a pass, not continue the old one.
-            ended = bool(getattr(getattr(self._under_way, "_dataset_fetcher", None), "ended", False))
-            state = encoded(keeper.state_dict(), "the state of the training data loader")
-            return {"state": state, "ended": ended and keeper is not self._loader}
+            ended = bool(getattr(getattr(self._iterator, "_dataset_fetcher", None), "ended", False))
+            state = encoded(owner.state_dict(), "the state of the training data loader")
+            return {"state": state, "ended": ended and owner is not self._loader}
         return {"pass": self._pass, "batches": self._in_pass, "start": self._start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ class OtherLoaderBatches:
     def _read_again(self) -> Iterator[Any]:
         """Read and discard the batches trained before; only those of the current pass if earlier ones do not matter."""
         batches, start = self._batches, self._resumed.get("start")
-        if start is not None and _begins_anew(self._loader):
+        if start is not None and _has_independent_passes(self._loader):
             self._pass, batches = self._resumed["pass"], self._resumed["batches"]
         logger.log(
             logging.WARNING if self._chief else logging.DEBUG,
@@ -84,24 +84,24 @@ class OtherLoaderBatches:
             batches,
         )
         waiting = WaitingNotice("reading data again to where training was", batches, visible=self._chief)
-        again = self._over_and_over(None)
+        again = self._repeat(None)
         for number in range(batches):
             next(again)
             waiting.tick(number + 1)
         self._resumed = {}
         return again
 
-    def _over_and_over(self, batches: Iterator[Any] | None) -> Iterator[Any]:
+    def _repeat(self, batches: Iterator[Any] | None) -> Iterator[Any]:
         """Yield the rest of the pass in progress, which may be empty, then one pass after the other."""
         may_be_empty = batches is not None
         while True:
             batches = self._begin_pass() if batches is None else batches
-            self._in_pass, self._under_way = 0, batches
+            self._in_pass, self._iterator = 0, batches
             try:
                 for self._in_pass, batch in enumerate(batches, 1):
                     yield batch
             finally:
-                batches = self._under_way = None  # drops the iterator, which ends its worker processes
+                batches = self._iterator = None  # drops the iterator, which ends its worker processes
             if not self._in_pass and not may_be_empty:
                 raise InvalidExperimentException(_no_batch(self._pass))
             may_be_empty = False
@@ -117,7 +117,7 @@ class OtherLoaderBatches:
         return iter(self._loader)
 
 
-def _keeper_of_state(loader: Any) -> Any:
+def _state_owner(loader: Any) -> Any:
     """Return the object whose state holds the position of the loader: the loader, its data set, or None."""
     if is_stateful(loader):
         return loader
@@ -128,7 +128,7 @@ def _keeper_of_state(loader: Any) -> Any:
     return None
 
 
-def _begins_anew(loader: Any) -> bool:
+def _has_independent_passes(loader: Any) -> bool:
     """Return whether each pass depends on the random generators alone, not on earlier passes."""
     if type(loader) is not torch.utils.data.DataLoader or isinstance(loader.dataset, IterableDataset):
         return False
@@ -138,6 +138,7 @@ def _begins_anew(loader: Any) -> bool:
 
 
 def _no_batch(passes: int) -> str:
+    """Return the error message for a pass without a batch, after `passes` passes."""
     return "the loader that build_training_data_loader() returned gave no batch" + (
         f" in pass {passes + 1}: it can be iterated only once, and training is longer than that; return an object that "
         "can be iterated again"

@@ -36,39 +36,39 @@ class BatchSpan(NamedTuple):
 class DataPosition(NamedTuple):
     """The part of the endless sequence of batches that all ranks together have trained.
 
-    The stretches describe it exactly for any history of rank counts and batch sizes, also for samplers without a
+    The spans describe it exactly for any history of rank counts and batch sizes, also for samplers without a
     length. `ranks` is the latest number of ranks. `epoch_offset` must be added to the number of batches that each rank
     has trained before epochs are counted (see `offset_of_epochs`).
     """
 
-    stretches: tuple[BatchSpan, ...] = ()
+    spans: tuple[BatchSpan, ...] = ()
     ranks: int = 1
     epoch_offset: int = 0
 
     @property
     def batches(self) -> int:
         """The number of batches trained by all ranks together."""
-        return sum(stretch.batches for stretch in self.stretches)
+        return sum(span.batches for span in self.spans)
 
     @property
     def batch_size(self) -> int | None:
         """The latest batch size, or None before the first batch."""
-        return self.stretches[-1].batch_size if self.stretches else None
+        return self.spans[-1].batch_size if self.spans else None
 
     def moved(self, batches: int, batch_size: int) -> DataPosition:
         """Return the position after `batches` more batches of all ranks."""
-        stretches = self.stretches
+        spans = self.spans
         if batches and self.batch_size == batch_size:
-            batches += stretches[-1].batches
-            stretches = stretches[:-1]
+            batches += spans[-1].batches
+            spans = spans[:-1]
         added = (BatchSpan(batches, batch_size),) if batches else ()
-        return DataPosition((*stretches, *added), self.ranks, self.epoch_offset)
+        return DataPosition((*spans, *added), self.ranks, self.epoch_offset)
 
     def back(self, batches: int) -> DataPosition:
-        """Return the position `batches` batches earlier, which must lie within the last stretch."""
+        """Return the position `batches` batches earlier, which must lie within the last span."""
         if not batches:
             return self
-        *before, last = self.stretches
+        *before, last = self.spans
         assert batches <= last.batches
         left = (BatchSpan(last.batches - batches, last.batch_size),) if batches < last.batches else ()
         return DataPosition((*before, *left), self.ranks, self.epoch_offset)
@@ -79,14 +79,14 @@ class DataPosition(NamedTuple):
         After the last batch of a pass this is the end of that pass, not yet the start of the next one.
         """
         passes, record = 0, 0
-        for stretch in self.stretches:
-            shape = PassShape(records, stretch.batch_size, drop_last)
-            left, whole = stretch.batches, shape.batches()
+        for span in self.spans:
+            shape = PassShape(records, span.batch_size, drop_last)
+            left, whole = span.batches, shape.batches()
             if left > shape.batches(record):
                 left -= shape.batches(record) + 1
                 more, left = divmod(left, max(1, whole))
                 passes, record, left = passes + 1 + more, 0, left + 1
-            record = min(records, record + left * stretch.batch_size)
+            record = min(records, record + left * span.batch_size)
         return passes, record
 
     def as_dict(self) -> dict[str, Any]:
@@ -94,15 +94,15 @@ class DataPosition(NamedTuple):
         return {
             "ranks": self.ranks,
             "epoch_offset": self.epoch_offset,
-            "stretches": [[stretch.batches, stretch.batch_size] for stretch in self.stretches],
+            "stretches": [[span.batches, span.batch_size] for span in self.spans],
         }
 
     @classmethod
     def from_dict(cls, stored: Any, name: str) -> DataPosition:
         """Return the position that `as_dict` stored in the checkpoint `name`; raise if it is invalid."""
         try:
-            stretches = tuple(BatchSpan(_count(batches), _count(size)) for batches, size in stored["stretches"])
-            return cls(stretches, _count(stored["ranks"]), int(stored["epoch_offset"]))
+            spans = tuple(BatchSpan(_count(batches), _count(size)) for batches, size in stored["stretches"])
+            return cls(spans, _count(stored["ranks"]), int(stored["epoch_offset"]))
         except (TypeError, ValueError, KeyError) as error:
             raise InvalidCheckpointException(
                 f"checkpoint {name} cannot be read: its position in the data is {stored!r:.200}"
@@ -124,7 +124,7 @@ def offset_of_epochs(
     With the same ranks and batch size as before it does not change. Otherwise the pass in progress is completed first,
     in as many batches of this run as that takes, and each later epoch has `epoch_length` batches.
     """
-    if not before.stretches or (before.ranks, before.batch_size) == (ranks, shape.batch_size):
+    if not before.spans or (before.ranks, before.batch_size) == (ranks, shape.batch_size):
         return before.epoch_offset
     passes, record = before.place(shape.records, shape.drop_last)
     left = shape.batches(record)

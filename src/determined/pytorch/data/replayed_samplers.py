@@ -65,12 +65,11 @@ class ReplayedBatches:
         self._items: Iterator[Any] = iter(())
         self._pass = -1
         self._number = 0  # batches taken from the sampler, including those of other ranks
-        self._starts: deque[tuple[int, int, PassStart]] = (
-            deque()
-        )  # number of its first batch, of the pass, its generators
-        self._states: deque[tuple[int, Any]] = deque(
-            maxlen=read_ahead + 2
-        )  # batches taken, the sampler's state after them
+        # For each pass: the number of its first batch, its own number, and the generators at its start.
+        self._starts: deque[tuple[int, int, PassStart]] = deque()
+        # The number of batches taken, and the sampler's state after them: of those that workers may have requested
+        # ahead, of the one being trained, and of the one before it.
+        self._states: deque[tuple[int, Any]] = deque(maxlen=read_ahead + 2)
 
     def __iter__(self) -> Iterator[Any]:
         origin = self._position.batches
@@ -116,7 +115,7 @@ class ReplayedBatches:
                 return
             position = self._position.back(self._behind)
             if not self._begin_current_pass(position):
-                self._walk_from_the_first_pass(position)
+                self._iterate_from_the_first_pass(position)
 
     def _begin_current_pass(self, position: DataPosition) -> bool:
         """Start the current pass again and advance in it; return False if that needs the passes before it."""
@@ -130,14 +129,14 @@ class ReplayedBatches:
         self._skip(item)
         return True
 
-    def _walk_from_the_first_pass(self, position: DataPosition) -> None:
+    def _iterate_from_the_first_pass(self, position: DataPosition) -> None:
         """Iterate over all batches up to the position, with the batch sizes they had."""
         waiting = WaitingNotice(
             "walking through the sampler to where training was", position.batches, visible=self._rank == 0
         )
-        for stretch in position.stretches:
-            for _ in range(stretch.batches):
-                self._next_batch(None if self._size is None else stretch.batch_size)
+        for span in position.spans:
+            for _ in range(span.batches):
+                self._next_batch(None if self._size is None else span.batch_size)
                 waiting.tick(self._number)
 
     def _next_batch(self, size: int | None) -> Any:
@@ -159,6 +158,7 @@ class ReplayedBatches:
         return batch if len(batch) == size or (batch and not self._drop_last) else None
 
     def _skip(self, items: int) -> None:
+        """Advance the iterator by this number of items."""
         next(itertools.islice(self._items, items, items), None)
 
     def _begin_pass(self) -> None:
@@ -178,6 +178,7 @@ class ReplayedBatches:
             self._starts.popleft()
 
     def _is_stateful(self) -> bool:
+        """Return whether the sampler or its iterator restores its own position."""
         return is_stateful(self._source) or is_stateful(self._items)
 
     def _own_state(self) -> Encoded:

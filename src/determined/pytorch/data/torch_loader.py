@@ -15,8 +15,8 @@ from weakref import WeakSet
 import torch
 from torch.utils.data._utils import collate as torch_collate
 
+from determined.pytorch.data.closed_form import draw_seed
 from determined.pytorch.data.worker_seeds import show_own_data_set
-from determined.pytorch.samplers import draw_seed
 
 default_collate: Callable[[Any], Any] = torch_collate.default_collate
 

@@ -11,6 +11,7 @@ import torch
 from determined.errors import InvalidExperimentException
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.data.batch_sharding import ShardedBatches, batch_size, pass_shape
+from determined.pytorch.data.closed_form import mix
 from determined.pytorch.data.epoch_start import generators_kept
 from determined.pytorch.data.loader import (
     DataLoader,
@@ -22,7 +23,6 @@ from determined.pytorch.data.loader import (
 from determined.pytorch.data.other_loaders import OtherLoaderBatches
 from determined.pytorch.data.position import DataPosition, PassShape, offset_of_epochs
 from determined.pytorch.plan import UNKNOWN_LENGTH
-from determined.pytorch.samplers import mix
 
 logger = logging.getLogger("determined.pytorch")
 
@@ -131,14 +131,14 @@ class TrainingData:
         """Return the state that this rank needs to resume besides the position, or None."""
         if self._other is not None:
             return self._other.state_dict()
-        if self._sharded is not None and self._sharded.walk is not None:
-            return self._sharded.walk.state_dict(self.position(batches_trained).batches)
+        if self._sharded is not None and self._sharded.replayed is not None:
+            return self._sharded.replayed.state_dict(self.position(batches_trained).batches)
         return None
 
     def load_state_dicts(self, states: list[dict[str, Any]]) -> None:
         """Restore the states of all ranks in the checkpoint; call it before `begin`."""
-        if self._sharded is not None and self._sharded.walk is not None:
-            self._sharded.walk.load_state_dicts(states)
+        if self._sharded is not None and self._sharded.replayed is not None:
+            self._sharded.replayed.load_state_dicts(states)
         elif self._other is not None and len(states) == self._ranks.size:
             self._other.load_state_dict(states[self._ranks.rank])
         elif self._other is not None:
@@ -151,6 +151,7 @@ class TrainingData:
             )
 
     def close(self) -> None:
+        """End the worker processes of the loader."""
         end(self.iterator, own=True)
         self.iterator = iter(())
 
@@ -162,18 +163,18 @@ def end(iterator: Any, *, own: bool) -> None:
     """
     if getattr(iterator, "_persistent_workers", False) and not own:
         return
-    shut_down = getattr(iterator, "_shutdown_workers", None)
+    shut_down = getattr(iterator, "_shutdown_workers", None)  # private: torch has no public way to end workers
     if callable(shut_down):
         shut_down()
     elif hasattr(iterator, "close"):
         iterator.close()
 
 
-def validation_loader(loader: Any, context: PyTorchTrialContext, *, whole: bool) -> Any:
-    """Return a loader over this rank's share of the validation data, or over all of it if `whole`."""
+def validation_loader(loader: Any, context: PyTorchTrialContext, *, full_dataset: bool) -> Any:
+    """Return a loader over this rank's share of the validation data, or over all of it if `full_dataset`."""
     if not isinstance(loader, DataLoader):
         return loader
-    if whole:
+    if full_dataset:
         return loader.get_data_loader()
     return loader.get_data_loader(num_replicas=context.distributed.size, rank=context.distributed.rank)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from determined.pytorch.samplers import mix
+from determined.pytorch.data.closed_form import mix
 
 
 class NumberedBatches:

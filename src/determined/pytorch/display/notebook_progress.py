@@ -33,10 +33,12 @@ class NotebookProgress(Progress):
         self._output: Any = None  # IPython's display handle
 
     def validation(self, batches: int, metrics: Mapping[str, Any]) -> None:
+        """Replace the line of the newest validation."""
         if self._visible:
             self._replace("validation", self._validation_line(batches, metrics))
 
     def checkpoint(self, batches: int, uuid: str) -> None:
+        """Replace the line of the newest checkpoint."""
         if self._visible:
             self._replace("checkpoint", self._checkpoint_line(batches, uuid))
 
@@ -46,6 +48,7 @@ class NotebookProgress(Progress):
             self._replace("position", "")
 
     def _show(self, parts: list[str]) -> None:
+        """Replace the line of the current position."""
         self._replace("position", " | ".join(parts))
 
     def _replace(self, name: str, text: str) -> None:

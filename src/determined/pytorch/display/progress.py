@@ -138,10 +138,12 @@ class Progress:
         return parts
 
     def _validation_line(self, batches: int, metrics: Mapping[str, Any]) -> str:
+        """Return the line about a validation."""
         shown = ", ".join(f"{name} {_number(value)}" for name, value in metrics.items())
         return f"validation after {self._where(batches)}: {shown or 'no metrics'}"
 
     def _checkpoint_line(self, batches: int, uuid: str) -> str:
+        """Return the line about a stored checkpoint."""
         return f"checkpoint after {self._where(batches)}: {uuid}"
 
     def _where(self, batches: int) -> str:
@@ -172,6 +174,7 @@ class Progress:
             return _USUAL_COLUMNS
 
     def _line(self, text: str) -> None:
+        """Print a line of its own, above the redrawn one."""
         self.close()
         self._write(text + "\n")
 

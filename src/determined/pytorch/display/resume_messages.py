@@ -84,6 +84,7 @@ def say_after_traceback(error: BaseException, line: str) -> None:
     """
 
     def at_exit() -> None:
+        """Print the line if the error, or one that it caused, ended the program."""
         ended_by = getattr(sys, "last_value", None)  # set by Python for an uncaught exception
         while ended_by is not None and ended_by is not error:
             ended_by = ended_by.__cause__ or ended_by.__context__

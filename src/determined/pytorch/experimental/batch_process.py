@@ -68,6 +68,7 @@ def initialize_default_inference_context(
 
 
 def _check_positive(name: str, value: Any) -> None:
+    """Raise ValueError, naming the argument, unless the value is an integer from 1 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is a whole number from 1 on, got {value!r}")
 

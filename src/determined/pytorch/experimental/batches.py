@@ -74,6 +74,7 @@ class Batches:
         return min(records + batches * ranks * self._size, len(self._dataset))
 
     def _after(self, start: Progress) -> BatchSampler:
+        """Return the batches of all ranks after `start`, in the order of the data set."""
         return BatchSampler(range(start.records, len(self._dataset)), self._size, self._drop_last)
 
 

@@ -60,6 +60,7 @@ def _checked(content: dict[str, Any], batches: Batches) -> Progress:
 
 
 def _number(value: Any) -> int:
+    """Return the value if it is an integer from 0 on, else raise ValueError."""
     if type(value) is not int or value < 0:
         raise ValueError(f"expected a whole number from 0 on, got {value!r}")
     return value

@@ -20,7 +20,7 @@ class NonNumericWarnings:
         self._chief = chief
         self._warned: set[tuple[str, str]] = set()
 
-    def look(self, columns: Columns, method: str) -> None:
+    def check(self, columns: Columns, method: str) -> None:
         """Check the metrics that a method returned for several batches, one column per name."""
         if not self._chief:
             return
@@ -35,13 +35,14 @@ class NonNumericWarnings:
                 if odd:
                     self._warn(method, name, odd[0], "null is stored")
 
-    def look_at_values(self, metrics: Mapping[str, Any], method: str) -> None:
+    def check_values(self, metrics: Mapping[str, Any], method: str) -> None:
         """Check the metrics that a method returned once for all data."""
         for name, value in metrics.items() if self._chief else ():
             if not _is_number(value):
                 self._warn(method, name, value, "it is stored as it is, and cannot be compared or plotted")
 
     def _warn(self, method: str, name: str, value: Any, stored: str) -> None:
+        """Log the warning for a metric of a method, unless it was logged before."""
         if (method, name) not in self._warned:
             self._warned.add((method, name))
             logger.warning(

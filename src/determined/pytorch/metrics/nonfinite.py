@@ -46,9 +46,9 @@ class NonFinite:
 
     def __init__(self, policy: OnNan) -> None:
         self.policy = policy
-        self.told = False
+        self.warned = False
 
-    def look(self, columns: Columns, batch_of: Callable[[int], int]) -> None:
+    def check(self, columns: Columns, batch_of: Callable[[int], int]) -> None:
         """Apply the policy if a metric of these batches is not finite; `batch_of` maps a row to a batch index."""
         found = _first(columns)
         if found is None:
@@ -57,7 +57,7 @@ class NonFinite:
         batch = batch_of(number)
         self._act(batch, f"train_batch() returned {name!r} = {value} for batch_idx {batch}")
 
-    def look_at_weights(self, models: list[torch.nn.Module], batch: int, agree: Callable[[bool], list[bool]]) -> None:
+    def check_weights(self, models: list[torch.nn.Module], batch: int, agree: Callable[[bool], list[bool]]) -> None:
         """Apply the policy if a weight is not finite, so that it is not saved in a checkpoint.
 
         All ranks must call it: `agree` exchanges what each rank found.
@@ -74,8 +74,8 @@ class NonFinite:
             raise NonFiniteError(f"{finding}, and fit(on_nan='stop') ends training then")
         if self.policy == "rollback":
             raise RollBack(batch, finding)
-        if not self.told:
-            self.told = True
+        if not self.warned:
+            self.warned = True
             logger.warning("%s; training goes on, see fit(on_nan=...) for what else can be done", finding)
 
 

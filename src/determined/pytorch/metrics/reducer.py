@@ -58,18 +58,23 @@ class SimpleReducer(MetricReducer):
         self.values.append(value)
 
     def reset(self) -> None:
+        """Forget the values of the last window."""
         self.values = []
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the values since the last reset, for a checkpoint inside a workload."""
         return {"values": self.values}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the values of an interrupted workload."""
         self.values = list(state_dict["values"])
 
     def per_slot_reduce(self) -> Any:
+        """Return this rank's values: the function needs those of all ranks at once."""
         return self.values
 
     def cross_slot_reduce(self, per_slot_metrics: Sequence[Any]) -> Any:
+        """Call the function with the values of all ranks."""
         # Batches are distributed round-robin over ranks, so interleaving the ranks' values restores their order.
         missing = object()
         rounds = itertools.zip_longest(*per_slot_metrics, fillvalue=missing)
@@ -120,6 +125,7 @@ class ReducerContext:
         return reducer
 
     def reset_reducers(self) -> None:
+        """Reset all reducers; an exception names the reducer."""
         for known in self._registered:
             known.attempt("reset", known.reducer.reset)
 

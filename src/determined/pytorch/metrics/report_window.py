@@ -39,6 +39,7 @@ class ReportWindow:
             self._reducers.reset_reducers()
 
     def clear(self) -> None:
+        """Start a new window after a report."""
         self.batches = BatchMetrics()
 
     def mine(self) -> tuple[Columns, list[Any]]:
@@ -49,7 +50,7 @@ class ReportWindow:
     def combine(self, ranks: Sequence[tuple[Columns, list[Any]]]) -> tuple[Columns, Metrics]:
         """Return the mean over ranks for each batch, and the metrics to report."""
         columns = combine([rank_columns for rank_columns, _ in ranks])
-        self._not_numbers.look(columns, "train_batch()")
+        self._not_numbers.check(columns, "train_batch()")
         metrics = average(columns)
         selected = self._reducers.selected(for_training=True)
         if selected and self.batches:  # empty if all batches were skipped, which is the same on every rank

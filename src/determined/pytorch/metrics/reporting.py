@@ -25,7 +25,7 @@ class Reporter:
             core_context.checkpoint._leave_lines_to_caller()
         self._scalars = Scalars(context)
         self._status = ""
-        self._told_at = -math.inf
+        self._progress_reported_at = -math.inf
         by_records = core_context.info.trial._time_metric == "records"
         self._batch_size = context.get_global_batch_size() if by_records else None
 
@@ -38,8 +38,8 @@ class Reporter:
     def fraction_done(self, fraction: float) -> None:
         """Report the fraction done, at most once per second except at the end: each report is a write to the store."""
         now = time.monotonic()
-        if self._chief and (fraction >= 1 or now - self._told_at >= 1):
-            self._told_at = now
+        if self._chief and (fraction >= 1 or now - self._progress_reported_at >= 1):
+            self._progress_reported_at = now
             self._train.report_progress(fraction)
 
     def training(self, state: LoopState, metrics: Metrics, columns: Columns) -> None:
@@ -75,6 +75,7 @@ class Reporter:
         self._scalars.flush()
 
     def close(self) -> None:
+        """Erase the progress line and write pending TensorBoard scalars."""
         self.progress.close()
         self._scalars.close()
 

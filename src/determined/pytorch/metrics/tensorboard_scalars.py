@@ -41,6 +41,7 @@ class Scalars:
 
     @property
     def _wanted(self) -> bool:
+        """Whether scalars are written: the program can disable them, and an error ends them."""
         return self._context.get_enable_tensorboard_logging() and not self._given_up
 
     def training(self, batches: int, metrics: Metrics, columns: Columns) -> None:
@@ -66,6 +67,7 @@ class Scalars:
             self.flush()
 
     def validation(self, batches: int, metrics: Metrics) -> None:
+        """Write the metrics of a validation at once."""
         if self._wanted:
             self._rows += validation_rows(batches, metrics)
             self.flush()
@@ -103,6 +105,7 @@ class Scalars:
         )
 
     def close(self) -> None:
+        """Write the collected scalars and close the event file."""
         self.flush()
         if self._events is not None:
             self._events.close()
@@ -136,6 +139,7 @@ class Scalars:
         summary_writer.flush()
 
     def _event_writer(self) -> EventFileWriter:
+        """Return the writer of the run's event file, created at first use."""
         if self._events is None:
             from determined.tensorboard.events import EventFileWriter  # with the first report
 

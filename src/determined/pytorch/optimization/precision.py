@@ -87,6 +87,7 @@ class Precision:
         return autocast_forward(model, self._device.type, self.dtype)
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
+        """Return the loss scaled by the scaler, or unchanged if the program scales it itself."""
         return self.scaler.scale(loss) if self.automatic else loss
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -121,6 +122,7 @@ def autocast_forward(model: torch.nn.Module, device_type: str, dtype: torch.dtyp
     own = type(model)
 
     def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """Run the model's own forward under autocast and return its results as float32."""
         with torch.autocast(device_type, dtype=dtype):
             result = own.forward(self, *args, **kwargs)
         return to_float32(result)

@@ -47,6 +47,7 @@ class DistributedModel(DistributedDataParallel):
 
 
 def _empty_model() -> DistributedModel:
+    """Return a model without a state, which unpickling fills; a function, because pickle refers to it by name."""
     return DistributedModel.__new__(DistributedModel)
 
 

@@ -77,6 +77,7 @@ def test_one_batch(trial_class: type[PyTorchTrial], config: dict[str, Any] | Non
 
 
 def _hyperparameters(config: dict[str, Any]) -> dict[str, Any]:
+    """Return hyperparameters for a run without a searcher: constants, and samples drawn with seed 0."""
     return sample_hyperparameters(config.get("hyperparameters") or {}, RandomStream(0))
 
 
@@ -107,6 +108,7 @@ def _period(config: dict[str, Any], name: str, context: PyTorchTrialContext) -> 
 
 
 def _unit(length: int | dict[str, int], context: PyTorchTrialContext) -> TrainUnit:
+    """Return a length of a configuration: a number of batches, or a dict with one unit."""
     if isinstance(length, int):
         return Batch(length)
     if set(length) - {"batches", "records", "epochs"}:

@@ -124,6 +124,7 @@ def init(
 
 
 def _close_summary_writer(context: PyTorchTrialContext) -> None:
+    """Close the SummaryWriter that the program asked for, if it did."""
     if context._summary_writer is not None:
         context._summary_writer.close()
 
@@ -133,6 +134,7 @@ def _snapshot_code(core_context: core.Context, program: Program) -> Path | None:
     root, ranks, checkpoint = code_root(program), core_context.distributed, core_context.checkpoint
 
     def copy() -> None:
+        """Copy the code on the chief, without checkpoints and stores that may lie in its directory."""
         if ranks.rank == 0:
             roots = checkpoint._local_roots()
             not_code = [*roots, *paths.store_files(), paths.data_dir()]
@@ -176,6 +178,7 @@ def _storable(hparams: dict[str, Any] | None) -> tuple[dict[str, Any] | None, di
     texts: dict[str, str] = {}
 
     def note(value: Any, name: str) -> str:
+        """Record and return the text for a value that JSON cannot represent."""
         texts[name] = as_text(value)
         return texts[name]
 
@@ -184,6 +187,7 @@ def _storable(hparams: dict[str, Any] | None) -> tuple[dict[str, Any] | None, di
 
 
 def _warn_of_texts(texts: dict[str, str]) -> None:
+    """Log which hyperparameters are stored as texts because JSON cannot represent them."""
     logger.warning(
         "training uses these hyperparameters as they are, and records and checkpoints hold them as texts: %s",
         ", ".join(f"{name} as {text!r:.200}" for name, text in texts.items()),

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
 from determined import core
-from determined.core.supervision.unclosed_runs import UnclosedRun, tell_of_new_run
+from determined.core.supervision.unclosed_runs import UnclosedRun, announce_new_run
 from determined.errors import DeterminedError, InternalException
 
 logger = logging.getLogger("determined.pytorch")
@@ -84,7 +84,7 @@ class OpenRun:
         """End the run because a new one starts, and inform the user."""
         self.close()
         self._why_ended = _REPLACED
-        tell_of_new_run(self._core._supervisor.begun_attempt())
+        announce_new_run(self._core._supervisor.begun_attempt())
 
     def _end(self, error: BaseException | None) -> None:
         """End the run with an error or without one."""

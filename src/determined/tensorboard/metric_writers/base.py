@@ -49,6 +49,7 @@ class BatchMetricWriter:
         self._write(validation_rows(steps_completed, metrics))
 
     def _write(self, rows: Iterator[Row]) -> None:
+        """Write rows and flush the writer."""
         for tag, step, value in rows:
             self.writer.add_scalar(tag, value, step)
         self.writer.flush()

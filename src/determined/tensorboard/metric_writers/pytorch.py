@@ -21,11 +21,13 @@ class TorchWriter(MetricWriter):
         self.writer: Any = SummaryWriter(log_dir=str(directory.current()))
 
     def add_scalar(self, name: str, value: int | float | np.ndarray[Any, Any], step: int) -> None:
+        """Write one value."""
         self.writer.add_scalar(name, value, step)
 
     def reset(self) -> None:
-        # SummaryWriter opens a new file at the next write.
+        """Close the current file; SummaryWriter opens a new one at the next write."""
         self.writer.close()
 
     def flush(self) -> None:
+        """Write everything to disk."""
         self.writer.flush()

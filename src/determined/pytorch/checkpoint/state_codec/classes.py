@@ -106,6 +106,7 @@ class Layout(NamedTuple):
 
     @property
     def base_class(self) -> type:
+        """The built-in class that holds the items, or `object`."""
         return BASES.get(self.base, object)
 
 

@@ -141,14 +141,17 @@ class Decoder:
         return None if value is _SKIPPED else value
 
     def _items(self, trees: Any, template: Any) -> list[Any]:
+        """Decode the items of a sequence."""
         return [self._item(number, tree, template) for number, tree in enumerate(trees)]
 
     def _fill_list(self, value: list[Any], tree: list[Any], template: Any) -> list[Any]:
+        """Append the decoded items of `tree` one by one, because items may refer to the unfinished list."""
         for number, one in enumerate(tree):
             value.append(self._item(number, one, template))
         return value
 
     def _fill_dict(self, value: Any, tree: Any, template: Any) -> Any:
+        """Add the decoded items of `tree`, and the versions of layers that a model's state dict has."""
         for key, one in tree.items():
             decoded = self._at(("item", key), one, template)
             if decoded is not _SKIPPED:
@@ -175,6 +178,7 @@ class Decoder:
             ) from error
 
     def _standard(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode a value of the standard library or numpy."""
         name = tag["of"]
         values = self._items(_the(list, tag["values"]), template)
         return self._keep(tag, standard.from_values(name, values))
@@ -221,6 +225,7 @@ class Decoder:
             raise _Wrong(f"it refers to {tag['to']!r:.80}, and the trial has no such object") from None
 
     def _container(self, tag: dict[Any, Any], template: Any) -> Any:
+        """Decode a built-in container that could not be written as it is, such as a dict with keys of any class."""
         return self._rebuilt(tag, template, classes.BASES[tag["base"]], tag["base"])
 
     def _object(self, tag: dict[Any, Any], template: Any) -> Any:
@@ -311,6 +316,7 @@ class Decoder:
                 list.append(value, self._item(number, one, template))
 
     def _elements(self, trees: list[Any], template: Any) -> list[Any]:
+        """Decode the elements of a set."""
         return [self._key(tree, template) for tree in trees]
 
     def _key(self, tree: Any, template: Any) -> Any:
@@ -375,6 +381,7 @@ def _the(kind: type, value: Any) -> Any:
 
 
 def _class_of(value: Any) -> type:
+    """Return a class itself, and the class of any other value."""
     return value if isinstance(value, type) else type(value)
 
 

@@ -119,9 +119,11 @@ class Encoder:
             self._path.pop()
 
     def _items(self, values: Iterable[Any]) -> list[Any]:
+        """Encode the items of a sequence."""
         return [self._at(("item", number), value) for number, value in enumerate(values)]
 
     def _elements(self, values: Iterable[Any]) -> list[Any]:
+        """Encode the elements of a set."""
         return [self._at(paths.element(type(value)), value) for value in values]
 
     def _encode_tuple(self, value: tuple[Any, ...]) -> Any:
@@ -135,11 +137,13 @@ class Encoder:
         return self._keep(value, encoded)
 
     def _fill_list(self, value: list[Any], encoded: list[Any]) -> list[Any]:
+        """Append the encoded items of a list one by one, because items may refer to the list itself."""
         for number, one in enumerate(value):
             encoded.append(self._at(("item", number), one))
         return encoded
 
     def _fill_dict(self, value: Any, encoded: Any) -> Any:
+        """Add the encoded items of a dict, and the versions of layers that a model's state dict has."""
         for key, one in value.items():
             encoded[key] = self._at(("item", key), one)
         if hasattr(value, "_metadata"):  # the versions of a model's layers, which load_state_dict reads
@@ -147,6 +151,7 @@ class Encoder:
         return encoded
 
     def _pairs(self, items: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """Encode the items of a dict with keys of any class as pairs of key and value."""
         return [[self._at(paths.element(type(key)), key), self._at(("item", key), one)] for key, one in items]
 
     def _plain_keys(self, keys: Iterable[Any]) -> bool:
@@ -292,6 +297,7 @@ class Encoder:
             self.to_register.setdefault(classes.name_of(kind), paths.shown(self._path))
 
     def _is_registered(self, kind: Any) -> bool:
+        """Return whether the program registered a class with torch, so that a resumed run finds it by name."""
         return self._registered.get(classes.name_of(kind)) is kind
 
     def _pickled_if_unknown(self, value: Any, kind: type) -> Any:
@@ -333,6 +339,7 @@ class Encoder:
         return True
 
     def _pickled_tag(self, value: Any, number: int) -> dict[str, Any]:
+        """Return the tag for a value that was pickled into the separate file under this number."""
         path = paths.shown(self._path)
         return {KIND: PICKLED_PART, "number": number, "path": path, "type": classes.name_of(type(value))}
 

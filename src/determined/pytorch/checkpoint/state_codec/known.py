@@ -27,6 +27,7 @@ class FoundClasses(Mapping[Path, Known]):
         self._first: dict[Path, Path] = {}  # further places of a value, with the place where it was found first
 
     def add(self, path: Path, known: Known) -> None:
+        """Record the class of the value at `path`."""
         self._classes[path] = known
 
     def refer(self, path: Path, first: Path) -> None:

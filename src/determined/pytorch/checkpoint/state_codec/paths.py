@@ -30,6 +30,7 @@ def item(key: Any) -> Step:
 
 
 def attribute(name: str) -> Step:
+    """Return the step to an attribute of an object."""
     return ("attribute", name)
 
 
@@ -56,6 +57,8 @@ def shown(path: Iterable[Step]) -> str:
 
 
 class _ShortRepr(reprlib.Repr):
+    """A repr of keys that is short enough for messages."""
+
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 80
@@ -67,15 +70,15 @@ _repr = _ShortRepr()
 class Lazy:
     """A template that is computed at most once, and only when a value needs it."""
 
-    def __init__(self, ask: Callable[[], Any]) -> None:
-        self._ask: Callable[[], Any] | None = ask
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute: Callable[[], Any] | None = compute
         self._value: Any = MISSING
 
     def get(self) -> Any:
         """Return the template, computed at the first call."""
-        if self._ask is not None:
-            ask, self._ask = self._ask, None
-            found = ask()
+        if self._compute is not None:
+            compute, self._compute = self._compute, None
+            found = compute()
             self._value = found.get() if isinstance(found, Lazy) else found
         return self._value
 

@@ -41,9 +41,11 @@ class References:
 
     @functools.cached_property
     def _tensors(self) -> dict[str, torch.Tensor]:
+        """The parameters and buffers by name; listed at first use, because few states refer to tensors."""
         return dict(self._list_tensors())
 
     @functools.cached_property
     def _tensor_names(self) -> dict[int, str]:
+        """The name of each parameter and buffer by its id."""
         # Reversed, so that the first name of a tensor with several names wins.
         return {id(tensor): name for name, tensor in reversed(self._tensors.items())}

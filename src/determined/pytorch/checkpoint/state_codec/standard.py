@@ -24,21 +24,25 @@ _PATHS: dict[str, type] = {
 
 
 def _datetime(values: list[Any]) -> datetime.datetime:
+    """Return the datetime that `KINDS` stored as these values."""
     year, month, day, hour, minute, second, microsecond, fold, zone = values
     return datetime.datetime(year, month, day, hour, minute, second, microsecond, zone, fold=fold)
 
 
 def _time(values: list[Any]) -> datetime.time:
+    """Return the time that `_values_of_time` returned these values for."""
     hour, minute, second, microsecond, fold, zone = values
     return datetime.time(hour, minute, second, microsecond, zone, fold=fold)
 
 
 def _path(values: list[Any]) -> pathlib.PurePath:
+    """Return the path of a stored class name and text; a path of another system becomes one of this system."""
     name, text = values
     return _PATHS[name](text)  # type: ignore[no-any-return]
 
 
 def _bytes_io(values: list[Any]) -> io.BytesIO:
+    """Return a stream with the stored content at the stored position."""
     content, position = values
     stream = io.BytesIO(content)
     stream.seek(position)
@@ -46,6 +50,7 @@ def _bytes_io(values: list[Any]) -> io.BytesIO:
 
 
 def _whole_number(value: int) -> list[Any]:
+    """Return an integer as bytes: torch's restricted loader does not read integers above 2,000 bits."""
     return [value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)]
 
 
@@ -113,6 +118,7 @@ def name_of(value: Any) -> str | None:
 
 
 def _name_in_other_modules(kind: type) -> str | None:
+    """Return the kind of a class in a module that the program has imported, or None."""
     for name, (module, class_name, _, _) in _OF_OTHER_MODULES.items():
         if kind.__name__ == class_name and kind is getattr(sys.modules.get(module), class_name, None):
             return name
@@ -135,10 +141,12 @@ def from_values(name: str, values: list[Any]) -> Any:
 
 
 def _values_of_date(value: datetime.date) -> list[Any]:
+    """Return a date as numbers."""
     return [value.year, value.month, value.day]
 
 
 def _values_of_time(value: datetime.time) -> list[Any]:
+    """Return a time as numbers and its time zone, which is encoded as a value of its own kind."""
     return [value.hour, value.minute, value.second, value.microsecond, value.fold, value.tzinfo]
 
 

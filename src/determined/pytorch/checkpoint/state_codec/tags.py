@@ -62,6 +62,7 @@ def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> 
     done: dict[int, Any] = {}
 
     def mapped(value: Any) -> Any:
+        """Return a copy of one value, with a container recorded before its items because it may contain itself."""
         kind = type(value)
         if kind not in _CONTAINERS and not isinstance(value, torch.Tensor):
             return value
