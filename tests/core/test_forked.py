@@ -65,7 +65,7 @@ def test_a_child_that_is_killed_is_named() -> None:
 def test_a_child_that_sleeps_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked_work, "_SECONDS_BETWEEN_LOOKS", 0.05)
     monkeypatch.setattr(forked_work, "_SECONDS_ASLEEP", {True: 0.3, False: 0.3})
-    with pytest.raises(ChildLost, match="waited for something that never came, and was ended"):
+    with pytest.raises(ChildLost, match="was blocked, and was ended"):
         fork(threading.Event().wait).wait()
 
 

@@ -103,7 +103,7 @@ def test_what_comes_back_is_given_up_in_the_end() -> None:
 
 
 def test_without_a_checkpoint_there_is_nothing_to_go_back_to() -> None:
-    with pytest.raises(NonFiniteError, match="no checkpoint yet to go back to"):
+    with pytest.raises(NonFiniteError, match="no checkpoint yet to return to"):
         fit(spoilt(bad=(1,)), max_length=pytorch.Batch(9), on_nan="rollback", **PERIODS)
 
 

@@ -121,7 +121,7 @@ def test_running_a_cell_again_starts_a_new_run_and_says_so(notebook: Notebook) -
     notebook.run("old = trainer")
     again = notebook.run(OPEN)
     assert "A new run starts; experiment 1 has ended." in again.text
-    assert "make the trial and the Trainer with the new context" in notebook.run(FIT.replace("trainer", "old")).error
+    assert "create the trial and the Trainer with the new context" in notebook.run(FIT.replace("trainer", "old")).error
     assert not notebook.run(FIT).error
     assert notebook.state_of_runs() == [(1, "completed"), (2, "completed")]
 

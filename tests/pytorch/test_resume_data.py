@@ -253,7 +253,7 @@ def test_walking_a_long_way_is_shown(
     fit(trial_class, max_length=pytorch.Batch(8))
     capsys.readouterr()
     fit(trial_class, max_length=pytorch.Batch(9), latest_checkpoint=str(checkpoints(data_home)[-1]))
-    assert "walking through the sampler to where training was: batch 8/8\n" in capsys.readouterr().err
+    assert "advancing the sampler to where training was: batch 8/8\n" in capsys.readouterr().err
 
 
 # Random numbers in workers
@@ -566,7 +566,7 @@ def test_every_rank_keeps_the_state_of_its_loader(data_home: Path, caplog: pytes
     assert whole[0] != whole[1]
 
     stateful_on_ranks(5, str(saved))
-    assert "was at work on 2 ranks, and now there are 1" in caplog.text
+    assert "was used on 2 ranks, and now there are 1" in caplog.text
 
 
 def sampler_on_ranks(batches: int, checkpoint: str | None) -> list[Any]:

@@ -99,7 +99,7 @@ class Context:
         self._begin_expected()
 
     def _begin_expected(self) -> None:
-        """Start the attempt that `begin_attempt` would, where the supervisor was told before what to expect."""
+        """Start the attempt that `begin_attempt` would, for which the supervisor was prepared before."""
         self._supervisor.begin_expected()
         if self.distributed.rank == 0:
             self.checkpoint._record_published()

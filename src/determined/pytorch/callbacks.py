@@ -184,7 +184,7 @@ class Callbacks:
                 if callable(getattr(callback, "load_state_dict", None)):  # a callback need not derive from the base
                     callback.load_state_dict(stored[name])
             elif own_hook(callback, "load_state_dict") is not None:
-                logger.warning("the checkpoint holds no state for the callback %r; it starts afresh", name)
+                logger.warning("the checkpoint holds no state for the callback %r, which starts without one", name)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.by_name.values())

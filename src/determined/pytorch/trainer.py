@@ -101,8 +101,8 @@ class Trainer:
             max_length = Batch(1)
         if described is not None and described.latest_checkpoint and latest_checkpoint is None:
             logger.warning(
-                "fit: this trial has the checkpoint %s, and latest_checkpoint is None: training starts anew; pass "
-                "latest_checkpoint=det.get_cluster_info().latest_checkpoint to go on",
+                "fit: this trial has the checkpoint %s, and latest_checkpoint is None: training starts from the "
+                "beginning; pass latest_checkpoint=det.get_cluster_info().latest_checkpoint to resume",
                 described.latest_checkpoint,
             )
         core_context = self._context._core_context()

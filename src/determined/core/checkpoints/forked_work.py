@@ -100,7 +100,7 @@ class ForkedWork:
             if state != "S" or used != cpu:
                 asleep_since, cpu = time.monotonic(), used
             if self._unwanted or time.monotonic() - asleep_since > _longest_sleep(self.pid):
-                self._ended = "was not wanted any more" if self._unwanted else "waited for something that never came"
+                self._ended = "was canceled" if self._unwanted else "was blocked"
                 os.kill(self.pid, signal.SIGKILL)
 
     def _reap(self) -> str:
@@ -108,7 +108,7 @@ class ForkedWork:
         try:
             status = os.waitpid(self.pid, 0)[1]
         except ChildProcessError:
-            return "is gone"  # the program itself waits for all children
+            return "has ended"  # the program itself waits for all children
         if self._ended:
             return f"{self._ended}, and was ended"
         code = os.waitstatus_to_exitcode(status)

@@ -75,7 +75,7 @@ class CheckpointUpload:
             try:
                 self._abandon()
             except OSError:
-                logger.exception("what there was of checkpoint %s could not be removed", self.storage_id)
+                logger.exception("the incomplete files of checkpoint %s could not be removed", self.storage_id)
             return
         try:
             self._announce(resources)

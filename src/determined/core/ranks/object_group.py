@@ -238,7 +238,7 @@ class ObjectGroup:
         words = str(error).strip().partition("\n")[0]
         missing = self._missing_ranks()
         if missing is None:
-            lost = "the store does not answer either: the chief (rank 0) or its launcher is gone"
+            lost = "the store does not answer either: the chief (rank 0) or its launcher has exited"
         elif missing:
             waited = _WAIT_FOR_SURVIVORS.seconds
             lost = f"{_ranks(list(missing))} did not answer within {waited} s: " + "; ".join(missing.values())
@@ -277,7 +277,7 @@ class ObjectGroup:
 def _known_of(rank: int, store: Store) -> str:
     """Return what is known about the process of a rank."""
     key = f"process/{rank}"
-    return stacks.describe(store.get(key).decode()) if store.check([key]) else "it never came up"
+    return stacks.describe(store.get(key).decode()) if store.check([key]) else "its process never started"
 
 
 def _power_of_two(at_least: int) -> int:

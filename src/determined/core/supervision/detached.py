@@ -39,7 +39,9 @@ def describe(info: ClusterInfo, run: DetachedRun, hparams: dict[str, Any] | None
     ones.
     """
     if hparams is not None and run.attempt > 1 and mask_secrets(hparams) != run.hparams:
-        logger.warning("trial %d goes on with other hyperparameters than it was begun with", run.trial_id)
+        logger.warning(
+            "trial %d continues with other hyperparameters than those that it was started with", run.trial_id
+        )
     task_id = f"{run.experiment_id}.{info.task_id.partition('.')[2]}"
     trial = replace(
         info.trial,

@@ -95,7 +95,7 @@ class Managed:
     def _decision(self, store: WorkerStore) -> Decision:
         decision = store.decision(self.trial_id)
         if decision.allocation != self.key:
-            raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process has nothing to do here")
+            raise StoreError(f"trial {self.trial_id} was started again elsewhere: this process must end")
         return decision
 
 

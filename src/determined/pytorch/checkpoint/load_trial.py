@@ -38,8 +38,8 @@ def load_trial_from_checkpoint_path(
 ) -> PyTorchTrial | torch.nn.Module:
     """Create the trial of a checkpoint directory, load its weights and return it.
 
-    Only weights are loaded: optimizers, schedulers and counters start anew. For a checkpoint of a first-generation
-    trial (0.12) the model itself is returned. Nothing is trained.
+    Only weights are loaded, not the states of optimizers and schedulers, nor counters. For a checkpoint of a
+    first-generation trial (0.12) the model itself is returned. Nothing is trained.
 
     Args:
         path: the directory of the checkpoint.

@@ -88,7 +88,9 @@ class Restore(NamedTuple):
         if scaler is not None and stored:
             scaler.load_state_dict(stored)
         elif scaler is not None and scaler.is_enabled():
-            logger.warning("checkpoint %s holds no state for the gradient scaler; it starts afresh", self.name)
+            logger.warning(
+                "checkpoint %s holds no state for the gradient scaler, which starts with its initial scale", self.name
+            )
         elif stored:
             logger.warning("checkpoint %s holds the state of a gradient scaler, and the trial wrapped none", self.name)
 
@@ -101,7 +103,7 @@ class Restore(NamedTuple):
             raise InvalidCheckpointException(f"checkpoint {self.name} holds a {kind} in 'rank_rng_states', not a list")
         state = states[rank] if rank < len(states) else checkpoint.get("rng_state")
         if state is None:
-            logger.warning("checkpoint %s holds no state of random generators; they are left as they are", self.name)
+            logger.warning("checkpoint %s holds no state of random generators, which are not changed", self.name)
             return
         try:
             random_generators.set_state(state, self.context.device)

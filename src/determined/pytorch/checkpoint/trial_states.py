@@ -192,7 +192,7 @@ class TrialStates:
             """Return a state, or None with a log line if it cannot be read yet."""
             try:
                 return function()
-            except Exception as error:  # noqa: BLE001  (raised again by the first save, unless training mends it)
+            except Exception as error:  # noqa: BLE001  (raised again by the first save, unless training fixes it)
                 logger.log(
                     level,
                     "%s: state_dict() cannot be called before training, so whether it can be saved is seen at the "

@@ -60,7 +60,8 @@ def put_back(
     if stored is None:
         if any(mine):
             logger.warning(
-                "checkpoint %s holds no values for the parameters outside of wrapped models; they start afresh",
+                "checkpoint %s holds no values for the parameters outside of wrapped models; they keep their initial "
+                "values",
                 checkpoint,
             )
         return

@@ -186,7 +186,7 @@ def data_length(data: Any) -> int:
         raise ValueError("the number of records of an empty container is not known")
     raise TypeError(
         f"the number of records in data of type {type(data).__name__}, with no tensor or array in it, is not known; "
-        "override PyTorchTrial.get_batch_length(batch) to tell"
+        "override PyTorchTrial.get_batch_length(batch)"
     )
 
 

@@ -76,9 +76,9 @@ class OtherLoaderBatches:
             self._pass, batches = self._resumed["pass"], self._resumed["batches"]
         logger.log(
             logging.WARNING if self._chief else logging.DEBUG,
-            "build_training_data_loader() returned a %s.%s, which cannot be told where to begin: %d batches are read "
-            "again to get to where training was. A pytorch.DataLoader does without; so does a loader with the methods "
-            "state_dict() and load_state_dict()",
+            "build_training_data_loader() returned a %s.%s, which cannot start in the middle: %d batches are read "
+            "again to reach the position of training. A pytorch.DataLoader does not need that; nor does a loader with "
+            "the methods state_dict() and load_state_dict()",
             type(self._loader).__module__,
             type(self._loader).__qualname__,
             batches,

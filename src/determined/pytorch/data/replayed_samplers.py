@@ -132,7 +132,7 @@ class ReplayedBatches:
     def _iterate_from_the_first_pass(self, position: DataPosition) -> None:
         """Iterate over all batches up to the position, with the batch sizes they had."""
         waiting = WaitingNotice(
-            "walking through the sampler to where training was", position.batches, visible=self._rank == 0
+            "advancing the sampler to where training was", position.batches, visible=self._rank == 0
         )
         for span in position.spans:
             for _ in range(span.batches):

@@ -143,8 +143,8 @@ class TrainingData:
             self._other.load_state_dict(states[self._ranks.rank])
         elif self._other is not None:
             logger.warning(
-                "the loader that build_training_data_loader() returned was at work on %d ranks, and now there are %d: "
-                "how records were shared out is its own affair, and some may be trained twice or not at all in this "
+                "the loader that build_training_data_loader() returned was used on %d ranks, and now there are %d: "
+                "only the loader knows how it distributes records, so some may be trained twice or not at all in this "
                 "pass; a pytorch.DataLoader keeps the order",
                 len(states),
                 self._ranks.size,

@@ -46,7 +46,7 @@ def restore_progress(core_context: core.Context, checkpoint: str | None, batches
             raise InvalidCheckpointException(
                 f"checkpoint {checkpoint} holds no progress of a batch process: {_FILE} cannot be read: {error!r}"
             ) from error
-    logger.info("going on after %d batches of each rank, %d records", progress.batches, progress.records)
+    logger.info("continuing after %d batches of each rank, %d records", progress.batches, progress.records)
     return progress
 
 

@@ -71,12 +71,12 @@ class NonFinite:
     def _act(self, batch: int, finding: str) -> None:
         """Raise NonFiniteError or RollBack, or warn once, according to the policy."""
         if self.policy == "stop":
-            raise NonFiniteError(f"{finding}, and fit(on_nan='stop') ends training then")
+            raise NonFiniteError(f"{finding}: training ends because of fit(on_nan='stop')")
         if self.policy == "rollback":
             raise RollBack(batch, finding)
         if not self.warned:
             self.warned = True
-            logger.warning("%s; training goes on, see fit(on_nan=...) for what else can be done", finding)
+            logger.warning("%s; training continues. fit(on_nan=...) can stop or roll back instead", finding)
 
 
 class RollBacks:
@@ -94,10 +94,10 @@ class RollBacks:
         NonFiniteError if there is no usable checkpoint, or after MOST_ROLLBACKS rollbacks in a row.
         """
         if source is None:
-            raise NonFiniteError(f"{finding}, and there is no checkpoint yet to go back to") from finding
+            raise NonFiniteError(f"{finding}, and there is no checkpoint yet to return to") from finding
         if finding.batch < saved_at:
             raise NonFiniteError(
-                f"{finding}, which is before checkpoint {source} was saved: go on from an earlier one"
+                f"{finding}, which is before checkpoint {source} was saved: resume from an earlier checkpoint"
             ) from finding
         if self.skip and finding.batch > max(self.skip) + 1:
             self.in_a_row = 0  # good batches were trained since the last rollback
@@ -107,7 +107,9 @@ class RollBacks:
         first = (finding.batch - self.in_a_row + 1) // window * window
         last = finding.batch // window * window + window - 1
         self.skip |= set(range(max(first, saved_at), last + 1))
-        logger.warning("%s: back to checkpoint %s, and on without the batches %s", finding, source, sorted(self.skip))
+        logger.warning(
+            "%s: returning to checkpoint %s and continuing without the batches %s", finding, source, sorted(self.skip)
+        )
 
 
 def _first(columns: Columns) -> tuple[int, str, float] | None:

@@ -58,7 +58,7 @@ class Precision:
         self.automatic = True
         self._scale_bounds = (min_scale, max_scale)
         logger.warning(
-            "configure_apex_amp: apex is gone; opt_level %s is carried out by torch.amp with autocast to %s %s",
+            "configure_apex_amp: apex is not supported; opt_level %s is emulated by torch.amp with autocast to %s %s",
             opt_level,
             self.dtype,
             "and a gradient scaler" if self.scaler.is_enabled() else "(which needs no gradient scaler)",

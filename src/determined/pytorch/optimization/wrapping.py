@@ -62,7 +62,7 @@ def wrap_optimizer(
     parameters = {id(parameter) for parameter in parameters_of(optimizer)}
     if context.models and not any(id(p) in parameters for model in context.models for p in model.parameters()):
         logger.warning(
-            "wrap_optimizer got an optimizer (%s) that holds no parameter of any wrapped model; make the optimizer "
+            "wrap_optimizer got an optimizer (%s) that holds no parameter of any wrapped model; create the optimizer "
             "from the model that wrap_model returned",
             type(optimizer).__name__,
         )

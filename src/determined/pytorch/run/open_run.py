@@ -14,7 +14,7 @@ from determined.errors import DeterminedError, InternalException
 logger = logging.getLogger("determined.pytorch")
 
 _CLOSED = "The run has ended: call fit() inside `with pytorch.init()`, or before context.close()."
-_REPLACED = "The run has ended, because init() was called again: make the trial and the Trainer with the new context."
+_REPLACED = "The run has ended, because init() was called again: create the trial and the Trainer with the new context."
 
 
 class OpenRun:

@@ -14,7 +14,7 @@ _is_active = False
 def exempt_present_objects() -> None:
     """Exempt all objects that exist now from garbage collection, until `end_exemption` is called.
 
-    Nothing is done if the program itself has frozen objects, because they could not be told apart later.
+    Nothing is done if the program itself has frozen objects, because they could not be distinguished later.
     """
     global _is_active
     if not _is_active and gc.get_freeze_count() == 0:

@@ -44,6 +44,6 @@ def _logging_failures(handler: Callable[[Any], Any]) -> Callable[[Any], None]:
         try:
             handler(profiler)
         except Exception:
-            logger.exception("the profiler's on_trace_ready failed; training goes on without that trace")
+            logger.exception("the profiler's on_trace_ready failed; training continues without that trace")
 
     return on_trace_ready
