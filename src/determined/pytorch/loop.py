@@ -121,15 +121,15 @@ class TrainLoop:
 
     def due_actions(self) -> Iterator[Callable[[], None]]:
         """Yield the methods to call after the current batch, in order; progress is reported at most once."""
-        told = False
+        reported = False
         for due in self.plan.due(self.state.batches_trained):
             if due is BoundaryType.VALIDATE:
                 yield self.validate
             elif due is BoundaryType.CHECKPOINT:
                 yield self.checkpoint
-            elif not told:
-                told = True
-                yield self.tell_progress
+            elif not reported:
+                reported = True
+                yield self.report_progress
 
     def catch_up(self) -> None:
         """Perform the actions that were due at the restored batch but were not reached by the earlier run."""
@@ -167,7 +167,7 @@ class TrainLoop:
                 self.skip_batch()
             else:
                 tick = max(progress.next_tick, state.batches_trained + 1)
-                self.train_stretch(epoch_idx, min(last, epoch_end, tick, self.next_skipped()))
+                self.train_batches(epoch_idx, min(last, epoch_end, tick, self.next_skipped()))
             if state.batches_trained == epoch_end:
                 self.callbacks.call("on_training_epoch_end", epoch_idx)
                 state.epochs_trained = epoch_idx + 1
@@ -179,7 +179,7 @@ class TrainLoop:
             raise ShouldExit  # inside a workload: its metrics are saved in the checkpoint and reported after a resume
         state.step_id += 1
 
-    def train_stretch(self, epoch_idx: int, stop: int) -> None:
+    def train_batches(self, epoch_idx: int, stop: int) -> None:
         """Train batches of one epoch up to `stop`.
 
         This is the path of every batch, so attributes are read into locals and each feature costs one test if unused.
@@ -290,7 +290,7 @@ class TrainLoop:
             self.checkpointer.finish()
         self.reporter.stored(self.checkpointer.newly_stored())
 
-    def tell_progress(self) -> None:
+    def report_progress(self) -> None:
         """Report the fraction of the plan that is done."""
         self.reporter.fraction_done(self.plan.progress(self.state.batches_trained))
 
