@@ -14,7 +14,7 @@ import torch
 from determined import pytorch
 from determined.pytorch.checkpoint.policy import CheckpointPolicy
 from determined.pytorch.metrics.nonfinite import NonFiniteError
-from determined.pytorch.state import TrialState
+from determined.pytorch.state import LoopState
 from tests.helpers.ranks import run_ranks
 from tests.helpers.trials import LineTrial, checkpoints, fit, metrics
 
@@ -225,7 +225,7 @@ def test_a_stop_during_a_rollback_is_not_forgotten(data_home: Path) -> None:
 @pytest.mark.parametrize("smaller_is_better", [True, False])
 def test_a_value_that_is_not_finite_is_never_the_best(value: float, smaller_is_better: bool) -> None:
     policy = CheckpointPolicy("best", "m", smaller_is_better)
-    state = TrialState(batches_trained=1)
+    state = LoopState(batches_trained=1)
     assert not policy.wants({"m": value}, None, state)
     assert policy.wants({"m": 0.5}, None, state)
     assert not policy.wants({"m": value}, None, state)

@@ -417,9 +417,9 @@ def test_passes_that_do_not_matter_are_not_read_again(
     monkeypatch.setenv("DET_PROGRESS", "1")
     assert_resumes_exactly(READ_AGAIN["torch, shuffled"], data_home)
     assert "reading data again to where training was: batch 6/6\n" in capsys.readouterr().err
-    told = [record.getMessage() for record in caplog.records if "cannot be told" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "cannot start in the middle" in record.getMessage()]
     assert len(told) == len(RESUME_AT)
-    counts = [int(one.partition(" begin: ")[2].split()[0]) for one in told]
+    counts = [int(one.partition(" middle: ")[2].split()[0]) for one in told]
     assert counts == [3, PASS, 2, 2], "of the pass under way only"
 
 
