@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from determined.config.blocks import searcher as configs
+from determined.config.blocks.searcher import searcher_models
 from determined.searchers import journal
 from determined.searchers.base import Action, Create, Event, ExitReason, Searcher
 from determined.searchers.build import build
@@ -68,15 +68,7 @@ def config(name: str, **changes: Any) -> Any:
     return MODELS[fields["name"]](**fields)
 
 
-MODELS: dict[str, Any] = {
-    "single": configs.SingleConfig,
-    "random": configs.RandomConfig,
-    "grid": configs.GridConfig,
-    "async_halving": configs.AsyncHalvingConfig,
-    "adaptive_asha": configs.AdaptiveAshaConfig,
-    "pbt": configs.PbtConfig,
-    "optuna": configs.OptunaConfig,
-}
+MODELS = searcher_models()
 
 
 def make(name: str, seed: int = 0, **changes: Any) -> Searcher:

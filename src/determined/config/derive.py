@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from determined.config.blocks.block import TAG
+from determined.config.blocks.block import KIND_FIELD, TAG
 from determined.config.blocks.experiment import ExperimentConfig
 from determined.config.length import read_length
 from determined.config.reading.aliases import replaceable_blocks, without_replaced
 from determined.config.reading.catalog import catalog
-
-# Blocks with several alternatives -> the field that selects the alternative.
-_KINDS = {"searcher": "name", "checkpoint_storage": "type"}
 
 
 def derive(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,15 +22,15 @@ def derive(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     derived = dict(config)
     for name, value in changes.items():
         old = config.get(name)
-        if name in _KINDS and isinstance(old, dict) and isinstance(value, dict):
-            old = _what_fits(name, old, value.get(_KINDS[name]))
+        if name in KIND_FIELD and isinstance(old, dict) and isinstance(value, dict):
+            old = _what_fits(name, old, value.get(KIND_FIELD[name]))
         derived[name] = _merged(old, value, (name,))
     return derived
 
 
 def _what_fits(block: str, old: dict[str, Any], kind: Any) -> dict[str, Any]:
     """Return the settings of a block that its new kind supports."""
-    if kind is None or kind == old.get(_KINDS[block]):
+    if kind is None or kind == old.get(KIND_FIELD[block]):
         return old
     known = catalog(ExperimentConfig).get((block, f"{TAG}{kind}"), ())
     return {name: value for name, value in old.items() if name in known}

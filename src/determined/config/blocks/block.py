@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Union
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag
 
 from determined.config.length import Length
 
 # The prefix of the tags that distinguish the alternatives of a field. Pydantic includes tags in the paths of errors. No
 # name in a configuration may contain this character, so tags can be recognized and removed from the paths.
 TAG = "\0"
+
+# Blocks with several alternatives -> the field that selects the alternative.
+KIND_FIELD = {"searcher": "name", "checkpoint_storage": "type"}
+
+# A mistake that involves several fields: the dotted path, what is wrong, and a hint or "".
+Problem = tuple[str, str, str]
 
 
 class Block(BaseModel):
@@ -43,3 +49,9 @@ def tag_by(field: str) -> Callable[[Any], str | None]:
         return TAG + kind if isinstance(kind, str) else None
 
     return tag
+
+
+def one_of(models: Mapping[str, type[Block]], tag: Callable[[Any], str | None]) -> Any:
+    """Return the type annotation of a field that is one of several blocks, selected by a tag."""
+    alternatives = tuple(Annotated[model, Tag(TAG + name)] for name, model in models.items())
+    return Annotated[Union[alternatives], Discriminator(tag)]  # noqa: UP007  (a tuple cannot be joined by |)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from determined.config import validators
-from determined.config.blocks.block import Block
+from determined.config.blocks.block import Block, one_of, tag_by
 from determined.config.blocks.cluster import Integrations, Pbs, RetentionPolicy, Security, Slurm
 from determined.config.blocks.environment import BindMount, Environment
 from determined.config.blocks.log_policy import BUILT_IN, LogPolicy, with_built_in
 from determined.config.blocks.resources import Resources
-from determined.config.blocks.searcher import SearcherConfig
+from determined.config.blocks.searcher import SearcherBlock, searcher_models
 from determined.config.blocks.sinks import Sinks
 from determined.config.blocks.storage import LocalStorage, StorageConfig
 from determined.config.blocks.training import Optimizations, Profiling
 from determined.config.length import Length
 from determined.config.validators import Count, FilledText, Flag, PositiveCount, Text
+
+if TYPE_CHECKING:
+    SearcherConfig = SearcherBlock
+else:
+    SearcherConfig = one_of(searcher_models(), tag_by("name"))
 
 Period = Annotated[Length, validators.length(0)]
 Seed = Annotated[int, validators.whole(0, 2**31 - 1)]

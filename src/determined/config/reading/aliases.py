@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from determined.config.blocks.searcher import searcher_model
+
 # Fields that counted training in steps, up to release 0.12 -> the current field.
 STEP_FIELDS = {
     "max_steps": "max_length",
@@ -47,6 +49,7 @@ def _replaced_by(path: tuple[str, ...], block: dict[str, Any], name: str) -> set
         return {"source_trial_id"}  # would otherwise take precedence over the given checkpoint
     meaning = STEP_FIELDS.get(name, name)
     same = {meaning, *(old for old, new in STEP_FIELDS.items() if new == meaning)} - {name}
-    if meaning == "max_length" and block.get("name") != "pbt":
-        return same | _DERIVED_FROM_LENGTH
+    if meaning == "max_length":
+        method = searcher_model(block.get("name"))
+        return same | _DERIVED_FROM_LENGTH if method is None or method.time_follows_length else same
     return same if meaning in STEP_FIELDS.values() else set()

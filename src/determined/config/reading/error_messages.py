@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from determined.config.blocks.block import TAG, Block
+from determined.config.blocks.block import KIND_FIELD, TAG, Block
 from determined.config.plain_data import Path, dotted
 from determined.config.reading.catalog import catalog, meant
 from determined.config.secrets.masking import MASK, mask_secrets
@@ -30,8 +30,6 @@ _REFUSED_KINDS = {
     "searcher.custom": "a search method of your own is not read from a configuration; optuna takes any of its samplers",
     "checkpoint_storage.hdfs": "HDFS is not supported; mount it and use directory, or use s3, gcs or azure",
 }
-# The field that selects the alternative of a block.
-_KIND_FIELD = {"searcher": "name", "checkpoint_storage": "type"}
 
 _NEEDED = {
     "entrypoint": "what is run, for example model_def:MyTrial or python3 train.py",
@@ -78,7 +76,7 @@ def guessed_alternatives(config: dict[str, Any], model: type[Block]) -> dict[str
     With it their other fields can be validated too, so that all mistakes are reported at once.
     """
     guessed = {}
-    for block, field in _KIND_FIELD.items():
+    for block, field in KIND_FIELD.items():
         value = config.get(block)
         if not isinstance(value, dict) or f"{block}.{value.get(field)}" in _REFUSED_KINDS:
             continue
@@ -101,10 +99,10 @@ def below_guesses(
     found = []
     for mistake in mistakes:
         block, _, name = mistake.path.partition(".")
-        if block not in guessed or name == _KIND_FIELD[block]:
+        if block not in guessed or name == KIND_FIELD[block]:
             continue
         fields = _alternatives(model, block)
-        is_near = nearest_kind(config[block].get(_KIND_FIELD[block]), list(fields)) is not None
+        is_near = nearest_kind(config[block].get(KIND_FIELD[block]), list(fields)) is not None
         owners = sum(name.partition(".")[0] in known for known in fields.values())
         is_missing = name not in config[block] and "." not in name
         if is_near or (owners == len(fields) if is_missing else owners == 0 or mistake.message != UNKNOWN_FIELD):
@@ -149,7 +147,7 @@ def _translate(detail: ErrorDetails, model: type[Block], prefix: Path) -> Mistak
 def _wrong_alternative(model: type[Block], path: Path, value: dict[str, Any]) -> Mistake:
     """Return the mistake for a block whose kind is missing or unknown."""
     where = dotted(path)
-    field = _KIND_FIELD[where]
+    field = KIND_FIELD[where]
     known = list(_alternatives(model, where))
     if field not in value:
         return Mistake(f"{where}.{field}", None, f"missing: one of {', '.join(known)}")

@@ -6,6 +6,7 @@ import math
 from typing import Any, TypeGuard
 
 from determined.config import validators
+from determined.config.blocks.searcher import searcher_model
 from determined.config.length import Length, read_length
 from determined.config.reading.error_messages import got
 from determined.errors import Mistake
@@ -13,7 +14,6 @@ from determined.errors import Mistake
 # The migrated searcher, a description of each change, and the mistakes found.
 Result = tuple[dict[str, Any], list[str], list[Mistake]]
 
-_TIMED = ("async_halving", "adaptive_asha", "optuna")
 _LONGEST = 2**63 - 1
 _MOST_RUNGS = 64
 _DEFAULTS = {"divisor": 4, "max_rungs": 5, "num_rungs": 5, "mode": "standard"}
@@ -36,29 +36,19 @@ def lengths_as_times(searcher: dict[str, Any]) -> Result:
 
     Releases 0.13 to 0.37 gave the training length with its unit; now the unit is the name of the metric that counts it.
     """
-    name = searcher.get("name")
-    given = read_length(searcher.get("length_per_round" if name == "pbt" else "max_length"))
-    if name == "pbt" and given is not None:
-        return {"time_metric": given.unit or "batches", **_all_rounds(searcher, given), **searcher}, [], []
-    if (
-        name not in _TIMED
-        or not searcher.keys().isdisjoint({"max_time", "time_metric"})
-        or "max_length" not in searcher
-    ):
+    model = searcher_model(searcher.get("name"))
+    if model is None:
         return searcher, [], []
+    searcher = {**model.derived(searcher), **searcher}
+    time = {"max_time", "time_metric"}
+    if not time <= model.model_fields.keys() or time & searcher.keys() or "max_length" not in searcher:
+        return searcher, [], []
+    given = read_length(searcher["max_length"])
     if given is None:  # validation rejects it; otherwise the other two would also be reported as missing
         return {**searcher, "time_metric": "batches", "max_time": 1}, [], []
-    metric, time = given.unit or "batches", max(1, given.value)
-    change = f"searcher.max_length: {_shown(given)} is time_metric: {metric} and max_time: {time}"
-    return {**searcher, "time_metric": metric, "max_time": time}, [change], []
-
-
-def _all_rounds(searcher: dict[str, Any], length: Length) -> dict[str, Any]:
-    """Return the `max_length` of a trial that is never replaced, which its program reads as its training length."""
-    rounds = searcher.get("num_rounds")
-    if not isinstance(rounds, int) or rounds < 1 or length.value < 1:
-        return {}  # reported by the validation
-    return {"max_length": Length(rounds * length.value, length.unit).plain()}
+    metric, longest = given.unit or "batches", max(1, given.value)
+    change = f"searcher.max_length: {_shown(given)} is time_metric: {metric} and max_time: {longest}"
+    return {**searcher, "time_metric": metric, "max_time": longest}, [change], []
 
 
 def _by_budget(searcher: dict[str, Any], name: str) -> Result:

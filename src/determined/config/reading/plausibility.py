@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from determined.config.blocks.experiment import ExperimentConfig
 from determined.config.plain_data import dotted
+from determined.config.registry.search_methods import search_method
 from determined.config.space import is_range, leaves
 
 
@@ -30,11 +31,11 @@ def _log_bounds(config: ExperimentConfig) -> Iterator[str]:
 
 def _ranges_of_one_trial(config: ExperimentConfig) -> Iterator[str]:
     """Warn about ranges in a search with a single trial."""
-    if config.searcher.name != "single":
+    if not search_method(config.searcher.name).one_trial:
         return
     drawn = [dotted(path) for path, leaf in leaves(config.hyperparameters) if is_range(leaf)]
     if drawn:
-        yield f"The searcher single runs one trial: {', '.join(drawn)} will be drawn once, at random."
+        yield f"The searcher {config.searcher.name} runs one trial: {', '.join(drawn)} will be drawn once, at random."
 
 
 def _two_sources(config: ExperimentConfig) -> Iterator[str]:

@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from determined.config.plain_data import dotted
+from determined.config.blocks.block import Problem
+from determined.config.blocks.searcher import searcher_model
 from determined.config.reading.error_messages import got
-from determined.config.space import is_range, leaves
 from determined.errors import Mistake
 
 Config = dict[str, Any]
-Problem = tuple[str, str, str]
 
 _LONG = 80
 _BARE_CLASS = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*")
@@ -43,26 +42,12 @@ def _entrypoint(config: Config) -> Iterator[Problem]:
         yield "entrypoint", f"expected a command, got {got((), text)}", f"for example python3 {script}"
 
 
-def _grid_has_counts(config: Config) -> Iterator[Problem]:
-    """Require `count` for every range of a grid search."""
-    if _block(config, "searcher").get("name") != "grid":
-        return
-    for path, leaf in leaves(config.get("hyperparameters")):
-        if is_range(leaf) and leaf.get("count") is None:
-            message = f"missing: a grid needs the number of points of every {leaf['type']}"
-            yield dotted((*path, "count")), message, "for example count: 4"
-
-
-def _length_and_metric_together(config: Config) -> Iterator[Problem]:
-    """Require `max_time` and `time_metric` together for an Optuna search."""
+def _method_rules(config: Config) -> Iterator[Problem]:
+    """Apply the rules of the search method."""
     searcher = _block(config, "searcher")
-    if searcher.get("name") != "optuna":
-        return
-    for given, other in (("max_time", "time_metric"), ("time_metric", "max_time")):
-        if given in searcher and other not in searcher:
-            yield f"searcher.{other}", f"missing: {given} is given, and the two go together", ""
-    if "num_rungs" in searcher and "max_time" not in searcher:
-        yield "searcher.num_rungs", "there are no rungs without max_time and time_metric", ""
+    model = searcher_model(searcher.get("name"))
+    if model is not None:
+        yield from model.problems(config)
 
 
 def _slots_fit(config: Config) -> Iterator[Problem]:
@@ -197,8 +182,7 @@ def _block(config: Config, name: str) -> Config:
 
 _RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _entrypoint,
-    _grid_has_counts,
-    _length_and_metric_together,
+    _method_rules,
     _slots_fit,
     _storage_below_host_path,
     _keys_together,

@@ -1,0 +1,1 @@
+"""The search methods, one file each: settings, searcher and preview."""
