@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from determined import core, pytorch
+from determined.config.stored import StoredConfig
 from determined.errors import DeterminedError
 from determined.experiment.code import startup_hook
 from determined.switches import is_on
@@ -30,7 +31,7 @@ def init_pytorch() -> None:
 
 
 def create() -> None:
-    startup_hook.is_wanted({})
+    startup_hook.is_wanted(StoredConfig({}))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from determined.config.stored import StoredConfig
 from determined.core.distributed import DistributedContext, DummyDistributedContext
 from determined.errors import InternalException, InvalidExperimentException
 from determined.info import ClusterInfo
@@ -50,7 +51,7 @@ class EnvContext:
 
         A step has `scheduling_unit` batches.
         """
-        return self.steps_completed // (self.experiment_config.get("scheduling_unit") or _BATCHES_PER_STEP) + 1
+        return self.steps_completed // (StoredConfig(self.experiment_config).scheduling_unit or _BATCHES_PER_STEP) + 1
 
 
 class TrialFacts(NamedTuple):
@@ -102,8 +103,9 @@ class TrialContext:
         from determined.config.random_stream import RandomStream
 
         exp_conf = {name: value for name, value in config.items() if name not in _IGNORED_BY_FROM_CONFIG}
-        hparams = sample_hyperparameters(exp_conf.get("hyperparameters") or {}, RandomStream(secrets.randbits(32)))
-        seed = (exp_conf.get("reproducibility") or {}).get("experiment_seed") or 0
+        settings = StoredConfig(exp_conf)
+        hparams = sample_hyperparameters(settings.hyperparameters, RandomStream(secrets.randbits(32)))
+        seed = settings.reproducibility.experiment_seed or 0
         return cls(TrialFacts(DummyDistributedContext(), hparams, exp_conf, seed))
 
     @property
@@ -119,7 +121,7 @@ class TrialContext:
             container_gpus=list(info.gpu_uuids) if info else [],
             slot_ids=list(info.slot_ids) if info else [],
             slots_per_trial=self.distributed.size,
-            debug=bool((self._exp_conf or {}).get("debug")),
+            debug=bool(StoredConfig(self._exp_conf).debug),
             det_trial_id=str(self._trial_id),
             det_experiment_id=str(self._experiment_id),
             det_agent_id=info.agent_id if info else "",
@@ -140,8 +142,7 @@ class TrialContext:
 
     def get_data_config(self) -> dict[str, Any]:
         """Return the `data` block of the experiment configuration."""
-        data: dict[str, Any] = self.get_experiment_config().get("data") or {}
-        return data
+        return StoredConfig(self.get_experiment_config()).data
 
     def get_experiment_id(self) -> int:
         """Return the id of the experiment; 0 in a standalone run."""

@@ -59,12 +59,12 @@ def _reader(blob: Any) -> Any:
 
 def _cloud_reader(uri: str) -> Any:
     """Return a function that reads a `gs://` object with this library's own client."""
-    from determined.checkpoint_storage.clouds import gcs_bucket
+    from determined.checkpoint_storage.types.gcs import GcsSettings
 
     bucket_name, _, key = uri.removeprefix("gs://").partition("/")
     if not uri.startswith("gs://") or not bucket_name or not key:
         raise ValueError(f"expected gs://bucket/name, got {uri!r}")
-    bucket = gcs_bucket({"type": "gcs", "bucket": bucket_name})
+    bucket = GcsSettings({"bucket": bucket_name}).open_bucket()
 
     def read() -> bytes:
         """Return the content of the object; raise FileNotFoundError if it does not exist."""

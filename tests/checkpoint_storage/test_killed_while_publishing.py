@@ -15,8 +15,10 @@ from determined import core
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.build import build_from_argument
 from determined.config.secrets.masking import mask_secrets
+from determined.config.stored import StoredConfig
 from determined.experiment.checkpoints.of_trials import TrialCheckpoints
 from determined.experiment.deletion import delete_experiment
+from determined.experiment.runner.settings import settings_of
 from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.open import open_store
 from determined.store.rows import PublishingRow
@@ -183,11 +185,9 @@ def test_the_runner_goes_on_from_it(tmp_path: Path) -> None:
 
     experiment_id, trial_id = writer.ask(prepare)
 
-    class Configured:
-        config = {"checkpoint_storage": block}
-        metric = "error"
-
-    checkpoints = TrialCheckpoints(experiment_id, Configured(), writer)  # type: ignore[arg-type]
+    searcher = {"name": "single", "metric": "error"}
+    config = StoredConfig({"entrypoint": "true", "searcher": searcher, "checkpoint_storage": block})
+    checkpoints = TrialCheckpoints(experiment_id, settings_of(config), writer)
     assert checkpoints.holds(trial_id, 7)
     assert checkpoints.newest_good(trial_id) == ("published", 7)
     assert writer.ask(lambda store: store.publishing.unrecorded(storage.name, trial_id)) == []

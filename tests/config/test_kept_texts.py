@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.config.blocks.storage import DirectoryStorage
+from determined.config.blocks.storage import storage_model
 from determined.config.defaults import complete, three_words
 from determined.config.dump import dump_yaml
 from determined.config.experiment import load_experiment
@@ -106,7 +106,8 @@ def test_what_was_left_open_is_filled_in() -> None:
     assert done.name == f"Experiment ({words})"
     assert len(words.split("-")) == 3
     assert done.reproducibility.experiment_seed == 1_700_000_000
-    assert done.checkpoint_storage == DirectoryStorage(type="directory", container_path="/data/here", save_trial_best=3)
+    expected = {"type": "directory", "container_path": "/data/here", "save_trial_best": 3}
+    assert done.checkpoint_storage == storage_model("directory").model_validate(expected)
     assert load_experiment(done.plain()).config == done
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from determined.config.blocks.log_policy import BUILT_IN
 from determined.config.dump import dump_yaml
+from determined.config.stored import StoredConfig
 from determined.experiment.runner.settings import Settings, settings_of
 
 _ENDS = st.sampled_from(["", ".*", ".*?", ".*+", "\\.*", "x*", ".", "^", "$", "(?i)", "a|.*", ".*|b"])
@@ -19,7 +20,7 @@ _ENDS = st.sampled_from(["", ".*", ".*?", ".*+", "\\.*", "x*", ".", "^", "$", "(
 def policies(*patterns: str) -> Settings:
     searcher = {"name": "single", "metric": "loss"}
     written = [{"name": str(number), "pattern": pattern} for number, pattern in enumerate(patterns)]
-    return settings_of({"entrypoint": "true", "searcher": searcher, "log_policies": written})
+    return settings_of(StoredConfig({"entrypoint": "true", "searcher": searcher, "log_policies": written}))
 
 
 @given(before=_ENDS, after=_ENDS, line=st.text("ab.*\\x", max_size=12))

@@ -40,13 +40,13 @@ def clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_those_of_the_configuration_and_those_of_the_variable(block: object, variable: str, names: list[str]) -> None:
-    chosen = chosen_sinks({"sinks": block}, {"DET_SINKS": variable})
+    chosen = chosen_sinks(block, {"DET_SINKS": variable})
     assert [sink.name for sink in chosen] == names
 
 
 def test_a_configuration_that_is_wrong_is_refused_where_it_is_wrong() -> None:
     wrong = {"wandb": {"mode": "of"}, "mlfow": {}, "trackio": {"project": 3}}
-    for refuse in (lambda: load_experiment({**MINIMAL, "sinks": wrong}), lambda: chosen_sinks({"sinks": wrong}, {})):
+    for refuse in (lambda: load_experiment({**MINIMAL, "sinks": wrong}), lambda: chosen_sinks(wrong, {})):
         with pytest.raises(InvalidExperimentConfig) as error:
             refuse()
         assert {mistake.path for mistake in error.value.mistakes} == {

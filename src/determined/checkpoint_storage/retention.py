@@ -13,6 +13,7 @@ from typing import NamedTuple
 from determined.checkpoint_storage import manifest
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.config.ranking import best_first
+from determined.config.storage_directory import RETENTION
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 
 logger = logging.getLogger("determined.checkpoint_storage")
@@ -42,7 +43,7 @@ class Policy:
     smaller_is_better: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("save_experiment_best", "save_trial_best", "save_trial_latest"):
+        for name in RETENTION:
             number = getattr(self, name)
             if isinstance(number, bool) or not isinstance(number, int) or number < 0:
                 raise ValueError(f"checkpoint_storage.{name} must be a whole number from 0 on, got {number!r}")

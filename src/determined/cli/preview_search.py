@@ -43,5 +43,5 @@ def preview_search(config_file: Path, overrides: tuple[str, ...], slots: int | N
     if form == "json":
         print_json(preview_plain(config, preview))
         return
-    searcher = {"searcher": config.plain()["searcher"]}
+    searcher = {"searcher": config.searcher.plain()}
     click.echo(visible_lines(f"{dump_yaml(searcher)}\n{preview_text(config, preview)}"))

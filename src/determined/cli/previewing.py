@@ -8,6 +8,7 @@ from determined.cli.display.table import Column, Row, number, table
 
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig
+    from determined.config.length import Length
     from determined.searchers.preview import Preview
 
 _PLAN = [Column("Trials"), Column("Training Time")]
@@ -48,7 +49,7 @@ def preview_text(config: ExperimentConfig, preview: Preview) -> str:
 def preview_plain(config: ExperimentConfig, preview: Preview) -> dict[str, Any]:
     """Return a preview as JSON data."""
     return {
-        "searcher": config.plain()["searcher"],
+        "searcher": config.searcher.plain(),
         "trials": preview.trials,
         "at_once": preview.at_once,
         "plan": [{"time": time, "trials": trials} for time, trials in preview.plan],
@@ -67,9 +68,9 @@ def preview_plain(config: ExperimentConfig, preview: Preview) -> dict[str, Any]:
 def _plan(config: ExperimentConfig, preview: Preview) -> list[Row]:
     if preview.plan:
         return [[trials, f"{time} {preview.time_metric}"] for time, trials in preview.plan]
-    length = config.plain()["searcher"].get("max_length")
+    length = config.searcher.max_length
     return [[preview.trials, _length(length) if length is not None else "to the end of the program"]]
 
 
-def _length(length: Any) -> str:
-    return " ".join(f"{count} {unit}" for unit, count in length.items()) if isinstance(length, dict) else str(length)
+def _length(length: Length) -> str:
+    return str(length.value) if length.unit is None else f"{length.value} {length.unit}"

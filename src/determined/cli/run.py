@@ -82,11 +82,12 @@ def run(
     """
     if paused and detach:
         raise click.UsageError("--paused and --detach exclude each other")
+    from determined.config.stored import StoredConfig
     from determined.experiment.code.startup_hook import has_hook, is_wanted
     from determined.experiment.creation.program_check import refuse_unknown_program
 
     # A startup hook may install the program, so it need not exist yet.
-    if not (has_hook(Path.cwd()) and is_wanted({"startup_hook": startup_hook})):
+    if not (has_hook(Path.cwd()) and is_wanted(StoredConfig({"startup_hook": startup_hook}))):
         refuse_unknown_program(command, Path.cwd())
     loaded = _loaded(
         {

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import base64
 import re
+from typing import Annotated, Any
 from urllib.parse import urlsplit
+
+from determined.config import validators
 
 URL = "a URL such as https://host:9000, without user, password or query"
 ACCOUNT_URL = "a URL such as https://account.blob.core.windows.net, without user or password"
 CONNECTION_STRING = "a connection string with AccountName, and AccountKey or SharedAccessSignature"
+
+BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,221}")
+BUCKET_NAME_RULE = "a name of letters, digits, '.', '_' and '-'"
+
+BucketName = Annotated[str, validators.matching(BUCKET_NAME.pattern, BUCKET_NAME_RULE)]
+
+
+def _prefix(value: Any) -> str:
+    if not isinstance(value, str) or ".." in value.split("/"):
+        raise validators.refusal("a text without '..' as a part of the path")
+    return value
+
+
+Prefix = Annotated[str, validators.Check(_prefix)]
 
 _NOT_IN_URL = re.compile(r"[^!-~]")
 

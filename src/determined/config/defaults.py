@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from determined.config.blocks.experiment import ExperimentConfig, Reproducibility
-from determined.config.blocks.storage import DirectoryStorage, LocalStorage
+from determined.config.blocks.storage import LocalStorage, storage_model
 
 _SIZES = ("broad", "brief", "deep", "faint", "grand", "keen", "late", "mild", "plain", "quick", "slow", "tall")
 _COLOURS = ("amber", "azure", "black", "coral", "green", "ivory", "lilac", "ochre", "red", "silver", "teal", "white")
@@ -26,7 +26,7 @@ def complete(config: ExperimentConfig, *, now: float, words: str, checkpoints: s
         changes["reproducibility"] = Reproducibility(experiment_seed=int(now) % 2**31)
     storage = config.checkpoint_storage
     if isinstance(storage, LocalStorage):
-        changes["checkpoint_storage"] = DirectoryStorage.model_validate(
+        changes["checkpoint_storage"] = storage_model("directory").model_validate(
             {**storage.plain(), "type": "directory", "container_path": checkpoints}
         )
     return config.model_copy(update=changes)

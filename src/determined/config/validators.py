@@ -1,29 +1,48 @@
-"""Validators of single values. Each one describes in its error what it expected."""
+"""Validators of single values. Each one describes in its error what it expected.
+
+They are the annotations of fields. Storage types use them as well, and workers, which do not validate, import these: so
+pydantic is imported only when a model is made or a value is refused.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import re
-from difflib import get_close_matches
-from typing import Annotated, Any
-
-from pydantic import PlainValidator
-from pydantic_core import PydanticCustomError
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 from determined.config.length import Length, read_length
 from determined.config.metric_values import finite_number
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema, PydanticCustomError
 
 # The largest integer that databases and JSON parsers of other languages can represent.
 _LARGEST = 2**63 - 1
 
 
+class Check:
+    """A function that returns the value of a field, or raises a `refusal`, as an annotation of the field."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Return pydantic's description of the validator; pydantic calls it when it makes the model."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self.function)
+
+
 def refusal(expected: str, hint: str = "") -> PydanticCustomError:
-    """Return the error of a validator. `mistakes.py` adds the path and the value."""
+    """Return the error of a validator. `error_messages.py` adds the path and the value."""
+    from pydantic_core import PydanticCustomError
+
     return PydanticCustomError("expected", "{expected}", {"expected": expected, "hint": hint})
 
 
-def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> PlainValidator:
+def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> Check:
     """Return a validator for integers in a range. 1e3 is accepted, true is not."""
     words = expected or f"a whole number from {minimum} " + ("on" if maximum == _LARGEST else f"to {maximum}")
 
@@ -34,10 +53,10 @@ def whole(minimum: int, maximum: int = _LARGEST, *, expected: str = "") -> Plain
             raise refusal(words)
         return value
 
-    return PlainValidator(check)
+    return Check(check)
 
 
-def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: float | None = None) -> PlainValidator:
+def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: float | None = None) -> Check:
     """Return a validator for finite numbers: between `minimum` and `maximum` inclusive, or greater than `above`."""
     words = "a number" + _bounds_in_words(minimum, maximum, above)
 
@@ -46,7 +65,7 @@ def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: floa
             raise refusal(words)
         return value  # type: ignore[no-any-return]  # an int stays one: 4 is shown as 4
 
-    return PlainValidator(check)
+    return Check(check)
 
 
 def is_number(value: Any) -> bool:
@@ -92,20 +111,22 @@ def _absolute_path(value: Any) -> str:
     return value
 
 
-def choice(*names: str) -> PlainValidator:
+def choice(*names: str) -> Check:
     """Return a validator for one of these words."""
     expected = f"one of {', '.join(names)}"
 
     def check(value: Any) -> str:
+        from difflib import get_close_matches
+
         if not isinstance(value, str) or value not in names:
             near = get_close_matches(value.lower(), names, n=1, cutoff=0.5) if isinstance(value, str) else []
             raise refusal(expected, f"did you mean {near[0]}?" if near else "")
         return value
 
-    return PlainValidator(check)
+    return Check(check)
 
 
-def matching(pattern: str, expected: str) -> PlainValidator:
+def matching(pattern: str, expected: str) -> Check:
     """Return a validator for texts that match a regular expression completely."""
     compiled = re.compile(pattern)
 
@@ -114,10 +135,10 @@ def matching(pattern: str, expected: str) -> PlainValidator:
             raise refusal(expected)
         return value
 
-    return PlainValidator(check)
+    return Check(check)
 
 
-def length(minimum: int, *, bare: bool = False) -> PlainValidator:
+def length(minimum: int, *, bare: bool = False) -> Check:
     """Return a validator for a number of batches, epochs or records; with `bare` also for a number without a unit."""
     expected = f"a length from {minimum} on, such as {{batches: 100}}, {{epochs: 2}} or {{records: 5000}}"
 
@@ -127,12 +148,12 @@ def length(minimum: int, *, bare: bool = False) -> PlainValidator:
             raise refusal(expected + (", or a whole number without a unit" if bare else ""))
         return found
 
-    return PlainValidator(check)
+    return Check(check)
 
 
-Flag = Annotated[bool, PlainValidator(_flag)]
-Text = Annotated[str, PlainValidator(_text)]
-FilledText = Annotated[str, PlainValidator(_filled_text)]
-AbsolutePath = Annotated[str, PlainValidator(_absolute_path)]
+Flag = Annotated[bool, Check(_flag)]
+Text = Annotated[str, Check(_text)]
+FilledText = Annotated[str, Check(_filled_text)]
+AbsolutePath = Annotated[str, Check(_absolute_path)]
 Count = Annotated[int, whole(0)]
 PositiveCount = Annotated[int, whole(1)]

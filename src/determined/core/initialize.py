@@ -16,6 +16,7 @@ from determined.checkpoint_storage.build import build_from_argument, build_from_
 from determined.code_copy import CODE
 from determined.code_import import refuse_while_importing
 from determined.config.length import Length, parse_length
+from determined.config.stored import StoredConfig
 from determined.console_log import show_levels
 from determined.core.checkpoint import CheckpointContext
 from determined.core.checkpoints.cleanup import Retention, retention_of
@@ -95,7 +96,7 @@ def init(
         storage.probe()
         checked_place()
         config = _exp_conf if _exp_conf is not None or described is None else described.trial._config
-        sinks.extend(chosen_sinks(config or {}, os.environ))
+        sinks.extend(chosen_sinks(StoredConfig(config).sinks, os.environ))
         return RunFacts.fresh()
 
     facts = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
@@ -204,30 +205,29 @@ def _checked_distributed(distributed: DistributedContext | None, described: Clus
 
 def _storage(argument: str | dict[str, Any] | None, described: ClusterInfo | None) -> CheckpointStorage:
     """Return the checkpoint storage of the argument, or else of the experiment's configuration, or else the default."""
-    if argument is None and described is not None and described.trial._config.get("checkpoint_storage"):
-        return build_from_config(described.trial._config["checkpoint_storage"])
-    return build_from_argument(argument)
+    configured = StoredConfig(None if described is None else described.trial._config).checkpoint_storage.plain
+    return build_from_config(configured) if argument is None and configured else build_from_argument(argument)
 
 
 def _retention(
     argument: str | dict[str, Any] | None, described: ClusterInfo | None, info: ClusterInfo
 ) -> Retention | None:
     """Return the retention policy of the argument, or else of the experiment's configuration."""
-    config = info.trial._config
-    managed = None if described is None else config.get("checkpoint_storage")
-    return retention_of(argument if argument is not None else managed, config.get("searcher") or {})
+    config = StoredConfig(info.trial._config)
+    managed = None if described is None else config.checkpoint_storage.plain
+    return retention_of(argument if argument is not None else managed, config.searcher)
 
 
 def _searcher_length(info: ClusterInfo, *, standalone: bool) -> Length | None:
     """Return the configured length of training; a standalone run without one has a length of one epoch."""
-    searcher = info.trial._config.get("searcher") or {}
-    if searcher.get("max_length") is not None:
-        return parse_length(searcher["max_length"], "searcher.max_length")
-    if searcher.get("max_time") is not None:
-        unit = searcher.get("time_metric")
-        value = searcher["max_time"]
-        known = unit in ("batches", "records", "epochs")
-        return parse_length({unit: value} if known else value, "searcher.max_time")
+    searcher = StoredConfig(info.trial._config).searcher
+    if searcher.max_length is not None:
+        return parse_length(searcher.max_length, "searcher.max_length")
+    if searcher.max_time is not None:
+        known = searcher.time_metric in ("batches", "records", "epochs")
+        return parse_length(
+            {searcher.time_metric: searcher.max_time} if known else searcher.max_time, "searcher.max_time"
+        )
     return Length(1, "epochs") if standalone else None
 
 

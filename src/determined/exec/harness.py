@@ -13,6 +13,7 @@ from typing import Any
 
 from determined.code_import import import_class
 from determined.config.reading.load import load_yaml
+from determined.config.stored import StoredConfig
 from determined.info import get_cluster_info
 
 _LOG_FORMAT = "%(levelname)s: %(name)s: %(message)s"
@@ -26,10 +27,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--config", type=Path, metavar="FILE", help="the experiment configuration, in YAML")
     parsed = parser.parse_args(arguments)
     config = _find_config(parser, parsed.config)
-    logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO, format=_LOG_FORMAT)
+    debug = StoredConfig(config).debug
+    logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, format=_LOG_FORMAT)
     if hasattr(signal, "SIGUSR1"):  # sent by the engine to get the stacks of a process that seems to hang
         faulthandler.register(signal.SIGUSR1, all_threads=True)
-    if config.get("debug"):
+    if debug:
         faulthandler.dump_traceback_later(_SECONDS_BETWEEN_STACK_DUMPS, repeat=True)
     sys.path.insert(0, os.getcwd())
     trial_class = import_class(parsed.trial)

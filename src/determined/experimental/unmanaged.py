@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from determined import core
 from determined.config.reading.load import load_yaml, parse_yaml
+from determined.config.stored import StoredConfig
 from determined.core import DistributedContext, PreemptMode, TensorboardMode
 from determined.experimental import core_v2
 from determined.experimental.detached_config import Config
@@ -44,7 +45,7 @@ def create_unmanaged_cluster_info(
     if (config_text is None) == (config_path is None):
         raise ValueError("give exactly one of config_text and config_path")
     config = load_yaml(Path(config_path)) if config_path is not None else parse_yaml("config_text", config_text or "")
-    drawn = hparams if hparams is not None else config.get("hyperparameters")
+    drawn = hparams if hparams is not None else StoredConfig(config).hyperparameters
     return ClusterInfo(
         master_url="local",
         cluster_id="",
@@ -54,7 +55,7 @@ def create_unmanaged_cluster_info(
         allocation_id="",
         session_token="",
         task_type=TRIAL,
-        _trial_info=TrialInfo(trial_id=0, experiment_id=0, trial_seed=0, hparams=drawn or {}, _config=config),
+        _trial_info=TrialInfo(trial_id=0, experiment_id=0, trial_seed=0, hparams=drawn, _config=config),
     )
 
 

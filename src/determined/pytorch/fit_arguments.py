@@ -8,6 +8,7 @@ from collections.abc import Container
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from determined.config.stored import StoredConfig
 from determined.pytorch.checkpoint.policy import SAVE_ALL, CheckpointPolicy
 from determined.pytorch.context import PyTorchTrialContext
 from determined.pytorch.metrics.nonfinite import OnNan
@@ -48,11 +49,10 @@ def checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTria
 
 def _configured_length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit | None:
     """Return the training length in the searcher block of a configuration, or None."""
-    searcher = config.get("searcher") or {}
-    length = searcher.get("max_length")
+    searcher = StoredConfig(config).searcher
+    length, unit, longest = searcher.max_length, searcher.time_metric, searcher.max_time
     if length is None:
-        known = searcher.get("time_metric") in ("batches", "records", "epochs") and searcher.get("max_time")
-        return _unit({searcher["time_metric"]: searcher["max_time"]}, context) if known else None
+        return _unit({unit: longest}, context) if unit in ("batches", "records", "epochs") and longest else None
     warnings.warn(
         "searcher.max_length in the configuration is deprecated: pass max_length to fit()",
         FutureWarning,
@@ -103,9 +103,9 @@ def checked_policy(name: Any, metric: str | None, smaller_is_better: bool, confi
     """Return the checkpoint policy with its metric; `best` becomes `all` if no metric is known."""
     if name not in _POLICIES:
         raise ValueError(f"fit: checkpoint_policy is one of {', '.join(_POLICIES)}, got {name!r}")
-    searcher = config.get("searcher") or {}
-    if metric is None and searcher.get("metric"):
-        metric, smaller_is_better = searcher["metric"], searcher.get("smaller_is_better", True)
+    searcher = StoredConfig(config).searcher
+    if metric is None and searcher.metric:
+        metric, smaller_is_better = searcher.metric, searcher.smaller_is_better
     if name == "best" and metric is None:
         logger.info("fit: no searcher_metric given, so a checkpoint is saved after every validation")
         name = "all"

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TypeVar
 
 from determined.config.secrets.line_mask import line_mask
+from determined.config.stored import StoredConfig
 from determined.engines.slots import Slots
 from determined.errors import DeterminedError, ExperimentHeld, StoreError, StoreUnavailable
 from determined.plural import counted
@@ -147,7 +148,9 @@ class Daemon:
                 experiment = _experiment(store, entry)
                 if experiment is None:
                     return False
-                self._needs[entry.order] = needs_of(experiment.config, min(self._slots, entry.slots or self._slots))
+                self._needs[entry.order] = needs_of(
+                    StoredConfig(experiment.config), min(self._slots, entry.slots or self._slots)
+                )
             wanted = self._needs[entry.order].slots_per_trial
             if wanted <= self._slots:
                 return True

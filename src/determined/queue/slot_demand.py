@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from determined.config.stored import StoredConfig
 from determined.experiment.runner.settings import settings_of
 
 
@@ -16,9 +16,9 @@ class SlotDemand:
     wants: int
 
 
-def needs_of(config: dict[str, Any], most: int) -> SlotDemand:
+def needs_of(config: StoredConfig, most: int) -> SlotDemand:
     """Return the slots that a configuration asks for, limited to `most`."""
     settings = settings_of(config)
-    trials = [settings.max_trials, config["searcher"].get("max_concurrent_trials")]
+    trials = [settings.max_trials, config.searcher.max_concurrent_trials]
     limits = [count * settings.slots_per_trial for count in trials if count]
     return SlotDemand(settings.slots_per_trial, min([*limits, settings.max_slots or most, most]))

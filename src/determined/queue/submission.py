@@ -6,7 +6,8 @@ import os
 import socket
 import time
 
-from determined.config.experiment import load_experiment
+from determined.config.stored import StoredConfig
+from determined.config.stored_model import stored_model
 from determined.errors import ExperimentHeld, InvalidExperimentException
 from determined.experiment.creation.masked_secrets import check_secrets
 from determined.experiment.creation.run_again import check_can_run
@@ -95,7 +96,7 @@ def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, ma
             experiment_id=experiment.id,
             host=socket.gethostname(),
             owner=this_user(),
-            priority=priority or (experiment.config.get("resources") or {}).get("priority") or DEFAULT_PRIORITY,
+            priority=priority or StoredConfig(experiment.config).resources.priority or DEFAULT_PRIORITY,
             slots=slots,
             max_trials=max_trials,
         )
@@ -149,7 +150,7 @@ def _check_can_run(store: Store, experiment: Experiment, slots: int | None, max_
             f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"
         )
     check_secrets(store, experiment)
-    settings = settings_of(experiment.config)
+    settings = settings_of(StoredConfig(experiment.config))
     if slots is not None:
         check_slots(settings, slots)
     if max_trials is not None:
@@ -158,9 +159,9 @@ def _check_can_run(store: Store, experiment: Experiment, slots: int | None, max_
 
 def _check_extension(experiment: Experiment, max_trials: int) -> None:
     """Raise if the search cannot be extended, before anything is written: the runner would reject it later."""
-    config = load_experiment(ExperimentFiles.for_key(experiment.key).read_config()).config
-    present = experiment.config["searcher"].get("max_trials")
-    if isinstance(present, int) and max_trials < present:
+    config = stored_model(ExperimentFiles.for_key(experiment.key).read_config())
+    present = StoredConfig(experiment.config).searcher.max_trials
+    if present is not None and max_trials < present:
         raise InvalidExperimentException(
             f"searcher.max_trials: expected more than the present {present}, got {max_trials}"
         )

@@ -65,10 +65,17 @@ Event = Begin | Report | CheckpointReference | End
 
 
 class Sink(Protocol):
-    """A tracking service. All calls come from one thread; after any exception the same call is retried later."""
+    """A tracking service. Each is registered in `determined/config/registry/sinks.py`.
+
+    It is made with its `Settings`, the model of its field in the `sinks` block. All calls come from one thread; after
+    any exception the same call is retried later.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def Settings(self) -> type[Any]: ...
 
     def open(self, begin: Begin) -> Known:
         """Create the run in the service, or continue the one with the same key. Return the last steps that it has."""

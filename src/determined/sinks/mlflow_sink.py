@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from determined.config.blocks.sinks import Mlflow
+from determined.config.blocks.block import Block
+from determined.config.validators import FilledText
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 
@@ -30,6 +31,16 @@ _NOT_IN_EXPERIMENTS = re.compile(r"""['"`;\n\r]+""")  # MLflow's client inserts 
 _NOT_IN_NAMES = re.compile(r"[^/\w.\- :]")
 
 
+class MlflowSettings(Block):
+    """Settings for MLflow.
+
+    Fields that are not set follow MLflow's environment variables, such as MLFLOW_TRACKING_URI.
+    """
+
+    tracking_uri: FilledText | None = None
+    experiment: FilledText | None = None
+
+
 class MlflowSink:
     """A sink for MLflow.
 
@@ -37,8 +48,9 @@ class MlflowSink:
     """
 
     name = "mlflow"
+    Settings = MlflowSettings
 
-    def __init__(self, settings: Mlflow) -> None:
+    def __init__(self, settings: MlflowSettings) -> None:
         self._settings = settings
         self._client: Any = None
         self._entities: Any = None

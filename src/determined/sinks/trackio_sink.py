@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from determined.config.blocks.sinks import Trackio
+from determined.config.blocks.block import Block
+from determined.config.validators import FilledText
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report
+
+
+class TrackioSettings(Block):
+    """Settings for Trackio: a project on this machine, or in a Hugging Face space."""
+
+    project: FilledText | None = None
+    space_id: FilledText | None = None
 
 
 class TrackioSink:
     """A sink for Trackio. Repeated steps appear twice, because Trackio cannot be asked for the last step."""
 
     name = "trackio"
+    Settings = TrackioSettings
 
-    def __init__(self, settings: Trackio) -> None:
+    def __init__(self, settings: TrackioSettings) -> None:
         self._settings = settings
         self._run: Any = None
 

@@ -6,9 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from determined.config.blocks.sinks import Wandb
+from determined.config import validators
+from determined.config.blocks.block import Block
+from determined.config.validators import FilledText
 from determined.optional import require
 from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
 
@@ -33,6 +35,20 @@ _NOTHING_ELSE = {
 }
 
 
+Mode = Annotated[Literal["online", "offline"], validators.choice("online", "offline")]
+
+
+class WandbSettings(Block):
+    """Settings for Weights & Biases.
+
+    Fields that are not set follow its variables, such as WANDB_PROJECT and WANDB_MODE.
+    """
+
+    project: FilledText | None = None
+    entity: FilledText | None = None
+    mode: Mode | None = None
+
+
 class WandbSink:
     """A sink for Weights & Biases.
 
@@ -41,8 +57,9 @@ class WandbSink:
     """
 
     name = "wandb"
+    Settings = WandbSettings
 
-    def __init__(self, settings: Wandb) -> None:
+    def __init__(self, settings: WandbSettings) -> None:
         self._settings = settings
         self._run: Any = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.display.output import iso_time
+from determined.config.stored import StoredConfig
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -145,8 +146,7 @@ def log_plain(row: Log, trial_id: int) -> dict[str, Any]:
 
 def resource_pool(row: Experiment) -> str:
     """Return the resource pool in the configuration of an experiment, or an empty string."""
-    resources = row.config.get("resources")
-    return str(resources.get("resource_pool") or "") if isinstance(resources, dict) else ""
+    return StoredConfig(row.config).resources.resource_pool
 
 
 def checkpoint_state(row: Checkpoint) -> str:

@@ -55,6 +55,7 @@ def fork(
     from determined.config.experiment import load_experiment
     from determined.config.reading.load import load_yaml
     from determined.config.reading.overrides import apply_overrides
+    from determined.config.stored import StoredConfig
     from determined.experiment.creation.current_config import present_config
     from determined.experiment.files import ExperimentFiles
 
@@ -62,7 +63,7 @@ def fork(
         row = store.experiments.get(experiment_id)
         files = ExperimentFiles(_directory(row))
         config = present_config(files, row, store.experiments.journal(experiment_id))
-        start = (config.get("searcher") or {}).get("source_checkpoint_uuid")  # set even if the user named a trial
+        start = StoredConfig(config).searcher.source_checkpoint_uuid  # set even if the user named a trial
         start = start if source is None else _checkpoint(store, row, source)
     for changes in (
         {"name": row.name, "description": row.description or None, "labels": row.labels or None},  # the current ones

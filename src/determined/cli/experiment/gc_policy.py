@@ -72,9 +72,9 @@ def gc_policy(
     Example: det experiment set gc-policy 3 --save-experiment-best 1 --save-trial-best 1 --save-trial-latest 0
     """
     from determined.checkpoint_storage.retention import Policy
-    from determined.experiment.creation.current_config import GC_POLICY
+    from determined.config.storage_directory import RETENTION
 
-    numbers = dict(zip(GC_POLICY, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
+    numbers = dict(zip(RETENTION, (save_experiment_best, save_trial_best, save_trial_latest), strict=True))
     with opened_store() as store:
         experiment = store.experiments.get(experiment_id)
         policy = Policy(**numbers, smaller_is_better=experiment.smaller_is_better)

@@ -12,6 +12,7 @@ from determined.cli.opened import opened_store
 from determined.cli.selection.bulk import BulkCommand
 from determined.cli.selection.id_lists import complete_experiments_that
 from determined.cli.selection.integers import Count
+from determined.config.stored import StoredConfig
 from determined.errors import InvalidExperimentException
 from determined.plural import counted
 
@@ -87,8 +88,7 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
     Example: det experiment set max-slots 3 4
     """
     with opened_store() as store:
-        resources = store.experiments.get(experiment_id).config.get("resources") or {}
-        each = max(1, resources.get("slots_per_trial", 1))
+        each = StoredConfig(store.experiments.get(experiment_id).config).resources.slots
         if slots < each:
             raise InvalidExperimentException(
                 f"resources.max_slots: expected at least slots_per_trial, which is {each}, got {slots}"

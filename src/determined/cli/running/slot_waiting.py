@@ -40,6 +40,7 @@ def reserve_slots(
     With "fail", EngineError is raised if they are not available now. `experiment_id` is None for an experiment that is
     not created yet.
     """
+    from determined.config.stored import StoredConfig
     from determined.engines.reservations import Holder
     from determined.errors import EngineError
     from determined.queue.slot_demand import needs_of
@@ -55,7 +56,7 @@ def reserve_slots(
             say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment.")
 
     holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
-    wanted = needs_of(config, engine.slots).wants
+    wanted = needs_of(StoredConfig(config), engine.slots).wants
     try:
         reservation = engine.reserve(wanted, holder, say_waiting)
     except OSError as error:

@@ -17,9 +17,6 @@ TAG = "\0"
 # Blocks with several alternatives -> the field that selects the alternative.
 KIND_FIELD = {"searcher": "name", "checkpoint_storage": "type"}
 
-# A mistake that involves several fields: the dotted path, what is wrong, and a hint or "".
-Problem = tuple[str, str, str]
-
 
 class Block(BaseModel):
     """A block of a configuration. It is immutable and rejects unknown fields."""

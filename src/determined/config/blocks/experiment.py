@@ -14,15 +14,17 @@ from determined.config.blocks.log_policy import BUILT_IN, LogPolicy, with_built_
 from determined.config.blocks.resources import Resources
 from determined.config.blocks.searcher import SearcherBlock, searcher_models
 from determined.config.blocks.sinks import Sinks
-from determined.config.blocks.storage import LocalStorage, StorageConfig
+from determined.config.blocks.storage import LocalStorage, StorageBlock, storage_models, storage_tag
 from determined.config.blocks.training import Optimizations, Profiling
 from determined.config.length import Length
 from determined.config.validators import Count, FilledText, Flag, PositiveCount, Text
 
 if TYPE_CHECKING:
     SearcherConfig = SearcherBlock
+    StorageConfig = StorageBlock
 else:
     SearcherConfig = one_of(searcher_models(), tag_by("name"))
+    StorageConfig = one_of(storage_models(), storage_tag)
 
 Period = Annotated[Length, validators.length(0)]
 Seed = Annotated[int, validators.whole(0, 2**31 - 1)]

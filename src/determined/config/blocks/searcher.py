@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
 from determined.config import validators
-from determined.config.blocks.block import Block, Problem
+from determined.config.blocks.block import Block
 from determined.config.length import Length
+from determined.config.problem import Problem
 from determined.config.registry.implementation import load
 from determined.config.registry.search_methods import SEARCH_METHODS
 from determined.config.validators import FilledText, Flag, PositiveCount

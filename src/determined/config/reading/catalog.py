@@ -54,7 +54,7 @@ def list_fields(model: type[Block]) -> frozenset[str]:
         _shown(place, name)
         for place, block in blocks(model)
         for name, field in block.model_fields.items()
-        if any(get_origin(part) is tuple for part in _parts(field.annotation)) and name != "entrypoint"
+        if any(get_origin(part) is tuple for part in parts(field.annotation)) and name != "entrypoint"
     )
 
 
@@ -83,29 +83,29 @@ def blocks(model: type[Block], place: Place = ()) -> Iterator[tuple[Place, type[
     """Yield a block and all blocks inside it, each with its path."""
     yield place, model
     for name, field in model.model_fields.items():
-        for tag, inner in _blocks_in(field.annotation):
+        for tag, inner in blocks_in(field.annotation):
             yield from blocks(inner, (*place, name, *tag))
 
 
-def _blocks_in(annotation: Any, tag: Place = ()) -> Iterator[tuple[Place, type[Block]]]:
+def blocks_in(annotation: Any, tag: Place = ()) -> Iterator[tuple[Place, type[Block]]]:
     """Yield the blocks in a type annotation, each with the tag of its alternative."""
     if isinstance(annotation, type) and issubclass(annotation, Block):
         yield tag, annotation
     elif get_origin(annotation) is Annotated:
         inner, *extras = get_args(annotation)
         tags = tuple(extra.tag for extra in extras if isinstance(extra, Tag))
-        yield from _blocks_in(inner, tags or tag)
+        yield from blocks_in(inner, tags or tag)
     else:
         for part in get_args(annotation):
-            yield from _blocks_in(part, tag)
+            yield from blocks_in(part, tag)
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
+def parts(annotation: Any) -> Iterator[Any]:
     """Yield the alternatives of a type annotation without their metadata."""
     if get_origin(annotation) is Annotated:
-        yield from _parts(get_args(annotation)[0])
+        yield from parts(get_args(annotation)[0])
     elif get_origin(annotation) in (None, tuple, dict, list):
         yield annotation
     else:
         for part in get_args(annotation):
-            yield from _parts(part)
+            yield from parts(part)

@@ -5,14 +5,15 @@ The data may be invalid in other ways as well, so each rule first checks the typ
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from determined.config.blocks.block import Problem
 from determined.config.blocks.searcher import searcher_model
+from determined.config.problem import Problem
 from determined.config.reading.error_messages import got
+from determined.config.registry.implementation import load
+from determined.config.registry.storage_types import storage_type
 from determined.errors import Mistake
 
 Config = dict[str, Any]
@@ -58,44 +59,12 @@ def _slots_fit(config: Config) -> Iterator[Problem]:
         yield "resources.max_slots", f"expected at least slots_per_trial, which is {each}, got {most}", ""
 
 
-def _storage_below_host_path(config: Config) -> Iterator[Problem]:
-    """Require `storage_path` to be below `host_path`."""
+def _storage_rules(config: Config) -> Iterator[Problem]:
+    """Apply the rules of the storage type."""
     storage = _block(config, "checkpoint_storage")
-    host, inner = storage.get("host_path"), storage.get("storage_path")
-    if storage.get("type") != "shared_fs" or not isinstance(host, str) or not isinstance(inner, str):
-        return
-    root = os.path.normpath(host)
-    place = os.path.normpath(os.path.join(root, inner))
-    if place != root and not place.startswith(root.rstrip("/") + "/"):
-        yield (
-            "checkpoint_storage.storage_path",
-            f"expected a path below host_path {got((), host)}, got {got((), inner)}",
-            "",
-        )
-
-
-def _keys_together(config: Config) -> Iterator[Problem]:
-    """Require both S3 keys or none."""
-    storage = _block(config, "checkpoint_storage")
-    if storage.get("type") != "s3":
-        return
-    for given, other in (("access_key", "secret_key"), ("secret_key", "access_key")):
-        if given in storage and other not in storage:
-            yield f"checkpoint_storage.{other}", f"missing: {given} is given, and the two go together", ""
-
-
-def _azure_credentials(config: Config) -> Iterator[Problem]:
-    """Require exactly one of `connection_string` and `account_url`, and `credential` only with the latter."""
-    storage = _block(config, "checkpoint_storage")
-    if storage.get("type") != "azure":
-        return
-    path = "checkpoint_storage.connection_string"
-    if "connection_string" in storage and "account_url" in storage:
-        yield path, "only one of connection_string and account_url may be given", ""
-    elif "connection_string" not in storage and "account_url" not in storage:
-        yield path, "missing: one of connection_string and account_url", ""
-    if "connection_string" in storage and "credential" in storage:
-        yield "checkpoint_storage.credential", "goes with account_url only, not with connection_string", ""
+    found = storage_type(storage.get("type"))
+    if found is not None:
+        yield from load(found.implementation).problems(storage)
 
 
 def _workspace_and_project(config: Config) -> Iterator[Problem]:
@@ -184,9 +153,7 @@ _RULES: tuple[Callable[[Config], Iterator[Problem]], ...] = (
     _entrypoint,
     _method_rules,
     _slots_fit,
-    _storage_below_host_path,
-    _keys_together,
-    _azure_credentials,
+    _storage_rules,
     _workspace_and_project,
     _profiled_batches,
     _trial_container,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.config.metric_values import number
+from determined.config.storage_directory import RETENTION
+from determined.config.stored import StoredSearcher
 from determined.core.supervision.base import Supervisor
 from determined.errors import DeterminedError
 
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
     from determined.checkpoint_storage import retention
 
 logger = logging.getLogger("determined.core")
-
-_NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 
 
 class Retention(NamedTuple):
@@ -25,17 +25,17 @@ class Retention(NamedTuple):
     metric: str | None
 
 
-def retention_of(block: Any, searcher: dict[str, Any]) -> Retention | None:
+def retention_of(block: Any, searcher: StoredSearcher) -> Retention | None:
     """Return the retention policy of a `checkpoint_storage` block, or None (keep everything) if it names no number."""
     if not isinstance(block, dict):
         return None
-    numbers = {name: block[name] for name in _NUMBERS if block.get(name) is not None}
+    numbers = {name: block[name] for name in RETENTION if block.get(name) is not None}
     if not numbers:
         return None
     from determined.checkpoint_storage import retention  # here: most standalone runs keep every checkpoint
 
-    smaller = bool(searcher.get("smaller_is_better", True))
-    return Retention(retention.Policy(**numbers, smaller_is_better=smaller), searcher.get("metric"))
+    policy = retention.Policy(**numbers, smaller_is_better=bool(searcher.smaller_is_better))
+    return Retention(policy, searcher.metric)
 
 
 def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention) -> None:

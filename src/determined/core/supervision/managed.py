@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from determined.config.stored import StoredConfig
 from determined.core.supervision.wakeups import WorkerWakeups
 from determined.errors import StoreError
 from determined.info import ClusterInfo
@@ -105,15 +106,15 @@ def managed_trial(
     """Return the connection to the runner that started this worker, or None in a standalone run."""
     if info is None or not env.get("DET_RUNNER"):
         return None
-    searcher = info.trial._config.get("searcher") or {}
+    searcher = StoredConfig(info.trial._config).searcher
     return Managed(
         key=info.allocation_id,
         experiment_id=info.trial.experiment_id,
         trial_id=info.trial.trial_id,
         steps_completed=info.trial._steps_completed,
-        metric=searcher.get("metric"),
-        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+        metric=searcher.metric,
+        smaller_is_better=bool(searcher.smaller_is_better),
         time_metric=info.trial._time_metric,
-        is_copied=searcher.get("name") == "pbt",
+        is_copied=searcher.method.copies_trials,
         wakeups=WorkerWakeups((env.get("DET_DOORBELL") or None) if is_chief else None, info.allocation_id),
     )

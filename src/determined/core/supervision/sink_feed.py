@@ -7,8 +7,8 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from determined.config.stored import StoredConfig
 from determined.sinks.base import Begin, CheckpointReference, End, Event, Report, Sink
 from determined.sinks.sender import Sender, close_all
 from determined.store.records import Attempt
@@ -45,8 +45,8 @@ class SinkFeed:
 
         `first` is the first attempt of its trial, which identifies the trial across stores.
         """
-        config = self._run.config
-        experiment = str(config.get("name") or Path(self._run.program).stem)
+        config = StoredConfig(self._run.config)
+        experiment = str(config.name or Path(self._run.program).stem)
         self._send(
             Begin(
                 key=_key(first),
@@ -54,10 +54,10 @@ class SinkFeed:
                 experiment=experiment,
                 experiment_id=attempt.experiment_id,
                 trial_id=attempt.trial_id,
-                description=str(config.get("description") or ""),
-                labels=_labels(config.get("labels")),
+                description=str(config.description),
+                labels=tuple(config.labels),
                 hparams=self._run.hparams,
-                config=config,
+                config=config.plain,
                 directory=self._run.run_dir,
             )
         )
@@ -82,11 +82,6 @@ class SinkFeed:
         """Queue an event for every sink."""
         for sender in self._senders:
             sender.put(event)
-
-
-def _labels(given: Any) -> tuple[str, ...]:
-    """Return the labels of a configuration; other values are ignored, because a standalone run's is not validated."""
-    return tuple(map(str, given)) if isinstance(given, (list, tuple)) else ()
 
 
 def _event(row: Row) -> Event | None:

@@ -21,8 +21,6 @@ from determined.store.writer import Writer
 
 logger = logging.getLogger("determined.experiment")
 
-_NUMBERS = ("save_experiment_best", "save_trial_best", "save_trial_latest")
-
 
 class TrialCheckpoints:
     """The checkpoints of an experiment's trials, as recorded in the store and as found in the storage."""
@@ -54,9 +52,11 @@ class TrialCheckpoints:
         A failure is logged: it costs disk space, not the experiment.
         """
         self._record_published()
-        block = settings.config.get("checkpoint_storage") or {}
+        block = settings.config.checkpoint_storage
         policy = retention.Policy(
-            **{name: block[name] for name in _NUMBERS if block.get(name) is not None},
+            save_experiment_best=block.save_experiment_best,
+            save_trial_best=block.save_trial_best,
+            save_trial_latest=block.save_trial_latest,
             smaller_is_better=self._settings.smaller_is_better,
         )
         known = self._writer.ask(lambda store: store.experiments.checkpoints(self._experiment_id))

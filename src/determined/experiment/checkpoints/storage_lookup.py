@@ -6,6 +6,7 @@ from typing import Any
 
 from determined.checkpoint_storage.base import CheckpointStorage
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
+from determined.config.stored import StoredConfig
 from determined.errors import (
     InvalidExperimentConfig,
     InvalidExperimentException,
@@ -16,9 +17,9 @@ from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.store.experiment_records import Experiment
 
 
-def configured_storage(config: dict[str, Any]) -> CheckpointStorage:
+def configured_storage(config: StoredConfig) -> CheckpointStorage:
     """Return the storage that a configuration names; raise `InvalidExperimentConfig` if it is invalid."""
-    block = config.get("checkpoint_storage")
+    block = config.checkpoint_storage.plain
     try:
         return build_from_config(block) if block else build_from_argument(None)
     except ValueError as error:
@@ -46,7 +47,7 @@ def storage_of(experiment: Experiment, place: str) -> CheckpointStorage:
         ) from error
 
 
-def _configured(experiment: Experiment) -> dict[str, object] | None:
+def _configured(experiment: Experiment) -> dict[str, Any]:
     """Return the `checkpoint_storage` block of an experiment, with credentials if they are on this machine."""
     directory = None if experiment.by_hand else experiment_dir(experiment.key)
     if directory is None or not directory.is_dir():
@@ -56,5 +57,4 @@ def _configured(experiment: Experiment) -> dict[str, object] | None:
             config = ExperimentFiles(directory).read_config()
         except InvalidExperimentException:  # only some of the files are here
             config = experiment.config
-    block = config.get("checkpoint_storage")
-    return block if isinstance(block, dict) else None
+    return StoredConfig(config).checkpoint_storage.plain

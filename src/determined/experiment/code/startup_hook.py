@@ -18,13 +18,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from determined import paths
+from determined.config.stored import StoredConfig
 from determined.engines.base import Interpreter
 from determined.engines.job_environment import outside_of_runs
 from determined.errors import StartupHookError
@@ -86,7 +86,7 @@ class PreparedHook:
         kept = {name: value for name, value in variables.items() if name not in unset}
         return Interpreter(str(environment.python), kept, unset, self.record.ran)
 
-    def variables(self, config: Mapping[str, Any], directory: Path) -> dict[str, str]:
+    def variables(self, config: StoredConfig, directory: Path) -> dict[str, str]:
         """Return the variables of a trial: those of its configuration, changed by the hook.
 
         Paths that the hook derived from its working directory (`export PYTHONPATH=$PWD/src`) are translated to the
@@ -95,7 +95,7 @@ class PreparedHook:
         exported = {
             name: value.replace(str(self.work), str(directory)) for name, value in self.record.variables.items()
         }
-        given = user_variables(dict(config))
+        given = user_variables(config)
         return {name: value for name, value in given.items() if name not in self.record.unset} | exported
 
     def inside(self, directory: Path) -> Path:
@@ -115,7 +115,7 @@ class PreparedHook:
 
 def prepare(
     files: ExperimentFiles,
-    config: Mapping[str, Any],
+    config: StoredConfig,
     *,
     say: Say = logger.info,
     stopped: Callable[[], bool] = lambda: False,
@@ -141,7 +141,7 @@ def prepare(
         return PreparedHook(files, record)
 
 
-def is_wanted(config: Mapping[str, Any]) -> bool:
+def is_wanted(config: StoredConfig) -> bool:
     """Return whether a new experiment with this configuration runs its hook: DET_STARTUP_HOOK may disable it."""
     return _is_enabled(config) and is_on(os.environ, "DET_STARTUP_HOOK")
 
@@ -164,12 +164,12 @@ def announcement(environment: Path | str) -> str:
     )
 
 
-def _is_enabled(config: Mapping[str, Any]) -> bool:
-    return bool(config.get("startup_hook", True))  # experiments of earlier versions lack this field
+def _is_enabled(config: StoredConfig) -> bool:
+    return config.startup_hook  # true in experiments of earlier versions, which lack this field
 
 
 def _run(
-    files: ExperimentFiles, config: Mapping[str, Any], fingerprint: str, say: Say, stopped: Callable[[], bool]
+    files: ExperimentFiles, config: StoredConfig, fingerprint: str, say: Say, stopped: Callable[[], bool]
 ) -> _Record:
     """Create the virtual environment, run the hook in it and write the record."""
     home = _home(files)
@@ -182,7 +182,7 @@ def _run(
         work = home / "work"
         shutil.rmtree(work, ignore_errors=True)
         copy_tree(files.code, work)
-    outer = {**outside_of_runs(os.environ), **user_variables(dict(config))}
+    outer = {**outside_of_runs(os.environ), **user_variables(config)}
     given = {name: value for name, value in outer.items() if name not in environment.unset()}
     given |= {**environment.variables(given), "PWD": str(work)}
     began = time.monotonic()

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from determined.config.derive import derive
+from determined.config.experiment import ExperimentConfig
 from determined.config.hyperparameters import Const, leaves, nest
-from determined.config.length import read_length
+from determined.config.length import Length, read_length
+from determined.config.registry.search_methods import SearchMethod, search_method
 from determined.config.secrets.masked_settings import masked_settings
+from determined.config.storage_directory import RETENTION
 from determined.errors import InvalidExperimentConfig, Mistake
-from determined.experiment.creation.current_config import GC_POLICY
 
 Config = dict[str, Any]
 
-_FREE = ("single", "random", "grid")
 _OF_THE_ROW = "det experiment set changes it, at any time"
 _FIXED = {
     "name": _OF_THE_ROW,
@@ -31,24 +32,25 @@ def changed_paths(before: Config, after: Config) -> list[str]:
     return list(_differences(before, after, ()))
 
 
-def refuse_another_method(before: Config, changes: Config) -> None:
+def refuse_another_method(before: ExperimentConfig, changes: Config) -> None:
     """Raise InvalidExperimentConfig if the search method changes.
 
     Checked first: other searcher settings depend on it.
     """
     searcher = changes.get("searcher")
-    if isinstance(searcher, dict) and searcher.get("name", before["searcher"]["name"]) != before["searcher"]["name"]:
+    present = before.searcher.name
+    if isinstance(searcher, dict) and searcher.get("name", present) != present:
         raise InvalidExperimentConfig(
             [Mistake("searcher.name", None, f"it cannot be changed any more: {_FIXED['searcher']}")]
         )
 
 
-def refuse_what_is_fixed(before: Config, after: Config, changed: Sequence[str]) -> None:
+def refuse_what_is_fixed(before: ExperimentConfig, after: ExperimentConfig, changed: Sequence[str]) -> None:
     """Raise `InvalidExperimentConfig` with every setting that cannot change, each with the reason.
 
     A secret that was masked by an export must be set again, so it can always change.
     """
-    masked = masked_settings(before).settings
+    masked = masked_settings(before.plain()).settings
     mistakes = [
         Mistake(path, None, reason)
         for path in changed
@@ -59,48 +61,49 @@ def refuse_what_is_fixed(before: Config, after: Config, changed: Sequence[str]) 
         raise InvalidExperimentConfig(mistakes)
 
 
-def new_hparams(before: Config, after: Config, changed: Sequence[str]) -> Callable[[Config], Config] | None:
+def new_hparams(
+    before: ExperimentConfig, after: ExperimentConfig, changed: Sequence[str]
+) -> Callable[[Config], Config] | None:
     """Return a function that applies changed constants to the only trial's hyperparameters; None if none changed."""
     if not any(path.startswith("hyperparameters.") for path in changed):
         return None
-    old = dict(leaves(before.get("hyperparameters") or {}))
+    old = dict(leaves(before.hyperparameters))
     given = {
         path: leaf.value
-        for path, leaf in leaves(after["hyperparameters"])
+        for path, leaf in leaves(after.hyperparameters)
         if isinstance(leaf, Const) and old.get(path) != leaf
     }
     changes = {"hyperparameters": nest(list(given.items()))}
     return lambda hparams: dict(derive({"hyperparameters": hparams}, changes)["hyperparameters"])
 
 
-def _why_not(path: str, before: Config, after: Config) -> str | None:
+def _why_not(path: str, before: ExperimentConfig, after: ExperimentConfig) -> str | None:
     """Return why a setting cannot change, or None if it can."""
     block, _, rest = path.partition(".")
-    method = before["searcher"]["name"]
+    method = search_method(before.searcher.name)
     if block == "hyperparameters":
         return _why_not_hyperparameter(path, method, after)
-    if path == "searcher.max_trials" or (block == "checkpoint_storage" and rest in GC_POLICY):
+    if path == "searcher.max_trials" or (block == "checkpoint_storage" and rest in RETENTION):
         return None
-    if rest.partition(".")[0] == "max_length" and block == "searcher" and method in _FREE:
-        return _shorter(before["searcher"].get("max_length"), after["searcher"].get("max_length"))
+    if rest.partition(".")[0] == "max_length" and block == "searcher" and not method.compares_trials:
+        return _shorter(before.searcher.max_length, after.searcher.max_length)
     reason = _FIXED.get(block)
     return None if reason is None else f"it cannot be changed any more: {reason}"
 
 
-def _why_not_hyperparameter(path: str, method: str, after: Config) -> str | None:
-    if method != "single":
+def _why_not_hyperparameter(path: str, method: SearchMethod, after: ExperimentConfig) -> str | None:
+    if not method.one_trial:
         reason = "the hyperparameters of the trials that exist were drawn from the space"
         return f"it cannot be changed any more: {reason}; det experiment fork --config changes it"
     names = tuple(path.split(".")[1:])
-    for known, leaf in leaves(after.get("hyperparameters") or {}):
+    for known, leaf in leaves(after.hyperparameters):
         if names[: len(known)] == known and not isinstance(leaf, Const):
             return "expected a constant: the one trial goes on with it, and nothing is drawn again"
     return None
 
 
-def _shorter(before: Any, after: Any) -> str | None:
+def _shorter(old: Length | None, new: Length | None) -> str | None:
     """Return an error text if the new length is smaller than the present one, or None."""
-    old, new = read_length(before), read_length(after)
     if old is None or new is None or old.unit != new.unit or new.value >= old.value:
         return None
     return f"expected at least the present {old.value}, got {new.value}: what was trained stays trained"

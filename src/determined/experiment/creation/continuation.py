@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from determined.config.derive import derive
-from determined.config.experiment import load_experiment
+from determined.config.experiment import ExperimentConfig, load_experiment
+from determined.config.registry.search_methods import SearchMethod, search_method
 from determined.config.secrets.fixed_secrets import mask_fixed
 from determined.config.secrets.masking import mask_secrets
+from determined.config.stored import StoredConfig
+from determined.config.stored_model import stored_model
 from determined.errors import InvalidExperimentException
 from determined.experiment.code import startup_hook
 from determined.experiment.creation import entrypoint_check
@@ -30,6 +33,7 @@ from determined.experiment.runner.decisions import new_trial
 from determined.experiment.runner.search import restored
 from determined.experiment.runner.settings import settings_of
 from determined.searchers.base import Create, Extended, Reopened
+from determined.searchers.method import method_of
 from determined.store.experiment_changes import (
     Change,
     ExperimentChange,
@@ -46,14 +50,6 @@ from determined.store.process import this_process
 from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED, UNSUCCESSFUL
 from determined.store.store import Store
 
-_FREE = ("single", "random", "grid")  # methods that do not compare trials before their end
-_MORE_TRIALS = "its trials were compared and are over; give it more with --config searcher.max_trials=N"
-_MORE = {
-    "single": "say what shall change, for example --config searcher.max_length.batches=2000",
-    "random": "give it more trials with --config searcher.max_trials=N, or more to train with searcher.max_length",
-    "grid": "give its trials more to train with --config searcher.max_length.batches=N",
-    "pbt": "a population goes no further; create another experiment with searcher.source_checkpoint_uuid",
-}
 _SHORT_WATCH = 3.0  # the heartbeat of a live runner is about once a second
 
 
@@ -94,17 +90,17 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
         return Continued((), (), None)  # already done, possibly by a call that was interrupted
     told = _tell(store, experiment, files, journal, again, change.max_trials)
     _refuse_to_do_nothing(experiment, change, told)
-    names, left_to_runner = tuple(change.names), None
-    if change.max_trials is not None and change.method not in _FREE:
+    names, config, left_to_runner = tuple(change.names), change.config.plain(), None
+    if change.max_trials is not None and change.method.compares_trials:
         # The extension may affect paused trials, which only the runner can handle: it extends the search and records
         # it.
         left_to_runner = change.max_trials
         if names == ("searcher.max_trials",):
             return Continued(names, (), left_to_runner)
-        change.config["searcher"]["max_trials"] = change.before["searcher"]["max_trials"]
+        config["searcher"]["max_trials"] = change.before.searcher.plain()["max_trials"]
         told = _tell(store, experiment, files, journal, again, None)
-    files.write_config(change.config, told.entries[-1].sequence)
-    store.experiments.commit(lease, _all_that_follows(change, trials, again, told))
+    files.write_config(config, told.entries[-1].sequence)
+    store.experiments.commit(lease, _all_that_follows(change, config, trials, again, told))
     return Continued(names, tuple(trial.id for trial in again), left_to_runner)
 
 
@@ -112,17 +108,18 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
 class _Change:
     """The configuration before and after, and the names of the settings that differ."""
 
-    before: dict[str, Any]
-    config: dict[str, Any]
+    before: ExperimentConfig
+    config: ExperimentConfig
     names: list[str]
 
     @property
-    def method(self) -> str:
-        return str(self.before["searcher"]["name"])
+    def method(self) -> SearchMethod:
+        return search_method(self.before.searcher.name)
 
     @property
     def max_trials(self) -> int | None:
-        return self.config["searcher"]["max_trials"] if "searcher.max_trials" in self.names else None
+        """The new number of trials, or None if it did not change."""
+        return self.config.searcher.plain()["max_trials"] if "searcher.max_trials" in self.names else None
 
 
 @dataclass(frozen=True)
@@ -138,13 +135,13 @@ def _change(
     files: ExperimentFiles, experiment: Experiment, journal: list[JournalEntry], changes: dict[str, Any]
 ) -> _Change:
     """Return the checked changes of the configuration."""
-    before = load_experiment(present_config(files, experiment, journal)).config.plain()
+    before = stored_model(present_config(files, experiment, journal))
     refuse_another_method(before, changes)
-    config = load_experiment(derive(before, changes)).config.plain()
-    names = changed_paths(before, config)
+    config = load_experiment(derive(before.plain(), changes)).config
+    names = changed_paths(before.plain(), config.plain())
     refuse_what_is_fixed(before, config, names)
     # The file keeps the asterisks of variables that come from the environment: the next process needs them as well.
-    complete = with_secrets(config, continuing(experiment.id))
+    complete = StoredConfig(with_secrets(config.plain(), continuing(experiment.id)))
     if "entrypoint" in names:
         hook = startup_hook.prepare(files, complete)
         entrypoint_check.check(settings_of(complete).command, files.place or files.code, complete, None, hook)
@@ -157,9 +154,9 @@ def _to_go_on(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
     For a single trial that one; otherwise those that failed, and if the length was raised also those that completed.
     """
     over = [trial for trial in trials if trial.state in TRIAL_ENDED]
-    if change.method == "single":
+    if change.method.one_trial:
         return over
-    if change.method not in _FREE:
+    if change.method.compares_trials:
         return []
     states = (*UNSUCCESSFUL, "COMPLETED") if "searcher.max_length" in change.names else UNSUCCESSFUL
     return [trial for trial in over if trial.state in states]
@@ -174,15 +171,14 @@ def _tell(
     max_trials: int | None,
 ) -> _Told:
     """Replay the search, report the changes to it, and return its reaction. Nothing is written."""
-    original = load_experiment(files.read_config()).config
+    original = stored_model(files.read_config())
     search = restored(original, experiment.seed, store.experiments.snapshot(experiment.id), journal)
     told = [] if search.begun else [search.start()]
     if max_trials is not None:
         told.append(search.tell(Extended(max_trials)))
     told.append(search.tell(Reopened(tuple(trial.number for trial in again))))
-    source = settings_of(original.plain()).source
     created = [
-        new_trial(action, source, original.hyperparameters)
+        new_trial(action, original.searcher.source_checkpoint_uuid, original.hyperparameters)
         for _, actions in told
         for action in actions
         if isinstance(action, Create)
@@ -192,20 +188,22 @@ def _tell(
 
 def _refuse_to_do_nothing(experiment: Experiment, change: _Change, told: _Told) -> None:
     """Raise InvalidExperimentException if the changes leave nothing to do."""
-    done_before = change.method == "single" and experiment.state == "COMPLETED" and not change.names
+    done_before = change.method.one_trial and experiment.state == "COMPLETED" and not change.names
     if told.finished or done_before:
         raise InvalidExperimentException(
             f"experiment {experiment.id} has ended, it is {experiment.state}, and nothing is left to do: "
-            f"{_MORE.get(change.method, _MORE_TRIALS)}"
+            f"{method_of(change.before.searcher).to_continue}"
         )
 
 
-def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[Trial], told: _Told) -> Change:
-    """Return the row changes of a continuation, to be committed in one transaction."""
+def _all_that_follows(
+    change: _Change, config: dict[str, Any], trials: Sequence[Trial], again: Sequence[Trial], told: _Told
+) -> Change:
+    """Return the row changes of a continuation with this plain configuration, to be committed in one transaction."""
     changed = new_hparams(change.before, change.config, change.names)
 
     def hparams(known: dict[str, Any]) -> dict[str, Any]:
-        return known if changed is None else mask_fixed(changed(known), change.config["hyperparameters"])
+        return known if changed is None else mask_fixed(changed(known), change.config.hyperparameters)
 
     if changed is None:
         created, touched = told.created, again
@@ -225,6 +223,6 @@ def _all_that_follows(change: _Change, trials: Sequence[Trial], again: Sequence[
             for trial in touched
         ),
         experiment=ExperimentChange(
-            state="ACTIVE", reason="", archived=False, config=mask_secrets(change.config), progress=0.0
+            state="ACTIVE", reason="", archived=False, config=mask_secrets(config), progress=0.0
         ),
     )

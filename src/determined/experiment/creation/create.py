@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from determined import paths
 from determined.config.defaults import complete, three_words
 from determined.config.experiment import LoadedExperiment
 from determined.config.secrets.masking import mask_secrets
+from determined.config.stored import StoredConfig
 from determined.engines.base import Engine, Interpreter
 from determined.engines.slots import find_slots
 from determined.errors import InvalidExperimentException
@@ -65,19 +65,19 @@ def create_experiment(
     data. For a fork the model directory is the other experiment's copy, which is copied as it is. `say` is called with
     lines for the user about the startup hook, which runs here because the entrypoint may import what it installs.
     """
-    config = complete(
+    validated = complete(
         loaded.config,
         now=time.time(),
         words=three_words(random.Random()),
         checkpoints=str(paths.checkpoints_dir()),
-    ).plain()
-    config = with_secrets(config, "this command with")
-    config["startup_hook"] = startup_hook.is_wanted(config)
+    )
+    config = StoredConfig(with_secrets(validated.plain(), "this command with"))
+    config.plain["startup_hook"] = startup_hook.is_wanted(config)
     settings = settings_of(config)
     check_slots(settings, find_slots(slots, os.environ).count if engine is None else engine.slots)
     storage = configured_storage(config)
     storage.probe()
-    chosen_sinks(config, os.environ)  # raises here rather than in each trial
+    chosen_sinks(config.sinks, os.environ)  # raises here rather than in each trial
     _resolve_warm_start(config, store)
     key = str(uuid.uuid4())
     files = ExperimentFiles.for_key(key)
@@ -98,7 +98,7 @@ def create_experiment(
         except InvalidExperimentException as error:
             place = loaded.place_of("entrypoint")
             raise InvalidExperimentException(f"{place}: {error}" if place else str(error)) from None
-        files.write_config(config)
+        files.write_config(config.plain)
         experiment_id = store.experiments.create(_row(key, loaded, config, files, settings, fork_of, paused=paused))
     except BaseException:
         shutil.rmtree(files.root, ignore_errors=True)
@@ -106,7 +106,7 @@ def create_experiment(
     return Created(experiment_id, code)
 
 
-def _prepared_hook(files: ExperimentFiles, config: dict[str, Any], say: startup_hook.Say) -> PreparedHook | None:
+def _prepared_hook(files: ExperimentFiles, config: StoredConfig, say: startup_hook.Say) -> PreparedHook | None:
     """Run the startup hook, which may take minutes. A signal ends the hook and then this process, leaving no files."""
     with Interrupts().listening() as interrupts:
         hook = None
@@ -122,7 +122,7 @@ def _prepared_hook(files: ExperimentFiles, config: dict[str, Any], say: startup_
 def _row(
     key: str,
     loaded: LoadedExperiment,
-    config: dict[str, Any],
+    config: StoredConfig,
     files: ExperimentFiles,
     settings: Settings,
     fork_of: Experiment | None,
@@ -132,12 +132,12 @@ def _row(
     """Return the store's row of the new experiment, with secrets masked."""
     return NewExperiment(
         key=key,
-        name=config["name"],
-        description=config.get("description") or "",
-        labels=config.get("labels") or [],
-        config=mask_secrets(config),
+        name=config.name or "",
+        description=config.description,
+        labels=config.labels,
+        config=mask_secrets(config.plain),
         original=loaded.shown_original,
-        seed=config["reproducibility"]["experiment_seed"],
+        seed=config.reproducibility.experiment_seed or 0,
         code_dir=str(files.code),
         owner=this_user(),
         created=time.time(),
@@ -148,15 +148,15 @@ def _row(
     )
 
 
-def _resolve_warm_start(config: dict[str, Any], store: Store) -> None:
+def _resolve_warm_start(config: StoredConfig, store: Store) -> None:
     """Replace `source_trial_id` by the id of that trial's newest checkpoint. So all trials start from the same one."""
-    searcher = config["searcher"]
-    trial_id, uuid_given = searcher.get("source_trial_id"), searcher.get("source_checkpoint_uuid")
+    searcher = config.searcher
+    trial_id, uuid_given = searcher.source_trial_id, searcher.source_checkpoint_uuid
     if trial_id is not None:
         known = [checkpoint for checkpoint in store.checkpoints(trial_id) if checkpoint.state == "ACTIVE"]
         if not known:
             raise InvalidExperimentException(f"searcher.source_trial_id: trial {trial_id} has no checkpoint")
         newest = max(known, key=lambda checkpoint: checkpoint.steps_completed)
-        searcher["source_checkpoint_uuid"] = newest.uuid
+        searcher.plain["source_checkpoint_uuid"] = newest.uuid
     elif uuid_given is not None:
         configured_storage(config).resources(uuid_given)  # raises CheckpointNotFound if it does not exist

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from determined.config.storage_directory import RETENTION
 from determined.experiment.files import ExperimentFiles
 from determined.store.experiment_records import Experiment, JournalEntry
 
-GC_POLICY = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 # Settings that can change while the experiment runs: for these the store has the current value. Everything else is read
 # from the experiment's files, which also contain the secrets.
-_SETTABLE = {"checkpoint_storage": GC_POLICY, "resources": ("max_slots",), "searcher": ("max_trials",)}
+_SETTABLE = {"checkpoint_storage": RETENTION, "resources": ("max_slots",), "searcher": ("max_trials",)}
 
 
 def present_config(files: ExperimentFiles, row: Experiment, journal: Sequence[JournalEntry]) -> dict[str, Any]:

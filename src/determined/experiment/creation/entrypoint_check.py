@@ -6,8 +6,8 @@ import ast
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
+from determined.config.stored import StoredConfig
 from determined.engines.base import Engine, Exited, Interpreter, Job, Line
 from determined.engines.command import Command, Harness, Module, Script
 from determined.errors import InvalidExperimentException
@@ -20,9 +20,7 @@ _SECONDS = 300.0
 _LINES = 15
 
 
-def check(
-    command: Command, code: Path, config: dict[str, Any], engine: Engine | None, hook: PreparedHook | None
-) -> None:
+def check(command: Command, code: Path, config: StoredConfig, engine: Engine | None, hook: PreparedHook | None) -> None:
     """Check that a trial class can be imported, or that a script exists and is valid Python; raise otherwise.
 
     The import runs in the warm engine if there is one. With a startup hook it runs in the hook's directory, with its

@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from determined import paths
 from determined.checkpoint_storage.build import build_from_argument
+from determined.config.blocks.storage import LocalStorage
 from determined.config.experiment import ExperimentConfig
+from determined.config.stored import StoredConfig, StoredStorage
 from determined.engines.slots import find_slots
 from determined.experiment.checkpoints.storage_lookup import configured_storage
 from determined.experiment.code.directories import CodeCopy, measure_model_dir
@@ -39,15 +40,13 @@ def plan_experiment(
     config: ExperimentConfig, model_dir: Path, *, include: Sequence[Path] = (), slots: int | None = None
 ) -> Plan:
     """Return the plan of an experiment; raise if a trial needs more slots than there are."""
-    plain = config.plain()
-    block = plain.get("checkpoint_storage") or {}
-    named = {"directory", "shared_fs", "s3", "gcs", "azure"}
-    own_place = str(paths.checkpoints_dir())
-    storage = configured_storage(plain) if block.get("type") in named else build_from_argument(own_place)
+    stored = StoredConfig(config.plain())
+    is_default = isinstance(config.checkpoint_storage, LocalStorage)
+    storage = build_from_argument(str(paths.checkpoints_dir())) if is_default else configured_storage(stored)
     present = find_slots(slots, os.environ).count
-    per_trial = max(1, (plain.get("resources") or {}).get("slots_per_trial", 1))
-    check_slots(settings_of(plain), present)
-    most = (plain.get("resources") or {}).get("max_slots") or present
+    per_trial = stored.resources.slots
+    check_slots(settings_of(stored), present)
+    most = config.resources.max_slots or present
     search = preview(config.searcher, config.hyperparameters, slots=present)
     room = min(present, most) // per_trial
     roots = storage.local_roots()
@@ -57,18 +56,17 @@ def plan_experiment(
         slots=present,
         slots_per_trial=per_trial,
         at_once=min(room, search.at_once) if search.at_once else room,
-        checkpoints_kept=_kept(block, search.trials),
+        checkpoints_kept=_kept(stored.checkpoint_storage, search.trials),
         storage=storage.name,
         code=code,
         code_bytes=code.size * (search.trials + 1),
         free_bytes=_free(roots[0]) if roots else None,
-        hook_environment=environment_shown() if code.has_hook and is_wanted(plain) else None,
+        hook_environment=environment_shown() if code.has_hook and is_wanted(stored) else None,
     )
 
 
-def _kept(block: dict[str, Any], trials: int) -> int:
-    of_a_trial = block.get("save_trial_best", 1) + block.get("save_trial_latest", 1)
-    return max(1, int(of_a_trial)) * trials + int(block.get("save_experiment_best", 0))
+def _kept(storage: StoredStorage, trials: int) -> int:
+    return max(1, storage.save_trial_best + storage.save_trial_latest) * trials + storage.save_experiment_best
 
 
 def _free(directory: Path) -> int:

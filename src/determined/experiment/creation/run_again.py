@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from determined.config.stored import StoredConfig
 from determined.errors import InvalidExperimentException
 from determined.experiment.runner.fail_fast import is_error_of_program, unreported_metric
 from determined.store.experiment_records import Experiment, Trial
 from determined.store.states import EXPERIMENT_ENDED
 
-# Failed trials can restart, because trials are not compared before their end.
-_REPEATABLE = ("single", "random", "grid")
 _WORD = re.compile(r"[\w.-]+")
 
 
@@ -41,8 +40,9 @@ def run_again(experiment: Experiment, trials: Sequence[Trial]) -> Advice:
     reasons = [experiment.reason, *(trial.reason for trial in trials if trial.state == "ERROR")]
     if any(is_error_of_program(reason or "") for reason in reasons):
         return Advice("det experiment create CONFIG MODEL_DIR", "run it with corrected code")
-    method = (experiment.config.get("searcher") or {}).get("name")
-    again = f"det experiment continue {experiment.id}" if method in _REPEATABLE else fork
+    # Only trials that were not compared with others can restart.
+    compared = StoredConfig(experiment.config).searcher.method.compares_trials
+    again = fork if compared else f"det experiment continue {experiment.id}"
     return Advice(again, "run it again, with the same code")
 
 

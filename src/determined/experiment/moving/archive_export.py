@@ -15,6 +15,7 @@ from determined.checkpoint_storage import files as trees
 from determined.checkpoint_storage import manifest
 from determined.config.ranking import age_of_checkpoint, best_first
 from determined.config.secrets.masking import mask_secrets
+from determined.config.stored import StoredConfig
 from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckpointException, StoreError
 from determined.experiment.checkpoints.storage_lookup import storage_of
 from determined.experiment.creation.current_config import continuations
@@ -221,7 +222,7 @@ class _Export:
             self.done.notes.append(
                 f"Experiment {experiment.id} has not ended: to activate it elsewhere, use --checkpoints all --code"
             )
-        source = (experiment.config.get("searcher") or {}).get("source_checkpoint_uuid")
+        source = StoredConfig(experiment.config).searcher.source_checkpoint_uuid
         if isinstance(source, str) and source not in {row.uuid for row in rows}:
             found = self.store.upkeep.checkpoint(source)
             owner = self.store.experiments.trial(found.trial_id).experiment_id

@@ -16,8 +16,8 @@ from typing import Any
 from determined import paths
 from determined.checkpoint_storage import files as trees
 from determined.checkpoint_storage.directory import DirectoryStorage
-from determined.config.blocks.storage_block import directory_of, with_directory
 from determined.config.secrets.masked_settings import masked_settings
+from determined.config.storage_directory import directory_of, with_directory
 from determined.errors import CheckpointNotFound, StoreError
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.moving.archive import parsed_json

@@ -86,7 +86,7 @@ def note_missing_metric(run: RunnerState, trial: LiveTrial, *, ended: bool) -> N
     if run.metric_is_reported or run.missing_metric is not None:
         return
     is_program = not isinstance(settings.command, Harness)
-    by_det_run = settings.config["searcher"]["name"] == "single" and isinstance(settings.config["entrypoint"], list)
+    by_det_run = settings.config.searcher.method.one_trial and isinstance(settings.config.entrypoint, list)
     if by_det_run or (is_program and not ended):
         return
     names = _validation_metrics(run, trial)

@@ -42,7 +42,7 @@ class ProgressReporter:
         self._progress = -1.0
         self._hparams: dict[int, dict[str, Any]] = {}
         self._at_first: tuple[int, float] | None = None  # number of ended trials and progress at the first view
-        self._searched = tuple(map(".".join, searched_paths(run.settings.config.get("hyperparameters") or {})))
+        self._searched = tuple(map(".".join, searched_paths(run.settings.space)))
 
     def show(self) -> None:
         """Call the observer and record the progress, each at most once per interval."""

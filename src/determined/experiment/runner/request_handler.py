@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from determined.config.secrets.line_mask import line_mask
+from determined.config.stored import StoredConfig
 from determined.experiment.creation.current_config import with_settings
 from determined.experiment.runner import decisions
 from determined.experiment.runner.settings import settings_of
@@ -80,8 +81,8 @@ class RequestHandler:
         """Apply changed settings to everything that starts from now on; no running trial is stopped."""
         run = self._run
         row = run.ask(lambda store: store.get(run.experiment.id))
-        run.settings = settings_of(with_settings(run.settings.config, row.config))
-        run.mask = line_mask(os.environ, run.settings.config)
+        run.settings = settings_of(StoredConfig(with_settings(run.settings.config.plain, row.config)))
+        run.mask = line_mask(os.environ, run.settings.config.plain)
 
     def _raise_to(self, request: StopRequest | None) -> None:
         """Carry out a request that overrides the present one. None withdraws a pause, and nothing else."""

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from determined.config.experiment import load_experiment
 from determined.config.secrets.line_mask import line_mask
+from determined.config.stored import StoredConfig
+from determined.config.stored_model import stored_model
 from determined.engines.base import Engine
 from determined.engines.local import LocalEngine
 from determined.errors import ExperimentHeld, InvalidExperimentException
@@ -87,12 +88,10 @@ def run_experiment(
         check_can_run(experiment, max_trials, writer.ask(lambda store: store.experiments.trials(experiment_id)))
         files = ExperimentFiles.for_key(experiment.key)
         journal = writer.ask(lambda store: store.experiments.journal(experiment_id))
-        config = load_experiment(
-            with_secrets(present_config(files, experiment, journal), continuing(experiment_id))
-        ).config
-        settings = settings_of(config.plain())
+        config = stored_model(with_secrets(present_config(files, experiment, journal), continuing(experiment_id)))
+        settings = settings_of(StoredConfig(config.plain()))
         snapshot = writer.ask(lambda store: store.experiments.snapshot(experiment_id))
-        search = restored(load_experiment(files.read_config()).config, experiment.seed, snapshot, journal)
+        search = restored(stored_model(files.read_config()), experiment.seed, snapshot, journal)
         run: RunnerState | None = None
 
         def announce(request: StopRequest, number: signal.Signals) -> None:
@@ -124,9 +123,9 @@ def run_experiment(
             logs=TrialLogWriter(log_writer, settings, on_line),
             checkpoints=TrialCheckpoints(experiment_id, settings, writer),
             store_place=store_place,
-            mask=line_mask(os.environ, settings.config),
-            effects=EffectiveHparams(settings.config.get("hyperparameters") or {}),
-            planned=max_trials or experiment.config["searcher"].get("max_trials") or settings.max_trials,
+            mask=line_mask(os.environ, settings.config.plain),
+            effects=EffectiveHparams(settings.space),
+            planned=max_trials or StoredConfig(experiment.config).searcher.max_trials or settings.max_trials,
             in_queue=in_queue,
             least_progress=_progress_so_far(experiment, max_trials),
             most_slots=entry.slots if in_queue and entry is not None else None,
@@ -146,7 +145,7 @@ def run_experiment(
 
 def _progress_so_far(experiment: Experiment, max_trials: int | None) -> float:
     """Return the progress shown so far, which must not decrease; 0 for a search that is extended."""
-    extended = max_trials is not None and max_trials != experiment.config["searcher"].get("max_trials")
+    extended = max_trials is not None and max_trials != StoredConfig(experiment.config).searcher.max_trials
     return 0.0 if extended else experiment.progress or 0.0
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from determined.config.stored import StoredConfig, StoredLogPolicy
 from determined.engines.command import Command, parse_entrypoint
 from determined.errors import InvalidExperimentException
 from determined.plural import counted
@@ -31,9 +33,9 @@ class LogPolicy:
 
 @dataclass(frozen=True)
 class Settings:
-    """The plain configuration, and the settings of it that a runner uses."""
+    """The configuration, and the settings of it that a runner uses."""
 
-    config: dict[str, Any]
+    config: StoredConfig
     command: Command
     metric: str
     smaller_is_better: bool
@@ -52,28 +54,33 @@ class Settings:
     @property
     def space(self) -> dict[str, Any]:
         """The hyperparameters of the configuration: constants and search ranges."""
-        return self.config.get("hyperparameters") or {}
+        return self.config.hyperparameters
 
 
-def settings_of(config: dict[str, Any]) -> Settings:
-    """Return the settings of a complete configuration, in which every field is set."""
-    searcher, resources = config["searcher"], config.get("resources") or {}
+def settings_of(config: StoredConfig) -> Settings:
+    """Return the settings of a complete configuration: it has an entrypoint and a searcher with a metric."""
+    searcher, resources = config.searcher, config.resources
+    if config.entrypoint is None or searcher.metric is None:
+        raise InvalidExperimentException("the stored configuration has no entrypoint, or no searcher with a metric")
+    # A continued search resumes its ended trials at once, beyond the limit of its searcher: the runner limits them.
+    # Methods that compare trials resume none.
+    max_at_once = None if searcher.method.compares_trials else searcher.max_concurrent_trials
     return Settings(
         config=config,
-        command=parse_entrypoint(config["entrypoint"]),
-        metric=searcher["metric"],
-        smaller_is_better=searcher.get("smaller_is_better", True),
-        time_metric=searcher.get("time_metric"),
-        source=searcher.get("source_checkpoint_uuid"),
-        max_trials=1 if searcher["name"] == "single" else searcher.get("max_trials"),
-        slots_per_trial=max(1, resources.get("slots_per_trial", 1)),
-        max_slots=resources.get("max_slots"),
-        max_at_once=(searcher.get("max_concurrent_trials") if searcher["name"] in ("random", "grid") else None) or None,
-        max_restarts=config.get("max_restarts", 5),
-        preemption_timeout=config.get("preemption_timeout", 3600),
-        hang_timeout=config.get("hang_timeout"),
-        max_trial_seconds=config.get("max_trial_seconds"),
-        log_policies=tuple(_log_policies(config.get("log_policies") or [])),
+        command=parse_entrypoint(config.entrypoint),
+        metric=searcher.metric,
+        smaller_is_better=searcher.smaller_is_better,
+        time_metric=searcher.time_metric,
+        source=searcher.source_checkpoint_uuid,
+        max_trials=1 if searcher.method.one_trial else searcher.max_trials,
+        slots_per_trial=resources.slots,
+        max_slots=resources.max_slots,
+        max_at_once=max_at_once or None,
+        max_restarts=config.max_restarts,
+        preemption_timeout=config.preemption_timeout,
+        hang_timeout=config.hang_timeout,
+        max_trial_seconds=config.max_trial_seconds,
+        log_policies=tuple(_log_policies(config.log_policies)),
     )
 
 
@@ -87,15 +94,12 @@ def check_slots(settings: Settings, present: int) -> None:
         )
 
 
-def _log_policies(policies: list[dict[str, Any]]) -> list[LogPolicy]:
-    found = []
+def _log_policies(policies: list[StoredLogPolicy]) -> Iterator[LogPolicy]:
     for policy in policies:
-        if policy.get("pattern"):
-            action = policy.get("action")
-            name = policy.get("name") or policy["pattern"]
-            pattern = policy["pattern"]
-            found.append(LogPolicy(name, _searchable(pattern), _printed(pattern), action == "cancel_retries"))
-    return found
+        pattern = policy.pattern
+        if pattern:
+            retries_end = policy.action == "cancel_retries"
+            yield LogPolicy(policy.name or pattern, _searchable(pattern), _printed(pattern), retries_end)
 
 
 # Characters that are common in regular expressions and rare in log lines.

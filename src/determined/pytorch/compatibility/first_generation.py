@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from determined.config.stored import StoredConfig
 from determined.errors import InvalidExperimentException
 from determined.pytorch.binding import bind, overridden
 from determined.pytorch.callbacks import Callbacks
@@ -76,8 +77,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
 
 def _mixed_precision_level(context: PyTorchTrialContext) -> str:
     """Return `optimizations.mixed_precision` of the experiment configuration, where 0.12 had it; O0 by default."""
-    optimizations = (context._exp_conf or {}).get("optimizations") or {}
-    return str(optimizations.get("mixed_precision") or "O0")
+    return str(StoredConfig(context._exp_conf).optimizations.mixed_precision or "O0")
 
 
 def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks) -> Callable[..., Any]:

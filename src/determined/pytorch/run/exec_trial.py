@@ -9,6 +9,7 @@ from typing import Any
 
 from determined.config.hyperparameters import sample_hyperparameters
 from determined.config.random_stream import RandomStream
+from determined.config.stored import PlainLength, StoredConfig
 from determined.info import get_cluster_info
 from determined.program import Program
 from determined.pytorch.context import PyTorchTrialContext
@@ -19,8 +20,6 @@ from determined.pytorch.units import Batch, TrainUnit
 
 logger = logging.getLogger("determined.pytorch")
 
-_BATCHES_PER_STEP = 100  # the default of releases that counted in steps
-
 
 def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
     """Train `trial_class` with the length, periods, checkpoint policy, aggregation and seeds of `config`.
@@ -29,32 +28,30 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
     sampled from the configuration with seed 0.
     """
     info = get_cluster_info()
-    optimizations = config.get("optimizations") or {}
+    settings = StoredConfig(config)
+    optimizations, searcher = settings.optimizations, settings.searcher
     with init(
-        hparams=info.trial.hparams if info is not None else _hyperparameters(config),
+        hparams=info.trial.hparams if info is not None else _hyperparameters(settings),
         exp_conf=config,
-        aggregation_frequency=optimizations.get("aggregation_frequency", 1),
-        seed=None if info is not None else (config.get("reproducibility") or {}).get("experiment_seed"),
+        aggregation_frequency=optimizations.aggregation_frequency,
+        seed=None if info is not None else settings.reproducibility.experiment_seed,
         _program=_program_of(trial_class),
     ) as context:
         if context.distributed.rank != 0:
             logging.getLogger().setLevel(max(logging.getLogger().level, logging.WARNING))
-        context._default_fp16_compression = optimizations.get("gradient_compression", False)
-        context._default_average_gradients = optimizations.get("average_aggregated_gradients", True)
-        searcher = config.get("searcher") or {}
+        context._default_fp16_compression = optimizations.gradient_compression
+        context._default_average_gradients = optimizations.average_aggregated_gradients
         Trainer(trial_class(context), context).fit(
-            max_length=_length(config, context),
-            checkpoint_period=_period(config, "min_checkpoint_period", context),
-            validation_period=_period(config, "min_validation_period", context),
-            reporting_period=Batch(
-                config.get("scheduling_unit") or config.get("batches_per_step") or _BATCHES_PER_STEP
-            ),
-            checkpoint_policy=config.get("checkpoint_policy", "best"),
-            step_zero_validation=config.get("perform_initial_validation", False),
+            max_length=_length(settings, context),
+            checkpoint_period=_period(settings.min_checkpoint_period, settings, context),
+            validation_period=_period(settings.min_validation_period, settings, context),
+            reporting_period=Batch(settings.batches_between_reports),
+            checkpoint_policy=settings.checkpoint_policy,
+            step_zero_validation=settings.perform_initial_validation,
             latest_checkpoint=info.latest_checkpoint if info is not None else None,
-            profiling_enabled=(config.get("profiling") or {}).get("enabled", False),
-            searcher_metric=searcher.get("metric"),
-            smaller_is_better=searcher.get("smaller_is_better", True),
+            profiling_enabled=settings.profiling.enabled,
+            searcher_metric=searcher.metric,
+            smaller_is_better=searcher.smaller_is_better,
         )
 
 
@@ -70,44 +67,44 @@ def _program_of(trial_class: type[PyTorchTrial]) -> Program | None:
 def test_one_batch(trial_class: type[PyTorchTrial], config: dict[str, Any] | None = None) -> PyTorchTrial:
     """Train and validate one batch and save a checkpoint, to check that a trial class works; return the trial."""
     config = config or {}
-    with init(hparams=_hyperparameters(config), exp_conf=config, enable_tensorboard_logging=False) as context:
+    with init(
+        hparams=_hyperparameters(StoredConfig(config)), exp_conf=config, enable_tensorboard_logging=False
+    ) as context:
         trial = trial_class(context)
         Trainer(trial, context).fit(max_length=Batch(1), test_mode=True, checkpoint_policy="none")
     return trial
 
 
-def _hyperparameters(config: dict[str, Any]) -> dict[str, Any]:
+def _hyperparameters(config: StoredConfig) -> dict[str, Any]:
     """Return hyperparameters for a run without a searcher: constants, and samples drawn with seed 0."""
-    return sample_hyperparameters(config.get("hyperparameters") or {}, RandomStream(0))
+    return sample_hyperparameters(config.hyperparameters, RandomStream(0))
 
 
-def _length(config: dict[str, Any], context: PyTorchTrialContext) -> TrainUnit:
+def _length(config: StoredConfig, context: PyTorchTrialContext) -> TrainUnit:
     """Return the training length from the searcher block of any release; 0.12 counted steps of 100 batches."""
-    searcher = config.get("searcher") or {}
-    if searcher.get("max_length") is not None:
-        return _unit(searcher["max_length"], context)
-    if searcher.get("max_time") is not None:
-        metric = searcher.get("time_metric") or "batches"
-        return _unit({metric: searcher["max_time"]}, context)
-    steps = searcher.get("max_steps", searcher.get("target_trial_steps"))
+    searcher = config.searcher
+    if searcher.max_length is not None:
+        return _unit(searcher.max_length, context)
+    if searcher.max_time is not None:
+        return _unit({searcher.time_metric or "batches": searcher.max_time}, context)
+    steps = searcher.target_trial_steps if searcher.max_steps is None else searcher.max_steps
     if steps is not None:
-        return Batch(steps * (config.get("batches_per_step") or _BATCHES_PER_STEP))
+        return Batch(steps * config.batches_per_step)
     raise ValueError(
         "the configuration does not say how long to train: set searcher.max_length, for example {batches: 1000}"
     )
 
 
-def _period(config: dict[str, Any], name: str, context: PyTorchTrialContext) -> TrainUnit | None:
-    """Return the period set under `name`, or None if it is unset or below 1."""
-    period = config.get(name)
+def _period(period: PlainLength | None, config: StoredConfig, context: PyTorchTrialContext) -> TrainUnit | None:
+    """Return a configured period, or None if it is unset or below 1."""
     if isinstance(period, int):  # up to 0.12: in steps
-        period = {"batches": period * (config.get("batches_per_step") or _BATCHES_PER_STEP)}
+        period = {"batches": period * config.batches_per_step}
     if not period or next(iter(period.values())) < 1:
         return None
     return _unit(period, context)
 
 
-def _unit(length: int | dict[str, int], context: PyTorchTrialContext) -> TrainUnit:
+def _unit(length: PlainLength, context: PyTorchTrialContext) -> TrainUnit:
     """Return a length of a configuration: a number of batches, or a dict with one unit."""
     if isinstance(length, int):
         return Batch(length)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
-from determined.config.blocks.block import Problem
 from determined.config.blocks.searcher import CONCURRENT_TRIALS
 from determined.config.plain_data import dotted
+from determined.config.problem import Problem
 from determined.config.space import is_range, leaves
 from determined.config.validators import Count
 from determined.plural import counted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from determined.config.blocks.block import Problem
 from determined.config.blocks.searcher import CONCURRENT_TRIALS, Divisor
+from determined.config.problem import Problem
 from determined.config.validators import Count, FilledText, PositiveCount
 from determined.searchers.base import Searcher
 from determined.searchers.brackets import Bracket, most_rungs

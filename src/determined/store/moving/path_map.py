@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from determined.config.blocks.storage_block import directory_of, with_directory
+from determined.config.storage_directory import directory_of, with_directory
 from determined.errors import StoreError
 from determined.names import is_plain_directory, shown
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from determined.config.stored import StoredConfig
 from determined.errors import CheckpointInUse
 from determined.store.databases.base import Database
 from determined.store.process import Process, is_running
@@ -111,7 +112,7 @@ def _sources_of_searches(database: Database, by_others_than: int) -> dict[str, s
     )
     reasons: dict[str, str] = {}
     for id_, state, failed, config in found:
-        uuid = (json.loads(config).get("searcher") or {}).get("source_checkpoint_uuid")
+        uuid = StoredConfig(json.loads(config)).searcher.source_checkpoint_uuid
         if uuid is not None and uuid not in reasons:
             begin = f"checkpoint {uuid} is what the trials of experiment {id_} begin with"
             reasons[uuid] = f"{begin}: {_can_go_on(state, id_)}" if failed else begin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from determined.config.stored import StoredConfig
 from determined.errors import StoreError
 from determined.store.databases.base import Database
 from determined.store.process import is_running, this_user
@@ -115,9 +116,8 @@ def _find_experiment(database: Database, run: NewRun) -> int | None:
 def _add_experiment(database: Database, start: AttemptStart) -> int:
     """Create the experiment of a standalone run and return its id."""
     run = start.run
-    labels, searcher = run.labels or run.config.get("labels"), run.config.get("searcher")
-    searcher = searcher if isinstance(searcher, dict) else {}
-    metric = searcher.get("metric")
+    config = StoredConfig(run.config)
+    labels, metric = run.labels or config.labels, config.searcher.metric
     database.execute(
         "INSERT INTO experiments (key, by_hand, program, config, created, description, labels, metric, "
         "smaller_is_better, external_id, owner, notes) VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -126,10 +126,10 @@ def _add_experiment(database: Database, start: AttemptStart) -> int:
             text(run.program),
             json.dumps(run.config),
             run.created,
-            text(str(run.config.get("description") or "")),
-            json.dumps([str(label) for label in labels] if isinstance(labels, (list, tuple)) else []),
+            text(str(config.description)),
+            json.dumps([str(label) for label in labels]),
             None if metric is None else text(str(metric)),
-            int(bool(searcher.get("smaller_is_better", True))),
+            int(bool(config.searcher.smaller_is_better)),
             _name(run.external_experiment),
             this_user(),
             text(run.notes),

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 def plan_text(config: ExperimentConfig, plan: Plan) -> str:
     """Return a plan as text."""
-    settings = config.plain()
-    searcher = settings["searcher"]
-    better = "smaller" if searcher.get("smaller_is_better", True) else "larger"
+    searcher = config.searcher
+    entrypoint = config.entrypoint if isinstance(config.entrypoint, str) else list(config.entrypoint)
+    better = "smaller" if searcher.smaller_is_better else "larger"
     free = "" if plan.free_bytes is None else f", where {size(plan.free_bytes)} are free"
     facts = [
-        f"Experiment {settings.get('name') or '(a name is made up)'}: {settings['entrypoint']}",
-        f"Search: {searcher['name']} over {counted(plan.search.trials, 'trial')}, compared by {searcher['metric']} "
+        f"Experiment {config.name or '(a name is made up)'}: {entrypoint}",
+        f"Search: {searcher.name} over {counted(plan.search.trials, 'trial')}, compared by {searcher.metric} "
         f"({better} is better)",
         f"Slots: {plan.slots}, {plan.slots_per_trial} for each trial, so {counted(plan.at_once, 'trial')} at once",
         f"Checkpoints: at most {plan.checkpoints_kept} are kept in {plan.storage}{free}; "

@@ -126,14 +126,12 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def begin(loaded: LoadedExperiment, code: Code, how: StartOptions) -> None:
     """Start a new experiment. If it is run here, exit with its exit code."""
-    from determined.config.experiment import load_experiment
-
     for remark in (*loaded.notes, *loaded.warnings):
         click.echo(visible_lines(remark), err=True)
     if not how.startup_hook:
         loaded = replace(loaded, config=loaded.config.model_copy(update={"startup_hook": False}))
     if how.test:
-        loaded = load_experiment(one_batch_of(loaded.config.plain()))
+        loaded = one_batch_of(loaded)
     if how.dry_run:
         _show_plan(loaded, code, how)
     elif how.paused or how.detach:

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from determined.config.storage_directory import RETENTION
 
 if TYPE_CHECKING:
+    from determined.config.experiment import LoadedExperiment
     from determined.store.store import Store
 
-_KEEP_NOTHING = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
+_KEEP_NOTHING = dict.fromkeys(RETENTION, 0)
 
 
-def one_batch_of(config: dict[str, Any]) -> dict[str, Any]:
+def one_batch_of(loaded: LoadedExperiment) -> LoadedExperiment:
     """Return the configuration with a search of one trial that has a single rung after the first batch.
 
     The rung ends trial classes and scripts alike.
     """
-    searcher, storage = config["searcher"], config.get("checkpoint_storage")
-    return {
-        **config,
-        "searcher": {
-            "name": "async_halving",
-            "metric": searcher["metric"],
-            "smaller_is_better": searcher.get("smaller_is_better", True),
-            "num_rungs": 1,
-            "max_trials": 1,
-            "max_time": 1,
-            "time_metric": "batches",
-        },
+    from dataclasses import replace
+
+    from determined.config.dump import dump_yaml
+    from determined.searchers.methods.async_halving import AsyncHalving
+
+    searcher, storage = loaded.config.searcher, loaded.config.checkpoint_storage
+    one_rung = AsyncHalving(
+        name="async_halving",
+        metric=searcher.metric,
+        smaller_is_better=searcher.smaller_is_better,
+        num_rungs=1,
+        max_trials=1,
+        max_time=1,
+        time_metric="batches",
+    )
+    changes = {
+        "searcher": one_rung,
         "max_restarts": 0,
         "scheduling_unit": 1,
-        **({"checkpoint_storage": {**storage, **_KEEP_NOTHING}} if storage else {}),
+        "checkpoint_storage": storage.model_copy(update=_KEEP_NOTHING),
     }
+    config = loaded.config.model_copy(update=changes)
+    return replace(loaded, config=config, original=dump_yaml(config.plain()), file="", text=None, overridden=())
 
 
 def archive(store: Store, experiment_id: int) -> None:

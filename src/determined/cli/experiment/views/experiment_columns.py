@@ -9,6 +9,7 @@ from determined.cli.display.columns import Field
 from determined.cli.display.json_rows import resource_pool
 from determined.cli.display.table import duration, percent, time_text
 from determined.cli.display.times import ago
+from determined.config.stored import StoredConfig
 from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def experiment_fields(*, projects: bool, archived: bool) -> list[Field[Experimen
     # The user asked for these by an option, so they are shown in pipes as well.
     if projects:
         fields += [
-            Field("Workspace", lambda row: row.config.get("workspace"), rank=2),
-            Field("Project", lambda row: row.config.get("project"), rank=2),
+            Field("Workspace", lambda row: StoredConfig(row.config).workspace, rank=2),
+            Field("Project", lambda row: StoredConfig(row.config).project, rank=2),
         ]
     shown_archived = "everywhere" if archived else "wide"
     fields.append(Field("Archived", lambda row: row.archived, shown=shown_archived, rank=2))  # type: ignore[arg-type]

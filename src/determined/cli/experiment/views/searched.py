@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.running.line_view import flat
+from determined.config.stored import StoredConfig
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def ranges(experiment: Experiment) -> list[tuple[str, Any]]:
     """Return each hyperparameter of the configuration with its range, or its single value."""
-    hyperparameters = experiment.config.get("hyperparameters")
+    hyperparameters = StoredConfig(experiment.config).hyperparameters
     return list(_spaces(hyperparameters)) if isinstance(hyperparameters, dict) else []
 
 

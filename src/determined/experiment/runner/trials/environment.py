@@ -6,8 +6,8 @@ import os
 import secrets
 import socket
 import uuid
-from typing import Any
 
+from determined.config.stored import StoredConfig
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.info import TRIAL, ClusterInfo, RendezvousInfo, TrialInfo, to_env
 from determined.store.databases.location import shown
@@ -21,7 +21,7 @@ def allocation_key(experiment_id: int, trial: LiveTrial, run: int) -> str:
 def trial_environment(
     *,
     experiment_id: int,
-    config: dict[str, Any],
+    config: StoredConfig,
     trial: LiveTrial,
     key: str,
     latest_checkpoint: str | None,
@@ -51,7 +51,7 @@ def trial_environment(
             experiment_id=experiment_id,
             trial_seed=trial.seed,
             hparams=trial.hparams,
-            _config=config,
+            _config=config.plain,
             _steps_completed=steps_completed,
             _trial_run_id=trial.runs,
             _time_metric=time_metric,
@@ -64,12 +64,12 @@ def trial_environment(
     return {**variables, **to_env(info), **placement, **ours}
 
 
-def user_variables(config: dict[str, Any]) -> dict[str, str]:
+def user_variables(config: StoredConfig) -> dict[str, str]:
     """Return the variables of `environment.environment_variables`.
 
     Entries are NAME=VALUE, or NAME, which is copied from the current environment if it is set.
     """
-    given = (config.get("environment") or {}).get("environment_variables") or []
+    given = config.environment.environment_variables
     if isinstance(given, dict):  # lists by device type
         given = [*(given.get("cpu") or []), *(given.get("cuda") or [])]
     variables = {}

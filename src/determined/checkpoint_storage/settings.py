@@ -1,0 +1,60 @@
+"""The interface of a storage type: the settings of its `checkpoint_storage` block, and the storage made from them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from determined.config.storage_directory import RETENTION
+
+if TYPE_CHECKING:
+    from determined.checkpoint_storage.base import CheckpointStorage
+    from determined.config.problem import Problem
+
+
+class StorageSettings(ABC):
+    """The settings of a storage type. Each is registered in `determined/config/registry/storage_types.py`.
+
+    The annotated fields of a subclass are the fields of its block. From them the model is made that validates a
+    configuration; a field without a default is required. Workers make the settings from the block of a stored
+    configuration, without validation and without pydantic. For the same reason a module of a storage type must not
+    import anything large before `build` is called.
+    """
+
+    # Why this type cannot be given to `core.init(checkpoint_storage=...)`; empty if it can.
+    not_as_argument: ClassVar[str] = ""
+
+    def __init__(self, block: Mapping[str, Any]) -> None:
+        """Read a block. Raise ValueError if fields are missing or unknown."""
+        kind, fields = block.get("type"), self.fields()
+        missing = sorted(name for name, required in fields.items() if required and block.get(name) is None)
+        if missing:
+            raise ValueError(f"checkpoint_storage of type {kind} needs {', '.join(missing)}")
+        unknown = sorted(str(name) for name in block if name not in fields and name not in ("type", *RETENTION))
+        if unknown:
+            raise ValueError(f"checkpoint_storage of type {kind} does not know {', '.join(unknown)}")
+        for name in fields:
+            if block.get(name) is not None:
+                setattr(self, name, block[name])
+
+    @classmethod
+    def fields(cls) -> dict[str, bool]:
+        """Return the fields of the block, and whether each is required."""
+        # As texts, because evaluating the annotations would take longer than everything else here.
+        own = {name: text for name, text in cls.__annotations__.items() if not str(text).startswith("ClassVar")}
+        return {name: not hasattr(cls, name) for name in own}
+
+    @classmethod
+    def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:
+        """Yield what is wrong between several fields of an unvalidated block; paths begin with `checkpoint_storage`."""
+        yield from ()
+
+    @classmethod
+    def directory(cls, block: Mapping[str, Any]) -> str | None:
+        """Return the directory of this machine that an unvalidated block names; None if it names none."""
+        return None
+
+    @abstractmethod
+    def build(self) -> CheckpointStorage:
+        """Return the storage. Raise ValueError for invalid settings, without showing secrets."""

@@ -1,0 +1,1 @@
+"""The storage types, one file each."""
