@@ -15,7 +15,7 @@ from determined.cli.display.output import Form, print_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import table
 from determined.cli.selection.ranking import best_checkpoints
-from determined.config.metric_values import finite_number
+from determined.config.metric_values import is_finite
 from determined.errors import CheckpointNotFound, CheckpointStateException, DeterminedError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def in_order(
 
 def reported_metrics(rows: list[Checkpoint]) -> list[str]:
     """Return the sorted names of numeric validation metrics of these checkpoints."""
-    found = {name for row in rows for name, value in (row.validation or {}).items() if finite_number(value) is not None}
+    found = {name for row in rows for name, value in (row.validation or {}).items() if is_finite(value)}
     return sorted(found - {"batches", "epochs", "records"})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from determined.config.metric_values import number
 from determined.config.random_stream import RandomStream
 from determined.errors import InvalidConfigurationException
 
@@ -112,7 +113,7 @@ def leaf(value: Any, where: str) -> Leaf:
         return Real(*_bounds(value, where), _count(value, where))
     if kind == "log":
         base = _field(value, "base", where)
-        if not _is_number(base) or base <= 0:
+        if number(base) is None or base <= 0:
             raise InvalidConfigurationException(message=f"{where}.base: expected a number above 0, got {base!r}")
         return Power(base, *_bounds(value, where), _count(value, where))
     if kind == "loguniform":
@@ -161,7 +162,7 @@ def _bounds(
     """Return the validated bounds of a range."""
     low, high = (_field(value, name, where) for name in names)
     for name, bound in zip(names, (low, high), strict=True):
-        if not _is_number(bound) or (whole and not isinstance(bound, int)):
+        if number(bound) is None or (whole and not isinstance(bound, int)):
             expected = "a whole number" if whole else "a number"
             raise InvalidConfigurationException(message=f"{where}.{name}: expected {expected}, got {bound!r}")
     if not low < high:
@@ -182,7 +183,3 @@ def _field(value: dict[str, Any], name: str, where: str) -> Any:
     if value.get(name) is None and not (name == "val" and "val" in value):
         raise InvalidConfigurationException(message=f"{where}: a hyperparameter of type {value['type']} needs {name}")
     return value[name]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

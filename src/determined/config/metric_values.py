@@ -30,6 +30,18 @@ def finite_number(value: Any) -> float | None:
     return found if found is not None and math.isfinite(found) else None
 
 
+def is_finite(value: Any) -> bool:
+    """Return whether a metric value is a finite number."""
+    return finite_number(value) is not None
+
+
+def json_value(value: float) -> float | str:
+    """Return a number as JSON can represent it: NaN and the infinities, which JSON does not have, as texts."""
+    if is_finite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
 def time_of(time_metric: str | None, steps_completed: int, metrics: Mapping[str, Any]) -> float | None:
     """Return the training time of a validation in units of the time metric, or None if the report has none.
 

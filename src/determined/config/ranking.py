@@ -6,11 +6,10 @@ Summaries, lists, downloads, the SDK and the retention of checkpoints all use it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from determined.config.metric_values import finite_number
+from determined.config.metric_values import finite_number, is_finite
 
 T = TypeVar("T")
 
@@ -69,7 +68,7 @@ def _split(
     without: list[T] = []
     for item in sorted(items, key=age_of):
         value = value_of(item)
-        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        if value is None or (isinstance(value, float) and not is_finite(value)):
             without.append(item)
         else:
             with_value.append((value, item))

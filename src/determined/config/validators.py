@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from determined.config.length import Length, read_length
-from determined.config.metric_values import finite_number
+from determined.config.metric_values import is_finite
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema, PydanticCustomError
@@ -61,16 +61,11 @@ def number(minimum: float = -math.inf, maximum: float = math.inf, *, above: floa
     words = "a number" + _bounds_in_words(minimum, maximum, above)
 
     def check(value: Any) -> float:
-        if not is_number(value) or not minimum <= value <= maximum or (above is not None and value <= above):
+        if not is_finite(value) or not minimum <= value <= maximum or (above is not None and value <= above):
             raise refusal(words)
         return value  # type: ignore[no-any-return]  # an int stays one: 4 is shown as 4
 
     return Check(check)
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number that fits in a float. Booleans are not."""
-    return finite_number(value) is not None
 
 
 def _bounds_in_words(minimum: float, maximum: float, above: float | None) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from determined.config.metric_values import finite_number
+from determined.config.metric_values import is_finite
 
 if TYPE_CHECKING:
     from determined.tensorboard.events import EventFileWriter
@@ -102,4 +102,4 @@ def _tag(group: str, name: str) -> str:
 
 def _is_scalar(value: Any) -> bool:
     """Return whether a value can be plotted: any float, and every integer that fits into one."""
-    return isinstance(value, float) or finite_number(value) is not None
+    return isinstance(value, float) or is_finite(value)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from determined.config.metric_values import finite_number
+from determined.config.metric_values import is_finite
 
 EndState = Literal["running", "completed", "stopped", "canceled", "failed"]
 
@@ -108,6 +108,6 @@ def _numbers(prefix: str, metrics: dict[str, Any]) -> list[tuple[str, float]]:
     for name, value in metrics.items():
         if isinstance(value, dict):
             found += _numbers(f"{prefix}/{name}", value)
-        elif isinstance(value, (bool, float)) or finite_number(value) is not None:
+        elif isinstance(value, (bool, float)) or is_finite(value):
             found.append((f"{prefix}/{name}", float(value)))
     return found

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from determined.cli.display.table import number
+from determined.config.metric_values import is_finite
 
 Curve = Sequence[tuple[float, float]]  # points (x, y), sorted by x; a value that is not finite is a gap
 Paint = Callable[[str, int], str]  # returns a character in the colour of the curve with that index
@@ -86,7 +87,7 @@ class _Axis:
 
 
 def _is_finite(point: tuple[float, float]) -> bool:
-    return math.isfinite(point[0]) and math.isfinite(point[1])
+    return is_finite(point[0]) and is_finite(point[1])
 
 
 def _line(cells: Cells, start: Dot, end: Dot, curve: int) -> None:
@@ -111,11 +112,11 @@ def _character(cell: tuple[int, tuple[int, ...]] | None, column: int, paint: Pai
 
 def sparkline(values: Sequence[float]) -> str:
     """Return a curve of one line, scaled from the smallest to the largest value; non-finite values are gaps."""
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [value for value in values if is_finite(value)]
     if not finite:
         return ""
     axis = _Axis.over(finite, len(_BARS))
-    return "".join(_BARS[axis.dot(value)] if math.isfinite(value) else " " for value in values)
+    return "".join(_BARS[axis.dot(value)] if is_finite(value) else " " for value in values)
 
 
 def letter(curve: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any, Literal, TextIO, TypeVar
 import click
 
 from determined.cli.display.table import Column, Row, table
+from determined.config.metric_values import json_value
 
 Form = Literal["table", "csv", "json"]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -94,9 +94,7 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return json_value(value) if isinstance(value, float) else value
 
 
 def iso_time(seconds: float | None) -> str | None:

@@ -17,6 +17,7 @@ from determined.config.blocks.sinks import Sinks
 from determined.config.blocks.storage import LocalStorage, StorageBlock, storage_models, storage_tag
 from determined.config.blocks.training import Optimizations, Profiling
 from determined.config.length import Length
+from determined.config.metric_values import is_finite
 from determined.config.validators import Count, FilledText, Flag, PositiveCount, Text
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _nothing(value: Any) -> None:
 
 def _seconds_or_never(value: Any) -> float | None:
     """Return a number of seconds; None, which means no limit, for null and 0."""
-    if value is not None and (not validators.is_number(value) or value < 0):
+    if value is not None and (not is_finite(value) or value < 0):
         raise validators.refusal("a number of seconds, or null for no limit")
     return value or None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, TypeGuard
 
-from determined.config import validators
 from determined.config.blocks.searcher import searcher_model
 from determined.config.length import Length, read_length
+from determined.config.metric_values import is_finite
 from determined.config.reading.error_messages import got
 from determined.errors import Mistake
 
@@ -101,7 +101,7 @@ def _brackets(searcher: dict[str, Any], length: int, name: str) -> list[int] | N
     values = {**_DEFAULTS, **searcher}
     divisor, mode, given = values["divisor"], values["mode"], values.get("bracket_rungs") or []
     most = values["num_rungs" if name == "async_halving" else "max_rungs"]
-    if not validators.is_number(divisor) or divisor <= 1 or not _is_rungs(most):
+    if not is_finite(divisor) or divisor <= 1 or not _is_rungs(most):
         return None
     most = min(most, _useful_rungs(length, divisor))
     if name == "async_halving":

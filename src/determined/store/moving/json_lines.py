@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from determined.config.metric_values import json_value
 from determined.errors import StoreError
 from determined.store.databases.tables import Table
 from determined.store.moving.format import Header, not_an_export, read_header
@@ -96,6 +96,4 @@ def _lines(file: IO[str], place: str) -> Iterator[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     """Return a value that JSON can represent: NaN and infinities become strings."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return json_value(value) if isinstance(value, float) else value

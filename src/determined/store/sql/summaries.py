@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
-from determined.config.metric_values import finite_number, number
+from determined.config.metric_values import is_finite, number
 from determined.store.records import Metric
 
 Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
@@ -30,8 +29,8 @@ def _summary(values: list[Any]) -> dict[str, Any]:
     if kind == "number":
         # Integers beyond the range of a float are replaced by infinity, because Python raises OverflowError when it
         # adds them to floats or divides them.
-        values = [value if finite_number(value) is not None else number(value) for value in values]
-        finite = [value for value in values if math.isfinite(value)]
+        values = [value if is_finite(value) else number(value) for value in values]
+        finite = [value for value in values if is_finite(value)]
         try:
             total = sum(values)
         except OverflowError:  # a partial sum of integers is beyond that range
