@@ -47,6 +47,7 @@ _IMPORTED = (
     "determined.launch.torch_distributed",
     "determined.core.ranks.object_group",
     "determined.checkpoint_storage.retention",
+    "determined.checkpoint_storage.types.directory",
     "determined.store.experiments",
     "determined.store.publishing",
     "determined.store.registry",
