@@ -51,7 +51,7 @@ def test_what_cannot_be_run_is_given_up_and_the_others_go_on(
     other.end()
     for number, reason in (
         (gone, "its files are not here any more"),
-        (odd, "it cannot be run: KeyError"),
+        (odd, "it cannot be run: the stored configuration has no entrypoint, or no searcher with a metric"),
         (unreadable, "it cannot be run: "),
         (last, "it cannot be run: "),
     ):
