@@ -103,6 +103,8 @@ def test_missing_fields_have_the_defaults_of_the_model() -> None:
     given = {"name", "entrypoint", "searcher.metric", "reproducibility.experiment_seed", "checkpoint_storage.type"}
     # Fields that are read as missing: a stored null means no limit, and periods of 0 mean none.
     unlimited = {"hang_timeout", "min_validation_period", "min_checkpoint_period", "scheduling_unit", "log_policies"}
+    # A standalone run belongs to no workspace and no project, which lists show in another way than an empty one.
+    unlimited |= {"workspace", "project"}
     differing = dict(differences(empty, full))
     assert differing.keys() == given | unlimited
 

@@ -18,15 +18,17 @@ import psutil
 import pytest
 
 from determined import paths
+from determined.config.stored import StoredConfig
 from determined.errors import StartupHookError
 from determined.experiment.code import startup_hook
 from determined.experiment.code.hook_script import HookStopped
 from determined.experiment.files import ExperimentFiles
 
 PREPARE = """
+from determined.config.stored import StoredConfig
 from determined.experiment.code import startup_hook
 from determined.experiment.files import ExperimentFiles
-startup_hook.prepare(ExperimentFiles.for_key("key"), {"startup_hook": True}, say=print)
+startup_hook.prepare(ExperimentFiles.for_key("key"), StoredConfig({"startup_hook": True}), say=print)
 """
 
 MakeHook = Callable[[str], ExperimentFiles]
@@ -58,7 +60,7 @@ def write_wheel(directory: Path, name: str, version: str) -> None:
 
 def run_python(files: ExperimentFiles, code: str) -> str:
     """Run code as a trial would, and return its output."""
-    hook = startup_hook.prepare(files, {})
+    hook = startup_hook.prepare(files, StoredConfig({}))
     assert hook is not None
     interpreter = hook.interpreter()
     environment = interpreter.environment(os.environ)
@@ -86,7 +88,7 @@ def test_torch_and_our_dependencies_stay_at_their_versions(make_hook: MakeHook, 
     files = make_hook(f"pip install {quiet} --no-index ./numpy-1.0-py3-none-any.whl\n")
     write_wheel(files.code, "numpy", "1.0")
     with pytest.raises(StartupHookError) as failed:
-        startup_hook.prepare(files, {})
+        startup_hook.prepare(files, StoredConfig({}))
     message = str(failed.value)
     assert message.startswith("startup-hook.sh failed with exit code 1: ")
     assert ("(constraint) numpy==" in message) is not bool(quiet)
@@ -100,7 +102,7 @@ def test_torch_and_our_dependencies_stay_at_their_versions(make_hook: MakeHook, 
 def test_another_package_named_determined_is_refused(make_hook: MakeHook) -> None:
     files = make_hook('cd "$VIRTUAL_ENV"/lib/python*/site-packages; mkdir determined; touch determined/__init__.py\n')
     with pytest.raises(StartupHookError, match=r"`import determined` finds .*startup-hook/venv/.*remove what installs"):
-        startup_hook.prepare(files, {})
+        startup_hook.prepare(files, StoredConfig({}))
     assert not (files.root / "startup-hook" / "record.json").exists()
 
 
@@ -119,7 +121,8 @@ def test_what_it_exports_and_where_it_ends(
         "export LINES_=$'two\\nlines' \n"
         "unset REMOVED\nmkdir src; cd src\nset -u\nexit 0\nexport NEVER=1\n"
     )
-    config = {"environment": {"environment_variables": ["GIVEN=configured", "OTHER=1", "REMOVED=configured"]}}
+    variables = ["GIVEN=configured", "OTHER=1", "REMOVED=configured"]
+    config = StoredConfig({"environment": {"environment_variables": variables}})
     hook = startup_hook.prepare(files, config)
     assert hook is not None
     (line,) = (text for _, text in hook.output())
@@ -141,7 +144,7 @@ def test_what_it_exports_and_where_it_ends(
 
 
 def test_a_directory_outside_is_taken_as_it_is(make_hook: MakeHook, tmp_path: Path) -> None:
-    hook = startup_hook.prepare(make_hook(f"cd {tmp_path}\n"), {})
+    hook = startup_hook.prepare(make_hook(f"cd {tmp_path}\n"), StoredConfig({}))
     assert hook is not None
     assert hook.inside(Path("/trials/3")) == tmp_path
 
@@ -153,7 +156,7 @@ def test_it_runs_once_until_its_content_or_the_interpreter_changes(
     said: list[str] = []
 
     def prepare(text: str) -> int:
-        hook = startup_hook.prepare(make_hook(text), {}, say=said.append)
+        hook = startup_hook.prepare(make_hook(text), StoredConfig({}), say=said.append)
         assert hook is not None
         return len(count.read_text().split())
 
@@ -179,7 +182,7 @@ def test_a_failure_is_shown_without_secrets_and_leaves_no_record(
         "for i in $(seq 30); do echo line $i; done\necho 'it is broken' >&2\nfalse\necho never\n"
     )
     with pytest.raises(StartupHookError) as failed:
-        startup_hook.prepare(files, {})
+        startup_hook.prepare(files, StoredConfig({}))
     assert failed.value.summary == "startup-hook.sh failed with exit code 1: it is broken"
     assert "\n    line 30\n    it is broken" in str(failed.value)
     assert "never" not in str(failed.value)
@@ -192,7 +195,7 @@ def test_a_failure_is_shown_without_secrets_and_leaves_no_record(
 
 def test_only_the_owner_can_read_what_it_exported(make_hook: MakeHook) -> None:
     files = make_hook("export API_KEY=0123456789\necho $API_KEY\n")
-    hook = startup_hook.prepare(files, {})
+    hook = startup_hook.prepare(files, StoredConfig({}))
     assert hook is not None
     assert [text for _, text in hook.output()] == ["********"]
     home = files.root / "startup-hook"
@@ -225,15 +228,15 @@ def test_what_is_missing_is_one_line(
         for name in (missing, "ensurepip"):
             monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(StartupHookError, match=message) as failed:
-        startup_hook.prepare(make_hook("pip install something\n"), {})
+        startup_hook.prepare(make_hook("pip install something\n"), StoredConfig({}))
     assert "\n" not in failed.value.summary
 
 
 def test_no_hook_costs_nothing(make_hook: MakeHook) -> None:
     files = make_hook("false")
-    assert startup_hook.prepare(files, {"startup_hook": False}) is None
+    assert startup_hook.prepare(files, StoredConfig({"startup_hook": False})) is None
     (files.code / "startup-hook.sh").unlink()
-    assert startup_hook.prepare(files, {}) is None
+    assert startup_hook.prepare(files, StoredConfig({})) is None
     assert {path.name for path in files.root.iterdir()} == {"code"}
 
 
@@ -265,17 +268,17 @@ def test_killed_during_the_hook_nothing_is_left_running_and_it_starts_over(make_
     wait_for_end(int(shell), int((tmp_path / "daemon").read_text()))
     (tmp_path / "second").touch()
     (files.root / "startup-hook" / "work" / "remnant").touch()
-    hook = startup_hook.prepare(files, {})
+    hook = startup_hook.prepare(files, StoredConfig({}))
     assert hook is not None
     assert sorted(path.name for path in hook.work.iterdir()) == ["half-done", "startup-hook.sh"]
 
 
 def test_background_processes_end_with_the_hook_and_a_wish_stops_it(make_hook: MakeHook, tmp_path: Path) -> None:
-    startup_hook.prepare(make_hook(f"setsid sleep 600 >/dev/null 2>&1 & echo $! > {tmp_path}/left"), {})
+    startup_hook.prepare(make_hook(f"setsid sleep 600 >/dev/null 2>&1 & echo $! > {tmp_path}/left"), StoredConfig({}))
     wait_for_end(int((tmp_path / "left").read_text()))
     files = make_hook(f"echo $$ > {tmp_path}/shell; sleep 600")
     with pytest.raises(HookStopped):
-        startup_hook.prepare(files, {}, stopped=(tmp_path / "shell").exists)
+        startup_hook.prepare(files, StoredConfig({}), stopped=(tmp_path / "shell").exists)
     wait_for_end(int(wait_for_text(tmp_path / "shell")))
 
 

@@ -139,8 +139,8 @@ class StoredConfig(_Block):
 
     name = _Field[str | None](None)
     description = _Field("")
-    workspace = _Field("")
-    project = _Field("")
+    workspace = _Field[str | None](None)
+    project = _Field[str | None](None)
     entrypoint = _Field[str | list[str] | None](None)
     data = _Field[dict[str, Any]]({})
     hyperparameters = _Field[dict[str, Any]]({})

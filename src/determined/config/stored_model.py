@@ -41,7 +41,7 @@ def _constructed(model: type[M], plain: dict[str, Any]) -> M | None:
 
 
 class _Shape:
-    """What a field can contain besides plain values: blocks by the tag of their kind, lengths, tuples."""
+    """The kinds of values of a field that are not plain data: blocks by the tag of their kind, lengths, tuples."""
 
     def __init__(self, annotation: Any) -> None:
         self.blocks = {tag[-1] if tag else "": block for tag, block in blocks_in(annotation)}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from determined.config.stored import StoredConfig
 from determined.store.experiment_records import Experiment
 from determined.store.process import Process, is_running, on_this_machine
 from determined.store.states import EXPERIMENT_ENDED, AttemptState, ExperimentState, TrialState
@@ -77,4 +78,4 @@ def unreported_reason(attempt: AttemptState, state: ExperimentState | TrialState
 
 def name(config: dict[str, Any], program: str) -> str:
     """Return the name of a standalone run: the configured one, or else the file name of its program."""
-    return str(config.get("name") or os.path.basename(program))
+    return str(StoredConfig(config).name or os.path.basename(program))

@@ -17,6 +17,7 @@ from determined.cli.groups import Command
 from determined.cli.opened import opened_store
 from determined.cli.running.holders import advice
 from determined.cli.selection.filters import with_filters
+from determined.config.stored import StoredConfig
 from determined.store.experiment_records import ALL_EXPERIMENTS
 
 if TYPE_CHECKING:
@@ -61,4 +62,5 @@ def list(archived: bool, projects: bool, only: ExperimentFilter, page: Page, for
 
 
 def _place_of(row: Experiment) -> dict[str, Any]:
-    return {"workspace": row.config.get("workspace"), "project": row.config.get("project")}
+    config = StoredConfig(row.config)
+    return {"workspace": config.workspace, "project": config.project}

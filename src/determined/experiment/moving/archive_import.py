@@ -18,6 +18,7 @@ from determined.checkpoint_storage import files as trees
 from determined.checkpoint_storage.directory import DirectoryStorage
 from determined.config.secrets.masked_settings import masked_settings
 from determined.config.storage_directory import directory_of, with_directory
+from determined.config.stored import StoredConfig
 from determined.errors import CheckpointNotFound, StoreError
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.moving.archive import parsed_json
@@ -238,8 +239,7 @@ class _Placing:
         Trials look for checkpoints in the configured storage, so it must be the one to which they are copied. The data
         directory of the exporting machine does not exist here.
         """
-        block = config.get("checkpoint_storage")
-        known = block if isinstance(block, dict) else {}
+        known = StoredConfig(config).checkpoint_storage.plain
         directory = directory_of(known)
         is_default = directory is not None and directory == self.unpacked.default_storage
         if not (self.unpacked.checkpoints or self.relocates or is_default):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.config.secrets.masking import mask_secrets
+from determined.config.stored import StoredConfig
 from determined.core.jsonable import as_text, to_jsonable
 from determined.errors import InvalidCheckpointException
 from determined.program import this_program
@@ -64,7 +65,7 @@ def read_description(directory: Path) -> dict[str, Any]:
             return {**unknown, **found}
         config = found.get("experiment_config")
         if config is not None:
-            return {**unknown, **found, "trial_cls_spec": config.get("entrypoint")}
+            return {**unknown, **found, "trial_cls_spec": StoredConfig(config).entrypoint}
     return unknown
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from determined.config.storage_directory import directory_of, with_directory
+from determined.config.stored import StoredConfig
 from determined.errors import StoreError
 from determined.names import is_plain_directory, shown
 
@@ -36,9 +37,9 @@ class PathMap:
 
     def config(self, config: dict[str, Any]) -> dict[str, Any]:
         """Return a configuration with its checkpoint storage in the new directory."""
-        block = config.get("checkpoint_storage")
-        directory = directory_of(block) if isinstance(block, dict) else None
-        if not isinstance(block, dict) or directory is None or self.path(directory) == directory:
+        block = StoredConfig(config).checkpoint_storage.plain
+        directory = directory_of(block)
+        if directory is None or self.path(directory) == directory:
             return config
         return {**config, "checkpoint_storage": with_directory(block, self.path(directory))}
 
