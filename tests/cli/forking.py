@@ -133,7 +133,7 @@ def _run(request: dict[str, Any], stdout: int, stderr: int) -> int:
     os.dup2(stderr, 2)
     if request["output"] == "closed":  # as Python finds and shows it when it starts
         os.close(1)
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
     os.environ.update(request["environment"])
     os.chdir(request["cwd"])
     try:

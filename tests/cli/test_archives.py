@@ -344,10 +344,14 @@ def test_any_changed_byte_is_noticed(data: st.DataObject, archive_of_search: Pat
                     assert (machine / "checkpoints" / row.uuid / "weights").read_text() == str(row.steps_completed)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 @pytest.mark.parametrize("where", ["publish", "commit"])
 def test_an_import_that_is_interrupted_leaves_nothing(
-    where: str, error: BaseException, archive_of_search: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    error: BaseException,
+    archive_of_search: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from determined.experiment.moving import archive_import
     from determined.store.databases.sqlite import SqliteDatabase
@@ -365,7 +369,7 @@ def test_an_import_that_is_interrupted_leaves_nothing(
                 return execute(self, statement, values)  # type: ignore[arg-type]
 
             patch.setattr(SqliteDatabase, "execute", failing)
-        with pytest.raises(error if isinstance(error, type) else type(error)):
+        with pytest.raises(type(error)):
             import_experiments(archive_of_search, lambda done: None, mapping=PathMap())
     assert data_files(machine) == []
     assert os.listdir(machine / "checkpoints") == []

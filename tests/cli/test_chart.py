@@ -56,7 +56,8 @@ def test_one_point_and_a_constant_are_in_the_middle() -> None:
 def test_what_is_no_number_is_a_gap() -> None:
     (row,) = {line for line in picture(draw([[(0, 1.0), (1, NAN), (2, INF), (3, 1.0)]], width=43).lines) if line}
     assert row == "A" + " " * 38 + "A"
-    for nothing in ([], [[]], [[(1, NAN), (2, -INF)]]):
+    without_numbers: list[list[list[tuple[float, float]]]] = [[], [[]], [[(1, NAN), (2, -INF)]]]
+    for nothing in without_numbers:
         assert draw(nothing, width=40).lines == ["(no numbers to draw)"]
 
 

@@ -18,7 +18,9 @@ from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
 from tests.cli.running import det_json, det_ok
 
-LINES = [(0, None, f"line {number}" + (" with a needle" if number % 50 == 7 else "")) for number in range(1500)]
+LINES: list[tuple[int, str | None, str]] = [
+    (0, None, f"line {number}" + (" with a needle" if number % 50 == 7 else "")) for number in range(1500)
+]
 
 
 class Queries:
@@ -79,7 +81,12 @@ def test_lines_that_are_not_wanted_are_searched_once(store: Store, trial: int, m
 def test_a_trial_is_described_with_one_store_and_without_the_sdk(trial: int, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Any] = []
     open_store = opening.open_store
-    monkeypatch.setattr(opening, "open_store", lambda *given: opened.append(given) or open_store(*given))
+
+    def counting(*given: Any) -> Store:
+        opened.append(given)
+        return open_store(*given)
+
+    monkeypatch.setattr(opening, "open_store", counting)
     queries = Queries(monkeypatch)
     plain = det_json("trial", "describe", str(trial), "--metrics")
     assert plain["summary_metrics"]["validation"]["loss"]["count"] == 20

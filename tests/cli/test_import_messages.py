@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def _tar_of_others(path: Path) -> None:
         tar.addfile(member, io.BytesIO(b"hi"))
 
 
-OTHERS = {
+OTHERS: dict[str, Callable[[Path], object]] = {
     "text.tar": lambda path: path.write_text("these are my notes\n"),
     "empty.tar": lambda path: path.write_bytes(b""),
     "json.jsonl": lambda path: path.write_text('{"some": "json"}\n'),

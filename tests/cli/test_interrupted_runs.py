@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -15,13 +13,7 @@ from determined.store.process import this_process
 from determined.store.rows import AttemptStart, EndRow, NewRun
 from determined.store.store import Store
 from tests.cli.running import det, det_json, det_ok
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.helpers.waiting import wait_until
 
 
 def interrupted(store: Store, key: str = "run") -> int:
@@ -95,7 +87,7 @@ def test_a_program_that_obeys_a_request_has_not_completed(
         context.train.report_validation_metrics(1, {"loss": 1.0})
         (experiment,) = store.experiments.list()
         det_ok("e", request_kind, str(experiment.id))
-        eventually(context.preempt.should_preempt)
+        wait_until(context.preempt.should_preempt)
     assert state(experiment.id) == (expected, expected)
 
 
@@ -104,5 +96,5 @@ def test_a_request_that_the_program_did_not_obey_changes_nothing(store: Store, t
         context.train.report_validation_metrics(1, {"loss": 1.0})
         (experiment,) = store.experiments.list()
         det_ok("e", "cancel", str(experiment.id))
-        eventually(context.preempt.pending)
+        wait_until(context.preempt.pending)
     assert state(experiment.id) == ("COMPLETED", "COMPLETED")

@@ -17,6 +17,7 @@ from tests.cli.filling import Steps, add_trials, end, end_trial, lead, new_exper
 from tests.cli.running import DET, Terminal, det, det_ok
 from tests.helpers.searches import Search
 from tests.helpers.terminal import CTRL_C
+from tests.helpers.waiting import wait_until
 
 PROGRAM = """
 import determined as det
@@ -185,5 +186,4 @@ def test_ctrl_c_only_ends_the_watching(store: Store, command: list[str]) -> None
 
 def _wait_until_it_sleeps(pid: int) -> None:
     """Until the command has imported its modules and opened the store: earlier, Ctrl-C only ends an interpreter."""
-    while not any("store.sqlite" in file.path for file in psutil.Process(pid).open_files()):
-        time.sleep(0.02)
+    wait_until(lambda: any("store.sqlite" in file.path for file in psutil.Process(pid).open_files()))

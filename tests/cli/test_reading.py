@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_list(store: Store, search: int) -> None:
 
     assert head_of(det_ok("e", "ls", "--show_project")) == [*LIST, "Workspace", "Project"]
     assert rows_of(det_ok("e", "ls", "--show_project"))[0]["Project"] == "digits"
-    places = [{"workspace": "team", "project": "digits"}, {"workspace": None, "project": None}]
+    places: list[dict[str, Any]] = [{"workspace": "team", "project": "digits"}, {"workspace": None, "project": None}]
     assert det_json("e", "ls", "--show_project") == [{**row, **place} for row, place in zip(plain, places, strict=True)]
 
 
@@ -176,7 +177,12 @@ def test_the_best_checkpoint_where_more_is_better(store: Store) -> None:
     experiment_id = new_experiment(store, metric="accuracy", smaller_is_better=False)
     lease = lead(store, experiment_id)
     (trial_id,) = add_trials(store, lease, [{}])
-    reports = [(1, {"accuracy": 0.5}), (2, {"accuracy": 0.75}), (3, {"accuracy": float("inf")}), (4, {"other": 1})]
+    reports: list[tuple[int, dict[str, Any]]] = [
+        (1, {"accuracy": 0.5}),
+        (2, {"accuracy": 0.75}),
+        (3, {"accuracy": float("inf")}),
+        (4, {"other": 1}),
+    ]
     work(store, lease, trial_id, Steps(validation=reports, saved=[1, 2, 3, 4]))
     assert [row["batches"] for row in det_json("e", "lc", str(experiment_id), "--best", "9")] == [2, 1]
 

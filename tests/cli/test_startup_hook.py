@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -12,6 +11,7 @@ import pytest
 
 from determined.store.store import Store
 from tests.cli.running import DET, det, det_json, det_ok, run_det
+from tests.helpers.waiting import wait_for_text
 
 CREATE = ["experiment", "create", "config.yaml", "model"]
 
@@ -68,10 +68,7 @@ def test_a_signal_during_the_hook_leaves_nothing(project: Path, data_home: Path,
     (project / "model" / "startup-hook.sh").write_text(f"sleep 600 &\necho $! > {project}/pid\nwait\n")
     with subprocess.Popen([*DET, *CREATE, "--paused"], stderr=subprocess.PIPE, text=True) as creating:
         assert creating.stderr is not None
-        deadline = time.monotonic() + 30
-        while not ((project / "pid").exists() and (project / "pid").read_text().strip()):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for_text(project / "pid")
         creating.send_signal(number)
         assert creating.wait(30) == 128 + number, creating.stderr.read()
     assert list((data_home / "determined" / "experiments").iterdir()) == []

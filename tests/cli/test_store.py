@@ -187,7 +187,9 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
-STRANGE = st.sampled_from([None, True, -1, 1e308, "", WEIRD, "../..", [], [[]], {}, {"a": {"b": []}}, {WEIRD: WEIRD}])
+STRANGE: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, -1, 1e308, "", WEIRD, "../..", [], [[]], {}, {"a": {"b": []}}, {WEIRD: WEIRD}]
+)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from determined.cli.tensorboard.directories import chosen_trials
 from determined.store.store import Store
 from tests.cli.running import DET, det
 from tests.cli.searched import Searched
+from tests.helpers.waiting import wait_until
 
 
 @contextmanager
@@ -40,14 +40,13 @@ def started(*words: str, end: signal.Signals, code: int) -> Iterator[tuple[dict[
 
 def runs_at(url: str, count: int) -> list[str]:
     """As soon as TensorBoard has read so many."""
-    deadline = time.monotonic() + 30
-    while True:
-        with urllib.request.urlopen(f"{url}data/runs", timeout=10) as answer:
+
+    def runs() -> list[str]:
+        with urllib.request.urlopen(f"{url}data/runs", timeout=60) as answer:
             found: list[str] = json.load(answer)
-        if len(found) >= count:
-            return sorted(found)
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
+        return found if len(found) >= count else []
+
+    return sorted(wait_until(runs, f"TensorBoard has not read {count} runs"))
 
 
 @pytest.mark.parametrize(

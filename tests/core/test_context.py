@@ -80,7 +80,7 @@ def test_wrong_arguments_are_named(argument: str) -> None:
     with pytest.raises(TypeError, match=argument):
         core.init(**{argument: "WorkersAskChief"})  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        core.init(core.DummyDistributedContext())  # type: ignore[misc]
+        core.init(core.DummyDistributedContext())  # type: ignore[call-arg]
 
 
 def test_unwritable_storage_is_refused_before_anything_is_done() -> None:

@@ -239,7 +239,7 @@ def meet_at_a_port(port: int) -> list[Any]:
 
 
 def listening_addresses() -> list[str]:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     found = psutil.Process().net_connections(kind="inet")
     return sorted({c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN})

@@ -10,15 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from determined.core.checkpoints import forked_work
 from determined.core.checkpoints.forked_work import CannotFork, ChildLost, fork
 from tests.helpers import warm
+from tests.helpers.waiting import wait_for_end
 
 
 def test_the_child_sees_memory_as_it_was(tmp_path: Path) -> None:
@@ -62,11 +61,15 @@ def test_a_child_that_is_killed_is_named() -> None:
         fork(lambda: os._exit(3)).wait()
 
 
+def never_return() -> None:
+    threading.Event().wait()
+
+
 def test_a_child_that_sleeps_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked_work, "_SECONDS_BETWEEN_LOOKS", 0.05)
     monkeypatch.setattr(forked_work, "_SECONDS_ASLEEP", {True: 0.3, False: 0.3})
     with pytest.raises(ChildLost, match="was blocked, and was ended"):
-        fork(threading.Event().wait).wait()
+        fork(never_return).wait()
 
 
 def test_signals_for_the_program_do_not_reach_the_child(tmp_path: Path) -> None:
@@ -107,13 +110,7 @@ def test_the_child_dies_with_its_parent() -> None:
     )
     parent = warm.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert parent.returncode == -signal.SIGKILL
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(int(parent.stdout)):
-        status = psutil.Process(int(parent.stdout)).status()
-        assert status == psutil.STATUS_ZOMBIE or time.monotonic() < deadline
-        if status == psutil.STATUS_ZOMBIE:
-            break
-        time.sleep(0.01)
+    wait_for_end(int(parent.stdout))
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.thorough)])

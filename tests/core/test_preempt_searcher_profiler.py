@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from determined.core.supervision.build import supervise
 from determined.store.process import this_process
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import metrics_of, run_of
+from tests.helpers.waiting import wait_until
 
 
 @pytest.fixture
@@ -158,13 +158,9 @@ def test_workers_may_look_but_not_report(context: core.Context) -> None:
 def test_the_profiler_reports_averages_of_this_machine(context: core.Context) -> None:
     context.profiler.on(sampling_interval=0.1, samples_per_report=2)
     context.profiler.on(sampling_interval=0.1, samples_per_report=2)
-    deadline = time.monotonic() + 20
-    groups: set[str] = set()
-    while not {"cpu", "memory", "disk", "network"} <= groups and time.monotonic() < deadline:
-        groups = {row.group for row in metrics_of(context)}
+    wait_until(lambda: {"cpu", "memory", "disk", "network"} <= {row.group for row in metrics_of(context)})
     context.profiler.off()
     context.profiler.off()
-    assert {"cpu", "memory", "disk", "network"} <= groups
     rows = {row.group: row for row in metrics_of(context)}
     node = context.info.agent_id
     assert rows["cpu"].steps_completed is None

@@ -7,7 +7,6 @@ import logging
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from determined.errors import StoreError
 from determined.store.process import Process, this_process
 from tests.helpers.ranks import run_ranks
 from tests.helpers.records import announced, opened, runs
+from tests.helpers.waiting import wait_until
 from tests.store.experiments import allocate, with_trials
 
 Ranks = Callable[..., list[StoreSupervisor]]
@@ -60,7 +60,7 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
 def stored() -> list[tuple[str, int | None, int, dict[str, Any]]]:
     with opened() as store:
         rows = [row for run in store.runs() for row in store.metrics(run.trial_id)]
-    return sorted((row.group, row.steps_completed, row.rank, row.metrics) for row in rows)  # type: ignore[type-var]
+    return sorted((row.group, row.steps_completed, row.rank, row.metrics) for row in rows)
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -226,16 +226,11 @@ def test_every_rank_sees_requests_if_each_asks_for_itself(ranks: Ranks) -> None:
     assert not Path(paths.store_place()).exists()
     chief.report_metrics("training", 1, {"loss": 1})
     chief.flush()
-    deadline = time.monotonic() + 20
-    while not worker._listens:  # an attempt to find the run is made once a second
-        assert not preempt.should_preempt()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: worker._listens or preempt.should_preempt())  # it looks for the run once a second
+    assert not preempt.should_preempt()
     with opened() as store:
         store.add_request(runs()[0].trial_id, "pause")
-    while not preempt.should_preempt():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(preempt.should_preempt)
     worker.flush()
     assert preempt.reason == "pause"
     assert runs()[0].stop_acknowledged
@@ -285,10 +280,7 @@ def test_output_of_a_rank_elsewhere_is_not_dropped_silently(
     if noted:
         worker.note_recorded()
         print("second")  # noqa: T201
-        deadline = time.monotonic() + 30
-        while not warnings(caplog):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: warnings(caplog))
     worker.end_output()
     (warning,) = warnings(caplog)
     assert "What this process prints is no longer stored: what rank 1 on" in warning

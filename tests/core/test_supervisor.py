@@ -12,6 +12,7 @@ from determined import core
 from determined.stop_request import StopRequest
 from tests.helpers.records import metrics_of, opened, run_of, runs
 from tests.helpers.relay import RelayedStore
+from tests.helpers.waiting import wait_until
 
 
 def new_context() -> core.Context:
@@ -101,10 +102,7 @@ def test_a_request_in_the_store_stops_the_run(context: core.Context, kind: StopR
     assert not context.preempt.should_preempt()
     with opened() as store:
         store.add_request(run_of(context).trial_id, kind)
-    deadline = time.monotonic() + 20
-    while not context.preempt.pending():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(context.preempt.pending)
     assert context.preempt.should_preempt()
     assert context.preempt.reason == reason
     assert run_of(context).stop_acknowledged
@@ -118,10 +116,7 @@ def test_a_request_to_the_attempt_before_is_no_request_to_this_one() -> None:
     with new_context() as second:
         second.begin_attempt(checkpoint=uuid, steps_completed=1)
         looks = second._supervisor._writer._looked  # type: ignore[attr-defined]
-        deadline = time.monotonic() + 20
-        while second._supervisor._writer._looked == looks:  # type: ignore[attr-defined]
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: second._supervisor._writer._looked != looks)  # type: ignore[attr-defined]
         assert not second.preempt.pending()
 
 

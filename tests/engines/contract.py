@@ -8,7 +8,6 @@ class TestLocalEngine(EngineContract):
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -26,10 +25,9 @@ import pytest
 from determined.engines.base import Engine, Event, Exited, Interpreter, Job, Line, WakeupRequested
 from determined.engines.command import Command, parse_entrypoint
 from determined.errors import EngineError
+from tests.helpers.waiting import PATIENCE_SECONDS, alive, wait_until
 
 _keys = itertools.count(1)
-
-PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Bench:
 
     def until(self, condition: Callable[[Event], bool], seen: list[Event] | None = None) -> Event:
         """Wait for an event; the others on the way go to `seen`."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         found = None
         while found is None:
             assert time.monotonic() < deadline, f"it never happened; but this did: {seen}"
@@ -101,23 +99,6 @@ class Bench:
         return self.run("python3 program.py", slots, **environment)
 
 
-def alive(pids: list[int]) -> list[int]:
-    """Return those of these processes that run; one may end while it is asked."""
-    found = []
-    for pid in pids:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(pid)
-    return found
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
 class EngineContract:
     @pytest.fixture
     def bench(self, engine: Engine, tmp_path: Path) -> Iterator[Bench]:
@@ -127,7 +108,7 @@ class EngineContract:
         yield bench
         for key in bench.started:  # those of a test that failed
             engine.kill(key)
-        wait_for(lambda: [engine.events(0.0)] and engine.free_slots() == engine.slots)
+        wait_until(lambda: [engine.events(0.0)] and engine.free_slots() == engine.slots)
 
     # How jobs end
 
@@ -583,7 +564,7 @@ class EngineContract:
         bench.run("python3 program.py")
         before = self.held()
         seen: list[Event] = []
-        keys = []
+        keys: list[str] = []
         while len(keys) < 200 or bench.engine.free_slots() < 2:
             while len(keys) < 200 and bench.engine.free_slots():
                 keys.append(bench.start("python3 program.py"))

@@ -16,7 +16,8 @@ import pytest
 from determined.engines.base import Event, Exited, Line
 from determined.engines.local import LocalEngine
 from determined.errors import EngineError
-from tests.engines.contract import Bench, EngineContract, alive, wait_for
+from tests.engines.contract import Bench, EngineContract
+from tests.helpers.waiting import alive, wait_until
 
 
 def warm_processes() -> list[psutil.Process]:
@@ -101,7 +102,7 @@ class TestLocalEngine(EngineContract):
         warm_process().kill()
         done = bench.finish(key)
         assert done.exited == Exited(key, 137, "SIGKILL", False, 0.0, lost=True)
-        wait_for(lambda: not alive([int(line.text)]))
+        wait_until(lambda: not alive([int(line.text)]))
         assert bench.engine.free_slots() == 2
         assert bench.run("echo again").output == ["again"]
 
@@ -135,7 +136,10 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
         "time.sleep(1000)\n"
     )
     runner = subprocess.Popen(
-        [sys.executable, "-c", SHELL_AND_DAEMON, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SHELL_AND_DAEMON, str(tmp_path)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # the workers of the loader leave files there when they are killed
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert runner.stdout is not None
     fork = None
@@ -144,7 +148,7 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
         assert word == "ready"
         engine = psutil.Process(runner.pid)
         # The fork; warm; program, two loader workers, sleep; shell, two sleeps: the shell's may come a moment later.
-        wait_for(lambda: len(engine.children(recursive=True)) >= 9)
+        wait_until(lambda: len(engine.children(recursive=True)) >= 9)
         below = engine.children(recursive=True)
         fork = next(process for process in below if process.ppid() == runner.pid and not process.children())
         below.remove(fork)
@@ -152,7 +156,7 @@ def test_when_the_process_of_the_engine_is_killed_nothing_lives_on(tmp_path: Pat
         runner.wait()
         _, left = psutil.wait_procs(below, timeout=5)
         assert left == []
-        wait_for(lambda: not os.path.exists(directory))
+        wait_until(lambda: not os.path.exists(directory))
     finally:
         runner.kill()
         if fork is not None:

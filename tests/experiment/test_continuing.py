@@ -146,7 +146,7 @@ def test_a_search_that_compared_its_trials_is_extended_with_other_settings(
         assert [entry.event["event"] for entry in store.experiments.journal(experiment)] == ["start", "reopened"]
 
 
-FIXED = [
+FIXED: list[tuple[dict[str, Any], str]] = [
     ({"searcher": {"name": "grid"}}, "searcher.name: it cannot be changed any more"),
     ({"searcher": {"metric": "other"}}, "compared, by it; det experiment fork --config changes it"),
     ({"searcher": {"max_trials": 1}}, "expected more than the present 2"),

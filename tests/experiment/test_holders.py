@@ -14,6 +14,7 @@ import pytest
 
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import DET, Search
+from tests.helpers.waiting import wait_until
 
 CONFIG: dict[str, Any] = {
     "name": "held",
@@ -75,16 +76,15 @@ def test_many_start_and_one_works(make_search: MakeSearch, many: int) -> None:
 
 def next_refusal(runners: list[subprocess.Popen[str]], known: dict[int, str]) -> tuple[int, str]:
     """The next one that gives up, and what it says."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        for runner in runners:
-            if runner.pid not in known and runner.poll() is not None:
-                assert runner.returncode == 1
-                assert runner.stderr is not None
-                with runner.stderr:
-                    return runner.pid, runner.stderr.read()
-        time.sleep(0.02)
-    raise AssertionError(f"only {len(known)} have given up")
+
+    def ended() -> list[subprocess.Popen[str]]:
+        return [runner for runner in runners if runner.pid not in known and runner.poll() is not None]
+
+    runner = wait_until(ended, f"only {len(known)} have given up")[0]
+    assert runner.returncode == 1
+    assert runner.stderr is not None
+    with runner.stderr:
+        return runner.pid, runner.stderr.read()
 
 
 @pytest.mark.thorough
@@ -99,7 +99,7 @@ def test_a_stopped_holder_loses_its_experiment(make_search: MakeSearch) -> None:
     assert len(old_trials) == 2
     os.kill(old.pid, signal.SIGSTOP)
     new = search.start(experiment)
-    search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2], 60)
+    search.wait_for(lambda store: [trial.runs for trial in store.experiments.trials(experiment)] == [2, 2])
     search.wait_for(lambda store: [len(store.attempts(number)) for number in (1, 2)] == [2, 2])
     psutil.wait_procs(old_trials, timeout=10)  # they see by themselves that they were overtaken
     assert all(not process.is_running() or process.status() == psutil.STATUS_ZOMBIE for process in old_trials)

@@ -9,12 +9,10 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from determined import paths
@@ -23,6 +21,7 @@ from determined.errors import StartupHookError
 from determined.experiment.code import startup_hook
 from determined.experiment.code.hook_script import HookStopped
 from determined.experiment.files import ExperimentFiles
+from tests.helpers.waiting import wait_for_end, wait_for_text
 
 PREPARE = """
 from determined.config.stored import StoredConfig
@@ -280,18 +279,3 @@ def test_background_processes_end_with_the_hook_and_a_wish_stops_it(make_hook: M
     with pytest.raises(HookStopped):
         startup_hook.prepare(files, StoredConfig({}), stopped=(tmp_path / "shell").exists)
     wait_for_end(int(wait_for_text(tmp_path / "shell")))
-
-
-def wait_for_text(path: Path) -> str:
-    deadline = time.monotonic() + 30
-    while not (path.exists() and path.read_text().strip()):
-        assert time.monotonic() < deadline, f"nothing was written to {path}"
-        time.sleep(0.02)
-    return path.read_text()
-
-
-def wait_for_end(*pids: int) -> None:
-    deadline = time.monotonic() + 10
-    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
-        assert time.monotonic() < deadline, "it is still running"
-        time.sleep(0.02)

@@ -109,7 +109,7 @@ def test_killing_ends_at_once(make_search: MakeSearch) -> None:
     runner = start_and_wait(search, experiment, 4)
     with search.opened() as store:
         store.experiments.request(experiment, "kill", trial_id=1)
-        search.wait_for(lambda store: store.experiments.trial(1).ended is not None, 5)
+        search.wait_for(lambda store: store.experiments.trial(1).ended is not None)
         assert store.experiments.trial(1).state == "CANCELED"
         assert store.experiments.trial(2).state == "RUNNING"
     search.det("experiment", "kill", str(experiment))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from determined.experiment.runner.run import run_experiment
 from determined.store.open import checked_place
 from tests.experiment.conftest import MakeSearch
 from tests.experiment.inside import create, opened, outcome, run
+from tests.helpers.waiting import wait_until
 
 # The trial class can only be imported, and the script only be found, after the hook.
 HOOK = """
@@ -183,11 +183,8 @@ def test_killed_interrupted_and_canceled_during_the_hook(make_search: MakeSearch
     def started() -> Any:
         (tmp_path / "pid").unlink(missing_ok=True)
         runner = search.start(experiment)
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "pid").exists():
-            assert runner.poll() is None, search.said.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: (tmp_path / "pid").exists() or runner.poll() is not None)
+        assert runner.poll() is None, search.said.read_text()
         return runner
 
     killed = started()

@@ -103,7 +103,7 @@ def test_the_first_validation_without_the_searcher_metric_ends_the_experiment(en
 def test_a_rank_that_is_lost(engine: LocalEngine) -> None:
     """All ranks end, the first one to fail is named, and nobody stays."""
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    two = {"resources": {"slots_per_trial": 2}, "max_restarts": 0}
+    two: dict[str, Any] = {"resources": {"slots_per_trial": 2}, "max_restarts": 0}
     found = run(engine, "hurt", config(["rank_raises", "rank_is_killed"], **two))
     shown = [re.sub(r"line \d+", "line N", trial.reason or "") for trial in found.trials]
     assert [(trial.state, reason, trial.runs) for trial, reason in zip(found.trials, shown, strict=True)] == [

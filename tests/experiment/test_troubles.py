@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from determined.store.experiment_records import Trial
 from tests.experiment.conftest import MakeSearch
 from tests.helpers.searches import Search
+from tests.helpers.waiting import wait_until
 
 TROUBLES = {  # what becomes of a trial: its state, its reason, and how often it was started with one restart allowed
     "none": ("COMPLETED", "", 1),
@@ -117,12 +117,9 @@ def work_dir(search: Search, trial_id: int) -> Path:
 
 def pid_in(directory: Path, *, not_: int = 0) -> int:
     """Of the process that waits there for its trouble; of a later one than `not_`."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if (directory / "pid.txt").exists() and (pid := int((directory / "pid.txt").read_text())) != not_:
-            return pid
-        time.sleep(0.02)
-    raise AssertionError(f"no process has come to {directory}")
+    file = directory / "pid.txt"
+    wait_until(lambda: file.exists() and int(file.read_text()) != not_, f"no process has come to {directory}")
+    return int(file.read_text())
 
 
 ALL_KINDS = ["none", "nan", "inf", "minus_inf", "invalid_hp", "raise", "exit_0", "none"]

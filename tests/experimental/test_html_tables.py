@@ -87,8 +87,9 @@ def test_what_a_program_wrote_is_shown_as_text() -> None:
     model = store.create_model("model", HOSTILE, {HOSTILE: HOSTILE}, [HOSTILE])
     version = model.register_version(uuid)
     version.set_notes(HOSTILE)
-    for shown in (store.list_experiments(), model, version, store.list_models(), model.list_versions()):
-        table = Table(shown._repr_html_())  # type: ignore[attr-defined]
+    shown: list[Any] = [store.list_experiments(), model, version, store.list_models(), model.list_versions()]
+    for value in shown:
+        table = Table(value._repr_html_())
         assert "script" not in table.tags
         assert any(HOSTILE in cell for row in table.rows for cell in row), table.rows
     checkpoint = dict(Table(store.get_checkpoint(uuid)._repr_html_()).rows)

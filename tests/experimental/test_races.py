@@ -65,7 +65,7 @@ def test_a_version_that_is_registered_during_a_clean_up_is_whole_or_refused(home
 def test_a_clean_up_that_was_cut_short_is_finished_by_the_next_one(home: Path) -> None:
     storage = {"type": "directory", "container_path": str(home / "saved"), "save_trial_latest": 2, "save_trial_best": 0}
     with core.init(checkpoint_storage=storage) as context:
-        uuids = []
+        uuids: list[str] = []
         for step in range(4):
             if step == 3:  # as a process does that is killed before the files are gone
                 with opened() as store:

@@ -301,10 +301,10 @@ class TestCheckpointLists:
             ({"best": True}, trial.list_checkpoints()[0]),
         ):
             with pytest.warns(FutureWarning, match="select_checkpoint is deprecated: use Trial.list_checkpoints"):
-                assert trial.select_checkpoint(**selected).uuid == wanted.uuid  # type: ignore[arg-type]
+                assert trial.select_checkpoint(**selected).uuid == wanted.uuid
         for chosen in ({}, {"latest": True, "best": True}, {"latest": True, "sort_by": "x"}, {"uuid": "other"}):
             with pytest.warns(FutureWarning), pytest.raises(AssertionError):
-                trial.select_checkpoint(**chosen)  # type: ignore[arg-type]
+                trial.select_checkpoint(**chosen)
         with pytest.warns(FutureWarning, match="use Trial.list_checkpoints"):
             assert len(trial.get_checkpoints()) == 2
 
@@ -355,7 +355,7 @@ class TestTheWayIn:
 
     def test_old_names(self) -> None:
         with pytest.warns(FutureWarning, match="ExperimentReference is deprecated"):
-            from determined.experimental import ExperimentReference  # type: ignore[attr-defined]
+            from determined.experimental import ExperimentReference
         assert ExperimentReference is Experiment
         with pytest.warns(FutureWarning, match="client.OrderBy"):
             assert client.CheckpointOrderBy is OrderBy
@@ -370,7 +370,7 @@ class TestTheWayIn:
 
     def test_states_and_orders_are_json_by_their_values(self) -> None:
         assert json.dumps([ExperimentState.COMPLETED.value, OrderBy.ASC.value]) == '["COMPLETED", "ASC"]'
-        assert OrderBy.ASCENDING is OrderBy.ASC
+        assert OrderBy["ASCENDING"] is OrderBy["ASC"]
 
 
 def run_program(text: str) -> None:

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +20,12 @@ from determined.errors import (
 )
 from determined.experimental import Experiment, client
 from determined.experimental import experiment as experiment_module
-from determined.experimental.client import ExperimentState, TrialState
+from determined.experimental.client import ExperimentState, Trial, TrialState
 from determined.queue.files import QueueFiles
 from determined.queue.status import read_status
 from determined.store.open import checked_place
 from tests.experimental.conftest import MODELS
+from tests.helpers.waiting import wait_until
 
 STEADY = MODELS / "steady"
 
@@ -41,11 +40,9 @@ def config(seconds: float, length: int, **searcher: Any) -> dict[str, Any]:
     }
 
 
-def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+def reloaded(trial: Trial) -> Trial:
+    trial.reload()
+    return trial
 
 
 def state_of(experiment: Experiment) -> ExperimentState:
@@ -60,9 +57,9 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
     assert trial.experiment_id == experiment.id
 
     # What it reports can be read while it goes on.
-    eventually(lambda: len(list(trial.iter_metrics("validation"))) > 3)
+    wait_until(lambda: len(list(trial.iter_metrics("validation"))) > 3)
     seen = len(list(trial.iter_metrics("validation")))
-    eventually(lambda: trial.summary_metrics["validation"]["loss"]["count"] > seen)
+    wait_until(lambda: trial.summary_metrics["validation"]["loss"]["count"] > seen)
     assert experiment.best_trial() is not None
     for delete in (experiment.delete, experiment.delete_tensorboard_files):
         with pytest.raises(ExperimentHeld, match="is being run by process"):
@@ -71,7 +68,7 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
         experiment.archive()
 
     experiment.pause()
-    eventually(lambda: state_of(experiment) is ExperimentState.PAUSED)
+    wait_until(lambda: state_of(experiment) is ExperimentState.PAUSED)
     with pytest.raises(ValueError, match=f"experiment {experiment.id} is paused"):
         experiment.wait()
     saved = {checkpoint.training.trial_id: checkpoint for checkpoint in experiment.list_checkpoints()}
@@ -86,11 +83,11 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
     experiment.activate()  # once more changes nothing
     trial.reload()
     before = trial.steps_completed
-    eventually(lambda: (trial.reload(), trial.steps_completed > before)[1])
+    wait_until(lambda: reloaded(trial).steps_completed > before)
 
     # One trial is killed, the other goes on.
     trial.kill()
-    eventually(lambda: (trial.reload(), trial.state is TrialState.CANCELED)[1])
+    wait_until(lambda: reloaded(trial).state is TrialState.CANCELED)
     other = experiment.list_trials()[1]
     assert other.state is TrialState.RUNNING
     trial.kill()  # it has ended already
@@ -116,7 +113,7 @@ def test_it_outlives_the_program_that_created_it_and_the_processes_that_ran_it(
     assert (done.stderr, done.returncode) == ("", 0)
 
     experiment = client.get_experiment(int(done.stdout))
-    eventually(lambda: any(trial.steps_completed > 5 for trial in experiment.list_trials()))
+    wait_until(lambda: any(trial.steps_completed > 5 for trial in experiment.list_trials()))
     experiment.reload()
     holder = experiment._row.holder
     assert holder is not None
@@ -188,7 +185,7 @@ def test_a_checkpoint_that_is_registered_survives_until_it_is_not(home: Path, mo
     }
     experiment = client.create_experiment(single, model_dir)
     trial = experiment.await_first_trial()
-    eventually(lambda: trial.list_checkpoints())
+    wait_until(lambda: trial.list_checkpoints())
     (first,) = trial.list_checkpoints()
     version = client.create_model("kept").register_version(first.uuid)
     (home / "go").touch()

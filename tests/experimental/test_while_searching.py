@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +14,7 @@ from determined.errors import CheckpointInUse, CheckpointStateException, StoreEr
 from determined.experimental import Determined, Experiment, ModelVersion
 from determined.experimental.client import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy, TrialState
 from tests.helpers.searches import Search
+from tests.helpers.waiting import wait_until
 
 Runner = subprocess.Popen[str]
 
@@ -70,14 +69,6 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Search]:
     yield search
     for process in search.processes():
         process.kill()
-
-
-def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 class Follower(threading.Thread):
@@ -156,7 +147,7 @@ def paused_and_sent_on(search: Search, runner: Runner, experiment: Experiment) -
     assert {one.state for one in paused} == {TrialState.PAUSED}
     assert saved == {one.id: one.steps_completed for one in paused}
     runner = search.start(experiment.id)
-    until(lambda: all(one.steps_completed > saved[one.id] for one in experiment.list_trials()))
+    wait_until(lambda: all(one.steps_completed > saved[one.id] for one in experiment.list_trials()))
     return runner
 
 
@@ -168,7 +159,7 @@ def test_a_program_beside_a_search(search: Search, tmp_path: Path, paused_betwee
         experiment = determined.get_experiment(experiment_id)
         trial = experiment.await_first_trial()
         follower = Follower(trial.id)
-        until(lambda: len({one.training.trial_id for one in experiment.list_checkpoints()}) == 2)
+        wait_until(lambda: len({one.training.trial_id for one in experiment.list_checkpoints()}) == 2)
         what_is_read_grows_and_is_whole_at_every_moment(determined, experiment)
         the_best_one_is_fetched_whole_or_not_at_all(experiment, tmp_path / "fetched")
         versions = versions_of_what_is_about_to_go(determined, experiment)

@@ -13,8 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ import psutil
 from determined.config.dump import dump_yaml
 from determined.store.open import open_store
 from determined.store.store import Store
+from tests.helpers.waiting import wait_until
 
 DET = [sys.executable, "-m", "determined.cli"]
 
@@ -93,19 +93,16 @@ class Search:
         finally:
             store.close()
 
-    def wait_for(self, condition: Any, seconds: float = 60) -> None:
-        """Until the store satisfies it."""
-        deadline = time.monotonic() + seconds
+    def wait_for(self, condition: Callable[[Store], object]) -> None:
+        """Wait until the store satisfies the condition."""
         with self.opened() as store:
-            while not condition(store):
-                assert time.monotonic() < deadline, "it did not happen in time"
-                time.sleep(0.02)
+            wait_until(lambda: condition(store))
 
     def record(self, experiment_id: int) -> dict[str, Any]:
         """All that must not depend on luck: decisions, states, metrics of every trial, and which one is best."""
         with self.opened() as store:
             experiment = store.experiments.get(experiment_id)
-            trials = {
+            trials: dict[int, dict[str, Any]] = {
                 trial.number: {
                     "hparams": trial.hparams,
                     "seed": trial.seed,
@@ -140,12 +137,9 @@ class Search:
                 continue
         return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
 
-    def wait_for_silence(self, seconds: float = 5) -> None:
-        """No process may outlive a killed runner for longer."""
-        deadline = time.monotonic() + seconds
-        while left := self.processes():
-            assert time.monotonic() < deadline, f"still alive: {[process.cmdline() for process in left]}"
-            time.sleep(0.05)
+    def wait_for_silence(self) -> None:
+        """Wait until no process works for this data directory: none outlives a killed runner."""
+        wait_until(lambda: not self.processes(), "a process still works for this data directory")
 
 
 def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:

@@ -93,6 +93,9 @@ class QueuedSearch(Search):
         with self.opened() as store:
             return store.experiments.get(experiment_id).state
 
+    def has_stopped(self, experiment_id: int) -> bool:
+        return self.state(experiment_id) != "ACTIVE"
+
     def steps(self, experiment_id: int) -> list[int]:
         with self.opened() as store:
             return [trial.steps_completed for trial in store.experiments.trials(experiment_id)]

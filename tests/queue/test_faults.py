@@ -17,10 +17,11 @@ from determined.queue.daemon_log import DaemonLog
 from determined.queue.files import QueueFiles
 from tests.cli.running import det
 from tests.helpers.searches import DET
+from tests.helpers.waiting import wait_until
 from tests.queue.conftest import SEARCH, QueuedSearch
 from tests.queue.test_commands import create
 from tests.queue.test_daemon import serve
-from tests.queue.test_held import OtherRunner, served_while, wait_until
+from tests.queue.test_held import OtherRunner, served_while
 
 
 def test_what_cannot_be_run_is_given_up_and_the_others_go_on(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers.searches import DET
 from tests.helpers.terminal import CTRL_C, Terminal
+from tests.helpers.waiting import wait_until
 from tests.queue.conftest import PATIENT, SEARCH, QueuedSearch
 
 SINGLE = {**SEARCH, "searcher": {"name": "single", "metric": "loss"}, "hyperparameters": {"lr": 0.5}}
@@ -25,13 +25,6 @@ def in_foreground(searches: QueuedSearch, experiment_id: int, *options: str) -> 
     finally:
         process.kill()
         process.wait()
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_a_foreground_experiment_waits_for_one_of_another_store(searches: QueuedSearch, tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
 
 from determined.queue import restart_backoff, serving
 from determined.store.store import Store
+from tests.helpers.waiting import wait_until
 from tests.queue.conftest import SEARCH, QueuedSearch
 from tests.queue.test_commands import create
 from tests.queue.test_daemon import serve
@@ -79,13 +79,6 @@ def served_while(searches: QueuedSearch, disturb: Callable[[list[str]], None]) -
     acting.join()
     assert failures == []
     return said
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def beats(store: Store, experiment_id: int) -> int:

@@ -8,11 +8,13 @@ import pty
 import random
 import subprocess
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.helpers.searches import DET
+from tests.helpers.waiting import wait_until
 from tests.queue.conftest import PATIENT, SEARCH, QueuedSearch
 
 
@@ -73,7 +75,7 @@ def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_k
 
     # Nothing is left alive without its daemon, and nothing is lost.
     searches.kill(searches.daemons())
-    searches.wait_for_silence(20)
+    searches.wait_for_silence()
     assert searches.state(low) == "ACTIVE"
     with searches.opened() as store:
         for trial in store.experiments.trials(low):
@@ -116,13 +118,18 @@ def test_three_searches_and_kills_at_random(searches: QueuedSearch) -> None:
     """Daemons and runners are killed and asked to end, priorities change: nothing is lost, doubled or forgotten."""
     luck = random.Random(7)
     experiments = (1, 2, 3)
+
+    def trained() -> int:
+        return sum(sum(searches.steps(number)) for number in experiments)
+
+    def wait_for_steps(enough: int) -> None:
+        wait_until(lambda: trained() >= enough)
+
     for number in experiments:
         searches.slow_down(number)
         assert searches.detach() == number
     for _ in range(8):
-        before = sum(sum(searches.steps(number)) for number in experiments)
-        enough = before + luck.randint(0, 6)
-        searches.wait_for(lambda store, enough=enough: sum(sum(searches.steps(n)) for n in experiments) >= enough)
+        wait_for_steps(trained() + luck.randint(0, 6))
         event = luck.choice(["kill the daemon", "end the daemon", "kill everything", "kill a runner", "priority"])
         runners = searches.runners()
         if event == "kill a runner" and runners:
@@ -134,12 +141,12 @@ def test_three_searches_and_kills_at_random(searches: QueuedSearch) -> None:
                 daemon.terminate() if event == "end the daemon" else daemon.kill()
             if event == "kill everything":
                 searches.kill(searches.processes())
-            searches.wait_for_silence(20)
+            searches.wait_for_silence()
             searches.det("queue", "resume")
     for number in experiments:
         searches.hurry(number)
     for number in experiments:
-        searches.wait_for(lambda store, number=number: searches.state(number) != "ACTIVE", seconds=120)
+        wait_until(partial(searches.has_stopped, number))
         if searches.state(number) == "PAUSED":  # its runner was killed once too often in a row
             searches.det("experiment", "activate", str(number), "--detach")
             searches.wait(number)

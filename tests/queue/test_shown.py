@@ -5,9 +5,10 @@ from __future__ import annotations
 from determined.queue.files import QueueFiles
 from determined.queue.status import last_status
 from tests.cli.running import det_json
+from tests.helpers.waiting import wait_until
 from tests.queue.conftest import QueuedSearch
 from tests.queue.test_commands import create
-from tests.queue.test_held import served_while, wait_until
+from tests.queue.test_held import served_while
 
 # A runner whose trials take their time to save: it uses both slots, whatever it is granted. It writes down each grant.
 TENACIOUS = """

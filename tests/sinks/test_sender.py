@@ -22,6 +22,11 @@ def report(step: int, group: str = "training") -> Report:
     return Report(group, step, json.dumps({"loss": step / 2}), 1.0)
 
 
+def put_all(sender: Sender, *events: Begin | Report | CheckpointReference | End) -> None:
+    for event in events:
+        sender.put(event)
+
+
 class Service:
     """Keeps what it is told; `behave` is called before each call, and may raise or wait."""
 
@@ -66,9 +71,13 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_everything_arrives_in_order(caplog: pytest.LogCaptureFixture) -> None:
     service = Service()
     sender = Sender(service)
-    events = [report(1), report(1, "validation"), CheckpointReference("u", 1, "/data"), report(2)]
-    for event in [BEGIN, *events, End("completed")]:
-        sender.put(event)
+    events: list[Report | CheckpointReference] = [
+        report(1),
+        report(1, "validation"),
+        CheckpointReference("u", 1, "/data"),
+        report(2),
+    ]
+    put_all(sender, BEGIN, *events, End("completed"))
     close_all([sender], 10)
     assert service.events == events
     assert (service.calls[0], service.calls[-1]) == ("open", "end completed")
@@ -78,8 +87,7 @@ def test_everything_arrives_in_order(caplog: pytest.LogCaptureFixture) -> None:
 def test_steps_that_the_service_has_are_not_sent_again() -> None:
     service = Service(known={"training": 2})
     sender = Sender(service)
-    for event in [BEGIN, report(1), report(2), report(2, "validation"), report(3), CheckpointReference("u", 2, "/d")]:
-        sender.put(event)
+    put_all(sender, BEGIN, report(1), report(2), report(2, "validation"), report(3), CheckpointReference("u", 2, "/d"))
     close_all([sender], 10)
     assert service.events == [report(2, "validation"), report(3), CheckpointReference("u", 2, "/d")]
 
@@ -162,8 +170,7 @@ def test_a_service_that_is_away_costs_one_more_try_at_the_end(caplog: pytest.Log
         raise ConnectionError("refused")
 
     sender = Sender(Service(behave))
-    for event in [BEGIN, *map(report, range(7)), End("completed")]:
-        sender.put(event)
+    put_all(sender, BEGIN, *map(report, range(7)), End("completed"))
     close_all([sender], 600)  # were the seconds used up, the time-out of the test would end it
     assert lines(caplog)[-1] == "7 reports were not sent to service: ConnectionError: refused (the store has all)"
 
@@ -253,8 +260,7 @@ def test_one_that_is_refused_for_good_does_not_stop_the_others(caplog: pytest.Lo
 
     service = Choosy()
     sender = Sender(service)
-    for event in [BEGIN, *map(report, range(6))]:
-        sender.put(event)
+    put_all(sender, BEGIN, *map(report, range(6)))
     close_all([sender], 10)
     assert service.events == [report(step) for step in range(6) if step != 3]
     assert lines(caplog) == [

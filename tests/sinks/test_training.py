@@ -17,7 +17,7 @@ from tests.sinks.programs import TRAINING, client_that, program, received, run
 
 def weight(trial: LineTrial) -> str:
     """As the program prints it."""
-    return f"weight {trial.model.weight.item().hex()}\n"
+    return f"weight {float(trial.weight.item()).hex()}\n"
 
 
 def weight_without() -> str:

@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.helpers.waiting import wait_until
 from tests.sinks.resuming import PROGRAM, run_twice
 from tests.sinks.wandb_server import served
 
@@ -123,10 +123,7 @@ def test_a_server_that_never_answers_neither_stops_nor_fails_the_program(tmp_pat
 
 
 def _first_child(pid: int) -> psutil.Process:
-    limit = time.monotonic() + 60
-    while time.monotonic() < limit:
-        for child in psutil.Process(pid).children():
-            if child.name() == "wandb-core":
-                return child
-        time.sleep(0.05)
-    raise AssertionError("no process of the client was started")
+    def found() -> list[psutil.Process]:
+        return [child for child in psutil.Process(pid).children() if child.name() == "wandb-core"]
+
+    return wait_until(found, "no process of the client was started")[0]

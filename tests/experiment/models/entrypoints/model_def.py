@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import told
+import told  # type: ignore[import-not-found]  # beside this file, which is the first place that Python looks at
 import torch
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -40,7 +40,7 @@ class Plain(Data):
         self.context.step_optimizer(self.optimizer)
         return {"loss": loss}
 
-    def evaluate_batch(self, batch: Any) -> dict[str, Any]:
+    def evaluate_batch(self, batch: Any) -> dict[str, Any]:  # type: ignore[override]  # batch_idx is optional
         ranks = float(self.context.distributed.get_size())
         return {"validation_loss": nn.functional.mse_loss(self.model(batch[0]), batch[1]), "ranks": ranks}
 
@@ -63,8 +63,10 @@ class Old(Data):
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(model.parameters(), lr=0.01)
 
-    def train_batch(self, batch: Any, model: nn.Module, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
+    def train_batch(  # type: ignore[override]  # as programs of 0.12
+        self, batch: Any, model: nn.Module, epoch_idx: int, batch_idx: int
+    ) -> dict[str, Any]:
         return {"loss": nn.functional.mse_loss(model(batch[0]), batch[1])}
 
-    def evaluate_batch(self, batch: Any, model: nn.Module) -> dict[str, Any]:
+    def evaluate_batch(self, batch: Any, model: nn.Module) -> dict[str, Any]:  # type: ignore[override]
         return {"validation_loss": nn.functional.mse_loss(model(batch[0]), batch[1]), "ranks": 1.0}

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-import told
+import told  # type: ignore[import-not-found]  # beside this file, which is the first place that Python looks at
 
 from determined import core
 

@@ -35,6 +35,6 @@ class LinearTrial(pytorch.PyTorchTrial):
         self.context.step_optimizer(self.optimizer)
         return {"loss": loss}
 
-    def evaluate_batch(self, batch: Any) -> dict[str, Any]:
+    def evaluate_batch(self, batch: Any) -> dict[str, Any]:  # type: ignore[override]  # batch_idx is optional
         inputs, targets = batch
         return {"validation_loss": nn.functional.mse_loss(self.model(inputs), targets)}

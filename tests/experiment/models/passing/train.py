@@ -1,5 +1,7 @@
 """A script that passes hyperparameters of its own to `pytorch.init`, in one of several ways."""
 
+from typing import Any
+
 import determined as det
 from determined import pytorch
 
@@ -7,15 +9,15 @@ info = det.get_cluster_info()
 assert info is not None
 assigned = info.trial.hparams
 fixed = {"lr": 0.5, "net": {"depth": 3}, "name": "mine"}
-passed = {
+ways: dict[str, dict[str, Any] | None] = {
     "fixed": fixed,
     "some": {"lr": 0.5},
     "scaled": {**assigned, "lr": 2 * assigned["lr"]},
     "same": dict(assigned),
     "none": None,
     "unrelated": {"batch": 4},
-}[assigned["how"]]
-with pytorch.init(hparams=passed) as context:
+}
+with pytorch.init(hparams=ways[assigned["how"]]) as context:
     used = context.get_hparams()
     assert context._core is not None
     context._core.train.report_validation_metrics(1, {"loss": used.get("lr", 0.0)})
