@@ -90,7 +90,7 @@ def lightning(model: nn.Module, batches: Any, count: int) -> None:
     from lightning import LightningModule, Trainer
     from lightning.pytorch.loggers import TensorBoardLogger
 
-    class Module(LightningModule):
+    class Module(LightningModule):  # type: ignore[misc]  # the package may be missing
         def __init__(self) -> None:
             super().__init__()
             self.model = model

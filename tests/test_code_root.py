@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -128,5 +129,5 @@ def test_a_project_that_contains_its_environment_is_complete(place: Path, monkey
 
 
 def test_the_home_of_another_user(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roots.os.path, "expanduser", lambda _: "/nowhere")
+    monkeypatch.setattr(os.path, "expanduser", lambda _: "/nowhere")
     assert roots._is_shared(Path("/root").resolve())

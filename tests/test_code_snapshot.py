@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import socket
+import time
 import uuid
 from pathlib import Path
 
@@ -190,7 +191,7 @@ def test_it_ends_in_time_and_says_so(
 ) -> None:
     write(source, *(f"{number}.py" for number in range(20)), "train.py")
     clock = iter(range(100))  # a second for every look at the clock
-    monkeypatch.setattr(code_snapshot.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     names = taken(source, in_use=("train.py",))
     assert "train.py" in names
     assert len(names) < 5
@@ -201,7 +202,7 @@ def test_a_large_file_that_takes_too_long_is_not_taken_in_part(source: Path, mon
     write(source, "vocab.bin", content=bytes(20 * 2**20))
     (source / ".detignore").write_text("!vocab.bin\n")
     clock = iter(range(100))
-    monkeypatch.setattr(code_snapshot.time, "monotonic", lambda: next(clock) / 2)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock) / 2)
     assert taken(source) == set()
 
 

@@ -58,13 +58,14 @@ def imported_rooms(path: Path) -> Iterator[tuple[str, int, bool]]:
     tree = ast.parse(path.read_text())
     at_import = set(map(id, _run_at_import(tree)))
     for node in ast.walk(tree):
-        names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             base = node.module or ""
             names = [f"{base}.{alias.name}" for alias in node.names] if base == "determined" else [base]
+        else:
+            continue
         for name in names:
             parts = name.split(".")
             if parts[0] == "determined":

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import determined_common.api.errors
+import determined_common.api.errors  # type: ignore[import-not-found]  # made by a hook when it is imported
 import pytest
 
 from determined import errors, util
@@ -102,13 +102,14 @@ def test_a_name_that_never_existed_is_python_s_own_error(name: str) -> None:
 def test_what_the_sdk_does_not_find_is_caught_by_the_old_name(tmp_path: Path) -> None:
     assert determined_common.api.errors.NotFoundException is errors.NotFoundException
     with Determined(str(tmp_path / "empty.sqlite")) as way_in:
-        for ask in (
+        requests: list[Callable[[], object]] = [
             lambda: way_in.get_experiment(1),
             lambda: way_in.get_trial(1),
             lambda: way_in.get_checkpoint("5a7b1c1e-0000-4000-8000-000000000000"),
             lambda: way_in.get_model("net"),
             lambda: way_in.get_model(7),
-        ):
+        ]
+        for ask in requests:
             with pytest.raises(determined_common.api.errors.NotFoundException, match="not found"):
                 ask()
 

@@ -43,13 +43,14 @@ def deciding(effort: Effort) -> list[Row]:
 
 def decide(*, fields: Mapping[str, Any], trials: int) -> list[float]:
     """Microseconds of CPU time of each decision: ask who must be waited for, tell, write both down as JSON values."""
-    from determined.config.blocks.searcher import AdaptiveAshaConfig, AsyncHalvingConfig
     from determined.searchers.base import Action, Event, Validated
     from determined.searchers.build import build
     from determined.searchers.journal import action_to_plain, event_from_plain, event_to_plain
+    from determined.searchers.methods.adaptive_asha import AdaptiveAsha
+    from determined.searchers.methods.async_halving import AsyncHalving
     from determined.searchers.simulate import Behaviour, simulate
 
-    kind: Any = {"async_halving": AsyncHalvingConfig, "adaptive_asha": AdaptiveAshaConfig}[fields["name"]]
+    kind: Any = {"async_halving": AsyncHalving, "adaptive_asha": AdaptiveAsha}[fields["name"]]
     config = kind(metric="loss", max_trials=trials, max_time=1000, time_metric="batches", **fields)
     searcher = build(config, {"lr": {"type": "double", "minval": 0, "maxval": 1}, "layers": 3}, 0)
     tell, times, events = searcher.on_event, list[float](), 0

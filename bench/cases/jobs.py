@@ -81,4 +81,5 @@ def _cpu() -> float:
     import psutil
 
     times = [psutil.Process().cpu_times(), *(child.cpu_times() for child in psutil.Process().children())]
-    return sum(t.user + t.system for t in times) + sum(t.children_user + t.children_system for t in times[1:])
+    own = sum(t.user + t.system for t in times)
+    return float(own + sum(t.children_user + t.children_system for t in times[1:]))

@@ -131,4 +131,5 @@ def _cpu() -> float:
     """Of this process and all that it started, the living and the dead."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     below = [child.cpu_times() for child in psutil.Process().children()]
-    return own.ru_utime + own.ru_stime + sum(t.user + t.system + t.children_user + t.children_system for t in below)
+    started = sum(t.user + t.system + t.children_user + t.children_system for t in below)
+    return float(own.ru_utime + own.ru_stime + started)

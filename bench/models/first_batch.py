@@ -31,5 +31,5 @@ class FirstBatchTrial(pytorch.PyTorchTrial):
             place.write_text(str(time.time()))
         return {"loss": loss}
 
-    def evaluate_batch(self, batch: Any) -> dict[str, Any]:
+    def evaluate_batch(self, batch: Any) -> dict[str, Any]:  # type: ignore[override]  # batch_idx is optional
         return {"validation_loss": nn.functional.mse_loss(self.model(batch[0]), batch[1])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import obstore.store
@@ -71,7 +72,11 @@ def test_links_to_the_outside_are_not_followed(tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "file").write_text("x")
     (storage.root / "one" / "link").symlink_to(outside)
-    for call in (lambda: storage.remove_files("one", lambda name: True), lambda: storage.rewrite("one", {"a": b""})):
+    calls: list[Callable[[], object]] = [
+        lambda: storage.remove_files("one", lambda name: True),
+        lambda: storage.rewrite("one", {"a": b""}),
+    ]
+    for call in calls:
         with pytest.raises(InvalidCheckpointException, match="link to the outside"):
             call()
     assert (outside / "file").exists()

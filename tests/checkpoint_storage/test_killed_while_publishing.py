@@ -76,7 +76,7 @@ def check(root: Path, data_home: Path, last: int) -> None:
     (run,) = runs()
     with opened() as store:
         reported = [(row.steps_completed, row.metrics) for row in store.metrics(run.trial_id)]
-        assert store._database.execute("SELECT * FROM publishing") == []  # type: ignore[attr-defined]
+        assert store._database.execute("SELECT * FROM publishing") == []
     assert reported == [(step, {"step": step}) for step in range(1, last + 1)]
 
 
@@ -162,7 +162,7 @@ def test_a_process_that_lives_is_not_interfered_with(tmp_path: Path) -> None:
         second.begin_attempt()
         with opened() as store:
             assert store.publishing.unrecorded(str(tmp_path)) == []
-            noted = store._database.execute("SELECT uuid FROM publishing")  # type: ignore[attr-defined]
+            noted = store._database.execute("SELECT uuid FROM publishing")
         assert noted == [("in-the-making",)]
 
 

@@ -98,7 +98,7 @@ def test_an_output_is_no_checkpoint_and_is_deleted_with_all_that_it_has(
     upload(storage, other, {"a": "one"})
     for attempt in (storage.resources, storage.metadata, storage.delete, storage.stage):
         with pytest.raises(CheckpointNotFound, match="is the output of a trial, not a checkpoint"):
-            attempt(output)  # type: ignore[operator]
+            attempt(output)
     storage.outputs.delete(output)
     storage.outputs.delete(output)
     with pytest.raises(CheckpointNotFound):

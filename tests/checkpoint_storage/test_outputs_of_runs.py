@@ -65,9 +65,7 @@ def recorded() -> Output:
 def content(tmp_path: Path, block: Block) -> dict[str, str]:
     """What a download gives. The keys of a bucket are not in the store, so they are put there for that."""
     with opened() as store:
-        store._database.execute(  # type: ignore[attr-defined]
-            "UPDATE experiments SET config = ?", [json.dumps({"checkpoint_storage": block})]
-        )
+        store._database.execute("UPDATE experiments SET config = ?", [json.dumps({"checkpoint_storage": block})])
     with Determined() as determined:
         target = Path(determined.get_output(recorded().uuid).download(tmp_path / "fetched"))
     return {path.name: path.read_text() for path in (target / "rank_0").iterdir()}
@@ -157,7 +155,7 @@ def test_a_process_that_was_overtaken_adds_nothing(tmp_path: Path, monkeypatch: 
                 upload(context, 2, a="late", b="late")
         assert content(tmp_path, block) == {"a": "one"}
         with opened() as store:
-            store._database.execute("UPDATE trials SET attempt = attempt + 1")  # type: ignore[attr-defined]
+            store._database.execute("UPDATE trials SET attempt = attempt + 1")
         with pytest.raises(StoreError, match="trial 1 was started again: attempt 1 can upload nothing any more"):
             upload(context, 2, a="late")
     assert not [path for path in (tmp_path / "storage").rglob("*") if path.is_file() and path.read_text() == "late"]

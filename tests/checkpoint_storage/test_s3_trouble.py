@@ -11,6 +11,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ def test_a_server_that_dies_during_a_download(
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").write_text("mine")
     for directory in ("there", "new"):
-        failure_of(lambda where=tmp_path / directory: storage.fetch("one", where))
+        failure_of(partial(storage.fetch, "one", tmp_path / directory))
     assert [path.name for path in tmp_path.joinpath("there").iterdir()] == ["mine"]
     assert not (tmp_path / "new").exists()
 

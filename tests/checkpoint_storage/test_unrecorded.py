@@ -95,7 +95,11 @@ def test_what_is_of_others_stays(storage: CheckpointStorage, origin: dict[str, o
 def test_what_cannot_be_believed_is_not_recorded(
     storage: CheckpointStorage, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    publish(storage, None, lambda staged: (manifest.write(staged, origin={**OWN, "store": "x"}), damage(staged)))
+    def write_and_damage(staged: Path) -> None:
+        manifest.write(staged, origin={**OWN, "store": "x"})
+        damage(staged)
+
+    publish(storage, None, write_and_damage)
     assert examine(storage, "one", OWN) is None
     assert "does not say whose it is" in caplog.text
     assert "weights" in storage.resources("one")

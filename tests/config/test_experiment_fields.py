@@ -13,6 +13,8 @@ from determined.config.blocks.storage import LocalStorage
 from determined.config.experiment import ExperimentConfig, load_experiment
 from determined.config.length import Length
 from determined.config.reading.catalog import catalog
+from determined.searchers.methods.adaptive_asha import AdaptiveAsha
+from determined.searchers.methods.random import RandomSearch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MINIMAL: dict[str, Any] = {
@@ -297,6 +299,7 @@ def test_workspace_and_project() -> None:
 
 def test_numbers_of_the_class_trial_and_of_storage_are_attributes() -> None:
     config = load_experiment(ADAPTIVE).config
+    assert isinstance(config.searcher, AdaptiveAsha)
     assert config.searcher.name == "adaptive_asha"
     assert (config.searcher.max_time, config.searcher.time_metric, config.searcher.max_trials) == (16, "epochs", 4)
     assert config.min_validation_period == Length(0, "batches")
@@ -334,6 +337,7 @@ def test_log_policies_join_the_built_in_ones() -> None:
 def test_whole_numbers_may_be_written_with_an_exponent() -> None:
     text = "entrypoint: a:B\nsearcher: {name: random, metric: x, max_trials: 1e3}\nscheduling_unit: 1.0\n"
     config = load_experiment(text).config
+    assert isinstance(config.searcher, RandomSearch)
     assert config.searcher.name == "random"
     assert (config.searcher.max_trials, config.scheduling_unit) == (1000, 1)
 

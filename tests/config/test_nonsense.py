@@ -173,7 +173,7 @@ def test_masking_any_text_fails_only_on_bad_yaml(text: str) -> None:
 
 @pytest.mark.timeout(60)  # an algorithm that is quadratic in the input would take hours
 def test_large_inputs_are_told_soon() -> None:
-    for source in (
+    sources: tuple[dict[str, Any], ...] = (
         {"entrypoint": "a:B", **{f"unknown_{number}": 1 for number in range(5_000)}},
         {"hyperparameters": {f"p{number}": {"type": "int"} for number in range(5_000)}},
         {"k" * 200_000: 1},
@@ -183,7 +183,8 @@ def test_large_inputs_are_told_soon() -> None:
         {"environment": {"environment_variables": ["=" * 200_000]}},
         {"labels": [0] * 20_000},
         {"data": [[]] * 201_000},
-    ):
+    )
+    for source in sources:
         error = told(source)
         assert isinstance(error, InvalidExperimentConfig)
         assert len(error.mistakes) <= 101

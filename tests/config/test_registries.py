@@ -57,10 +57,10 @@ def test_a_search_method_is_complete(name: str) -> None:
     method = load(SEARCH_METHODS[name].implementation)
     assert issubclass(method, Method)
     assert not inspect.isabstract(method), f"{method.__name__} lacks {sorted(method.__abstractmethods__)}"
-    assert searcher_model(name) is method
     assert get_args(method.model_fields["name"].annotation) == (name,)
     assert method.__doc__
     assert method.to_continue
+    assert searcher_model(name) == method
 
 
 @pytest.mark.parametrize("name", METHODS)

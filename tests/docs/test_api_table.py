@@ -175,7 +175,7 @@ def test_a_name_that_is_refused_says_why(name: str) -> None:
 
 def test_a_module_that_is_not_here_says_why_however_it_is_imported() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"there is no determined\.keras here: only PyTorch is supported"):
-        from determined import keras  # type: ignore[attr-defined]  # noqa: F401
+        from determined import keras  # noqa: F401
 
 
 def has_command(commands: dict[str, click.Command], name: str) -> bool:

@@ -84,7 +84,7 @@ def test_values_are_scaled_as_asked(data: ModuleType, tmp_path: Path) -> None:
         (lambda content: b"", "not an IDX file"),
     ],
 )
-def test_damaged_images(data: ModuleType, tmp_path: Path, damage: Callable, message: str) -> None:
+def test_damaged_images(data: ModuleType, tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
     write_set(tmp_path)
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(damage(path.read_bytes()))

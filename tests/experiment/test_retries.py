@@ -95,7 +95,8 @@ def test_what_would_fail_again_is_not_retried(
         for number, line in enumerate(own, start=1):
             assert f"failed and is started again (restart {number} of 2): " in line
     with opened() as store:  # the next runner would know it as well
-        restored = trials(lambda question: question(store.experiments), found["alike"].experiment_id, {})
+        experiment_id = found["alike"].experiment_id
+        restored = trials(store.experiments.trials(experiment_id), store.experiments.journal(experiment_id), {})
     assert {trial.hparams["how"]: bool(trial.failure_without_report) for trial in restored} == {
         "import": True,
         "alike": True,

@@ -47,6 +47,7 @@ def test_trials_train_with_what_the_store_does_not_hold(data_home: Path, tmp_pat
     assert holding == {"config.json"}  # of the experiment, for its owner alone
     assert SECRET not in det_ok("e", "describe", str(experiment_id), "--json")
     with opened() as store:
-        restored = restored_trials.trials(lambda ask: ask(store.experiments), experiment_id, SPACE)
+        rows, journal = store.experiments.trials(experiment_id), store.experiments.journal(experiment_id)
+        restored = restored_trials.trials(rows, journal, SPACE)
     assert [trial.hparams["data"]["url"] for trial in restored] == [SPACE["data"]["url"]] * 2  # type: ignore[index]
     assert [trial.hparams["lr"] for trial in restored] == [trial.hparams["lr"] for trial in found.trials]

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 from tests.helpers import records
@@ -24,7 +26,10 @@ class Notebook:
         self.data = Path()
 
     def interrupt(self) -> None:
-        asyncio.run(self._client.km.interrupt_kernel())
+        async def interrupt() -> None:
+            await self._manager().interrupt_kernel()
+
+        asyncio.run(interrupt())
 
     def run(self, code: str) -> Cell:
         """Run a cell to its end."""
@@ -43,11 +48,17 @@ class Notebook:
 
     def start(self, code: str) -> None:
         """Run a cell, and do not wait for it."""
+        assert self._client.kc is not None
         self._client.kc.execute(code)
 
     def restart(self) -> None:
-        self._loop.run_until_complete(self._client.km.restart_kernel())
+        self._loop.run_until_complete(self._manager().restart_kernel())
+        assert isinstance(self._client.kc, AsyncKernelClient)
         self._loop.run_until_complete(self._client.kc.wait_for_ready(timeout=60))
+
+    def _manager(self) -> AsyncKernelManager:
+        assert isinstance(self._client.km, AsyncKernelManager)
+        return self._client.km
 
     def state_of_runs(self) -> list[tuple[int, str]]:
         """Experiment and state of each run, the oldest first."""

@@ -147,7 +147,7 @@ def start_ranks(
     directory = tempfile.TemporaryDirectory(prefix="ranks-")
     port = free_port()
     local_size = n // nodes
-    processes = []
+    processes: list[subprocess.Popen[str]] = []
     for rank in range(n):
         variables = {
             **os.environ,

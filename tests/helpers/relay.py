@@ -90,8 +90,8 @@ def decode(data: Any, hint: Any) -> Any:
     if isinstance(data, dict) and "map" in data:
         return {key: decode(item, args[1] if args else Any) for key, item in data["map"].items()}
     if isinstance(data, dict):
-        kinds = get_type_hints(hint).values()
-        return hint(*(decode(field, kind) for field, kind in zip(data["fields"], kinds, strict=True)))
+        hints = get_type_hints(hint).values()
+        return hint(*(decode(field, kind) for field, kind in zip(data["fields"], hints, strict=True)))
     return data
 
 

@@ -18,7 +18,8 @@ import sys
 import types
 import uuid
 import zoneinfo
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -106,7 +107,8 @@ class Tracker:
         assert type(state["by"]) is np.int16
 
 
-CLASSES = [Entry, Mode, Rights, AttrDict, Tagged, Meters, Slotted, Frozen, Guarded, Tracker]
+SafeGlobal = Callable[..., Any] | tuple[Callable[..., Any], str]  # as torch.serialization.safe_globals takes it
+CLASSES: list[SafeGlobal] = [Entry, Mode, Rights, AttrDict, Tagged, Meters, Slotted, Frozen, Guarded, Tracker]
 CLASSES += [lr_scheduler.StepLR, torch.optim.SGD]
 
 
@@ -195,7 +197,7 @@ def described(value: Any, seen: dict[int, int] | None = None) -> Any:
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None), enum.Enum, type)) and kind in _LEAVES:
-        return f"{name} {value.hex() if kind is float else value!r}"
+        return f"{name} {value.hex() if isinstance(value, float) else value!r}"
     if isinstance(value, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{name} {value!r}".split(" at 0x")[0]
     if id(value) in seen and not isinstance(value, (tuple, frozenset, np.generic, datetime.tzinfo)):
@@ -243,7 +245,7 @@ class RichScheduler(lr_scheduler.LRScheduler):
         self.rich = kinds(0)
         super().__init__(optimizer)
 
-    def get_lr(self) -> list[float]:
+    def get_lr(self) -> list[float | torch.Tensor]:
         return list(self.base_lrs)
 
     def step(self, epoch: int | None = None) -> None:
@@ -350,7 +352,7 @@ class RichTrial(LineTrial):
         if "model" in self.places:
             self.model.rich = kinds(n)  # type: ignore[assignment]
         if "optimizer" in self.places:
-            self.optimizer.put(n)  # type: ignore[attr-defined]
+            cast(RichOptimizer, self.optimizer).put(n)
         return result
 
     def held(self) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Terminal:
         # COLUMNS and LINES would hide the size of the terminal from the program.
         environment = {name: value for name, value in (env or os.environ).items() if name not in ("COLUMNS", "LINES")}
         environment["TERM"] = "xterm-256color"
+        self.process: subprocess.Popen[str]
         if is_warm:
             self.process = warm.Popen(command, stdin=child, stdout=child, stderr=child, env=environment, cwd=cwd)
         else:

@@ -10,7 +10,7 @@ writes down every hook.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, overload
 
 import torch
 from torch.utils.data import TensorDataset
@@ -50,6 +50,7 @@ class LineTrial(pytorch.PyTorchTrial):
     """One weight, plain SGD; remembers what it was called with."""
 
     callbacks: dict[str, Any] = {}
+    optimizer: torch.optim.Optimizer
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         self.context = context
@@ -61,6 +62,11 @@ class LineTrial(pytorch.PyTorchTrial):
 
     def make_model(self) -> torch.nn.Module:
         return torch.nn.Linear(1, 1, bias=False)
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The weight of a model that is one linear layer."""
+        return cast(torch.Tensor, self.model.weight)
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         self.batch_indices.append(batch_idx)
@@ -115,7 +121,11 @@ for _hook in [name for name in vars(pytorch.PyTorchCallback) if not name.startsw
     if _hook not in _NOT_RECORDED:
         setattr(Recorder, _hook, _recording(_hook))
 # The loop looks at this hook's signature.
-Recorder.on_training_epoch_start = lambda self, epoch_idx: self._note("on_training_epoch_start", epoch_idx)  # type: ignore[method-assign]
+setattr(  # noqa: B010  (an assignment would be one to a method, which mypy rejects)
+    Recorder,
+    "on_training_epoch_start",
+    lambda self, epoch_idx: self._note("on_training_epoch_start", epoch_idx),
+)
 
 
 def fit(
@@ -134,6 +144,14 @@ def fit(
     return trial
 
 
-def with_callbacks(*callbacks: Any, base: type[T] = LineTrial) -> type[T]:
-    """The trial class with these callbacks, named a, b, c, ..."""
+@overload
+def with_callbacks(*callbacks: Any) -> type[LineTrial]: ...
+
+
+@overload
+def with_callbacks(*callbacks: Any, base: type[T]) -> type[T]: ...
+
+
+def with_callbacks(*callbacks: Any, base: type[pytorch.PyTorchTrial] = LineTrial) -> type[pytorch.PyTorchTrial]:
+    """Return a subclass of the trial class with these callbacks, named a, b, c, ..."""
     return type(base.__name__, (base,), {"callbacks": dict(zip("abcdefgh", callbacks, strict=False))})

@@ -32,11 +32,11 @@ class Noting(LineTrial):
 
     def __init__(self, context: pytorch.PyTorchTrialContext) -> None:
         super().__init__(context)
-        self.weights = [self.model.weight.item()]
+        self.weights = [self.weight.item()]
 
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         metrics = super().train_batch(batch, epoch_idx, batch_idx)
-        self.weights.append(self.model.weight.item())
+        self.weights.append(self.weight.item())
         return metrics
 
 

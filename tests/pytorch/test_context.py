@@ -63,11 +63,11 @@ class TestWhereItComesFrom:
         else:
             context = pytorch.CheckpointLoadContext(hparams=HPARAMS)
         trial = LineTrial(context)
-        before = trial.model.weight.item()
+        before = trial.weight.item()
         for number, batch in enumerate(trial.build_training_data_loader().get_data_loader()):
             trial.train_batch(batch, 0, number)
         assert trial.batch_indices == [*range(6)]
-        assert trial.model.weight.item() != before
+        assert trial.weight.item() != before
         model, optimizer = object(), object()
         assert context.configure_apex_amp(model, optimizer) == (model, optimizer)
 
@@ -324,7 +324,9 @@ class TestApex:
         first, second = (context.wrap_model(torch.nn.Linear(1, 1)) for _ in range(2))
         optimizer = context.wrap_optimizer(sgd(first))
         given: Any = ([first, second], [optimizer]) if as_list else (first, optimizer)
-        models, optimizers = context.configure_apex_amp(*given, num_losses=2, loss_scale="dynamic", verbosity=0)
+        models, optimizers = context.configure_apex_amp(
+            given[0], given[1], num_losses=2, loss_scale="dynamic", verbosity=0
+        )
         assert (models, optimizers) == given
         assert context.models == [first, second]
         assert context.optimizers == [optimizer]

@@ -75,7 +75,7 @@ def test_every_kind_of_damage_to_every_file_is_named_and_nothing_is_loaded(
     tried = 0
     with pytorch.init(hparams={"global_batch_size": 2, "lr": 0.1}) as context:
         trial = LineTrial(context)
-        weight = trial.model.weight.clone()
+        weight = trial.weight.clone()
         for what, copy in damaged_copies(checkpoint, data_home / "determined" / "checkpoints" / "damaged-copy"):
             for name in ("damaged-copy", str(copy)):
                 with pytest.raises(errors.InvalidCheckpointException, match=r"checkpoint .*damaged-copy is damaged: "):
@@ -83,7 +83,7 @@ def test_every_kind_of_damage_to_every_file_is_named_and_nothing_is_loaded(
             with pytest.raises(errors.InvalidCheckpointException, match=r"checkpoint .*damaged-copy is damaged: "):
                 pytorch.load_trial_from_checkpoint_path(copy, trial_class=LineTrial)
             assert trial.batch_indices == [], what
-            assert trial.model.weight.equal(weight), what
+            assert trial.weight.equal(weight), what
             tried += 1
     assert tried >= 6 * len(DAMAGES)
 

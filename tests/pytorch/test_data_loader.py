@@ -8,7 +8,7 @@ import multiprocessing
 import pickle
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -346,8 +346,9 @@ def test_shuffle_in_the_loop_follows_the_seed_and_leaves_global_generators_alone
 
         class Watching(order_trial(loader, loader)):  # type: ignore[misc]
             def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
-                states.append((torch.get_rng_state(), np.random.get_state()[1], random.getstate()))
-                return super().train_batch(batch, epoch_idx, batch_idx)
+                numpys = np.random.get_state(legacy=False)["state"]["key"]
+                states.append((torch.get_rng_state(), numpys, random.getstate()))
+                return cast(dict[str, Any], super().train_batch(batch, epoch_idx, batch_idx))
 
         trial = fit(
             Watching,
@@ -360,7 +361,7 @@ def test_shuffle_in_the_loop_follows_the_seed_and_leaves_global_generators_alone
         assert all(torch.equal(state[0], states[0][0]) for state in states)
         assert all(np.array_equal(state[1], states[0][1]) for state in states)
         assert all(state[2] == states[0][2] for state in states)
-        return trial.seen
+        return cast(list[Any], trial.seen)
 
     base = order(1, workers)
     assert sorted(r for batch in base[:5] for r in batch) == list(range(20))

@@ -189,7 +189,7 @@ def test_mappings_keep_their_class_and_the_original_its_items(make: Any) -> None
 
 
 def test_what_a_mapping_knows_besides_its_items_is_kept() -> None:
-    counts = collections.defaultdict(list, x=np.ones(1))
+    counts: collections.defaultdict[str, Any] = collections.defaultdict(list, x=np.ones(1))
     moved = pytorch.to_device(counts, CPU)
     assert type(moved) is collections.defaultdict
     assert moved["missing"] == []

@@ -9,13 +9,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss
+from torch.nn.parallel import DistributedDataParallel
 
 from determined import core, pytorch
 from determined.errors import InvalidExperimentException
@@ -40,7 +41,7 @@ class Small(LineTrial):
         self.at_start = [parameter.tolist() for parameter in self.model.parameters()]
         self.exchanges: list[int] = []
         if context.distributed.size > 1:
-            self.model.register_comm_hook(None, self.exchange)
+            cast(DistributedDataParallel, self.model).register_comm_hook(None, self.exchange)
 
     def make_model(self) -> torch.nn.Module:
         return small_model()
@@ -68,7 +69,7 @@ def train_small() -> Any:
         result[f"weights {aggregation}"] = weights(trial.model)
         result[f"exchanges {aggregation}"] = trial.exchanges
         result["start"] = trial.at_start
-    model = trial.model
+    model: Any = trial.model
     result["kind"] = type(model).__name__
     model.module.note = "inner"
     result["attributes"] = [model.note, list(getattr(model, "0").weight.shape)]

@@ -46,7 +46,7 @@ class OddMetrics(LineTrial):
         super().train_batch(batch, epoch_idx, batch_idx)
         return {"loss": [1, 2, 3], "x": "abc", "z": 1j, "fine": torch.ones(1), "gap": None if batch_idx else 2.0}
 
-    def evaluate_batch(self, batch: Any) -> dict[str, Any]:
+    def evaluate_batch(self, batch: Any) -> dict[str, Any]:  # type: ignore[override]  # batch_idx is optional
         return {"validation_loss": 1.0, "each": np.array([1.0, 3.0]), "one": torch.tensor([4.0])}
 
 

@@ -62,7 +62,7 @@ def gadgets(canary: Path) -> dict[str, Any]:
         "torch.load without its guard": Call(functools.partial(torch.load, weights_only=False), str(canary) + ".pth"),
         "numpy.load without its guard": Call(functools.partial(np.load, allow_pickle=True), str(canary) + ".npy"),
         "an array of objects": objects,
-        "torch's command runner": Call(torch.utils.collect_env.run, touch),  # type: ignore[attr-defined]
+        "torch's command runner": Call(torch.utils.collect_env.run, touch),
         "getattr": Call(getattr, Call(os.system, touch), "real"),
     }
 

@@ -70,7 +70,7 @@ def test_an_interrupt_at_a_prompt(tmp_path: Path, data_home: Path, command: list
     def say(line: str) -> str:
         shell.sendline(line)
         shell.expect(prompt)
-        return shell.before
+        return str(shell.before)
 
     shell.expect(prompt)
     say("from model import Trial, pytorch; context = pytorch.init(name='prompt')")

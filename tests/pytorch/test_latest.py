@@ -27,7 +27,7 @@ def test_the_first_run_starts_at_its_beginning_and_the_next_goes_on() -> None:
     assert second.batch_indices == [3, 4]
     third = fit(LineTrial, max_length=pytorch.Batch(6), latest_checkpoint="latest")
     assert third.batch_indices == [5]
-    assert third.model.weight.item() == fit(LineTrial, max_length=pytorch.Batch(6)).model.weight.item()
+    assert third.weight.item() == fit(LineTrial, max_length=pytorch.Batch(6)).weight.item()
 
 
 def flip_a_bit(file: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_damaged_one_is_skipped_and_the_log_says_why(
     assert resumed.batch_indices == [4, 5, 6]
     (skipped,) = [record.message for record in caplog.records if "skipped" in record.message]
     assert newest.name in skipped
-    assert resumed.model.weight.item() == fit(LineTrial, max_length=pytorch.Batch(7)).model.weight.item()
+    assert resumed.weight.item() == fit(LineTrial, max_length=pytorch.Batch(7)).weight.item()
 
 
 def test_where_none_is_good_nothing_is_started(data_home: Path) -> None:

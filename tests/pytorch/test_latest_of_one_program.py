@@ -148,7 +148,7 @@ def test_checkpoints_of_earlier_versions_are_found(data_home: Path) -> None:
     """They recorded the path of the program, and no identity."""
     assert fit(LineTrial, max_length=pytorch.Batch(2), latest_checkpoint="latest").batch_indices == [0, 1]
     with opened(data_home) as store:
-        store._database.execute("UPDATE attempts SET identity = NULL")  # type: ignore[attr-defined]
+        store._database.execute("UPDATE attempts SET identity = NULL")
     assert fit(LineTrial, max_length=pytorch.Batch(3), latest_checkpoint="latest").batch_indices == [2]
     # A name was not known to them.
     named = fit(LineTrial, max_length=pytorch.Batch(1), latest_checkpoint="latest", options={"name": "x"})

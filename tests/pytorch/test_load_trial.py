@@ -10,8 +10,9 @@ import random
 import sys
 import warnings
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -23,7 +24,11 @@ from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from tests.helpers import warm
 from tests.helpers.trials import HPARAMS, LineTrial, checkpoints, fit
 
-load = pytorch.load_trial_from_checkpoint_path
+
+def load(*arguments: Any, **options: Any) -> Any:
+    """Load the trial of a checkpoint; its class is known to the checkpoint, not to mypy."""
+    return pytorch.load_trial_from_checkpoint_path(*arguments, **options)
+
 
 MODEL_DEF = """
 import torch
@@ -97,7 +102,7 @@ class TestCheckpointsOfTheTrainer:
         trained = fit(LineTrial, max_length=pytorch.Batch(3), options={"exp_conf": {"name": "n"}})
         loaded = load(str(checkpoints(data_home)[0]), trial_class=LineTrial)
         assert type(loaded) is LineTrial
-        assert torch.equal(loaded.model.weight, trained.model.weight)
+        assert torch.equal(loaded.weight, trained.weight)
         assert loaded.context.get_hparams() == HPARAMS
         assert loaded.context.get_experiment_config() == {"name": "n"}
         assert isinstance(loaded.context, pytorch.CheckpointLoadContext)
@@ -155,7 +160,7 @@ class TestCheckpointsOfTheTrainer:
         state["models_state_dict"] = [{f"module.{k}": v for k, v in state["models_state_dict"][0].items()}]
         torch.save(state, path / "state_dict.pth")
         manifest.write(path)
-        assert torch.equal(load(path, LineTrial).model.weight, trained.model.weight)
+        assert torch.equal(load(path, LineTrial).weight, trained.weight)
 
     def test_another_trial_type_is_worth_a_warning(self, data_home: Path, caplog: pytest.LogCaptureFixture) -> None:
         fit(LineTrial, max_length=pytorch.Batch(1))
@@ -170,18 +175,22 @@ class TestCheckpointsOfTheTrainer:
 # Old layouts, built as the releases of their time wrote them.
 
 
-class Numpy1Names(pickle._Pickler):
+class Numpy1Names(pickle._Pickler):  # in Python; mypy does not know its methods
     """Pickles numpy arrays under the module names of numpy 1, as every old release did."""
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         if getattr(obj, "__module__", "").startswith("numpy._core"):
             module = obj.__module__.replace("numpy._core", "numpy.core")
-            self.write(pickle.GLOBAL + f"{module}\n{obj.__name__}\n".encode())
-            self.memoize(obj)
+            self.write(pickle.GLOBAL + f"{module}\n{obj.__name__}\n".encode())  # type: ignore[attr-defined]
+            self.memoize(obj)  # type: ignore[attr-defined]
             return
-        super().save_global(obj, name)
+        super().save_global(obj, name)  # type: ignore[misc]
 
-    dispatch = {**pickle._Pickler.dispatch, type(len): save_global, type(json.dumps): save_global}
+    dispatch: ClassVar[dict[type, Any]] = {
+        **pickle._Pickler.dispatch,
+        type(len): save_global,
+        type(json.dumps): save_global,
+    }
 
 
 class OldPickle:
@@ -402,7 +411,7 @@ class TestOldLayouts:
             started_with = 0.0
 
             def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
-                self.started_with = self.started_with or self.model.weight.item()
+                self.started_with = self.started_with or self.weight.item()
                 return super().train_batch(batch, epoch_idx, batch_idx)
 
         trial = fit(Looking, max_length=pytorch.Batch(5), latest_checkpoint=path)
@@ -566,10 +575,11 @@ class TestHostileFiles:
 
         logging.disable(logging.CRITICAL)
         try:
-            for file, read in (
-                ("trial_state.pkl", lambda: read_state(path, "the one")),
-                ("state_dict.pth", lambda: checkpoint_format.read(path, "the one")),
-            ):
+            readers: dict[str, Callable[[], object]] = {
+                "trial_state.pkl": lambda: read_state(path, "the one"),
+                "state_dict.pth": lambda: checkpoint_format.read(path, "the one"),
+            }
+            for file, read in readers.items():
                 whole = (path / file).read_bytes()
                 for number in range(300):
                     damaged = bytearray(whole)

@@ -102,7 +102,7 @@ def test_when_schedulers_step(column: int, aggregation: int, old_rule: bool) -> 
 
 
 def test_batch_frequency_equal_to_aggregation_is_a_step_at_each_update() -> None:
-    table = [(BATCH, 4, [])]
+    table: list[tuple[Any, int, list[int]]] = [(BATCH, 4, [])]
     trial: Any = fit(table_trial(table, False), max_length=pytorch.Batch(18), options={"aggregation_frequency": 4})
     assert trial.counting[0].steps == [3, 7, 11, 15]
 

@@ -9,7 +9,7 @@ import random
 import socket
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from tests.soak.lives import SECONDS_FOR_A_PHASE, Life, release, says_something
 

@@ -28,7 +28,7 @@ class Spoilt(LineTrial):
     def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         if batch_idx in self.bad:
             with torch.no_grad():
-                self.model.weight.mul_(self.value)
+                self.weight.mul_(self.value)
         return super().train_batch(batch, epoch_idx, batch_idx)
 
 
@@ -36,7 +36,7 @@ def spoilt(**members: Any) -> type[Spoilt]:
     return type("Spoilt", (Spoilt,), members)
 
 
-PERIODS = {"checkpoint_period": pytorch.Batch(3), "reporting_period": pytorch.Batch(2)}
+PERIODS: dict[str, Any] = {"checkpoint_period": pytorch.Batch(3), "reporting_period": pytorch.Batch(2)}
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -75,7 +75,7 @@ class Without(LineTrial):
 def test_rollback_goes_on_without_the_bad_batch(bad: Any, left_out: Any, data_home: Path) -> None:
     trial = fit(spoilt(bad=bad), max_length=pytorch.Batch(14), on_nan="rollback", **PERIODS)
     expected = fit(type("Without", (Without,), {"left_out": left_out}), max_length=pytorch.Batch(14))
-    assert trial.model.weight.item() == expected.model.weight.item()
+    assert trial.weight.item() == expected.weight.item()
     assert trial.batch_indices[-3:] == [11, 12, 13]
     state = json.loads((checkpoints(data_home)[-2] / "trial_state.json").read_text())
     assert state["skipped"] == list(left_out)
@@ -94,7 +94,7 @@ def test_a_whole_aggregation_window_is_left_out() -> None:
         **PERIODS,
     )
     assert trial.batch_indices[-5:] == [6, 7, 9, 10, 11]
-    assert math.isfinite(trial.model.weight.item())
+    assert math.isfinite(trial.weight.item())
 
 
 def test_what_comes_back_is_given_up_in_the_end() -> None:
@@ -143,7 +143,7 @@ class LateHarm(LineTrial):
         metrics = super().train_batch(batch, epoch_idx, batch_idx)
         if batch_idx == 3:
             with torch.no_grad():
-                self.model.weight.mul_(math.nan)
+                self.weight.mul_(math.nan)
         return metrics
 
 
@@ -151,7 +151,7 @@ def test_spoilt_weights_are_not_saved(data_home: Path) -> None:
     with pytest.raises(NonFiniteError, match="a weight is NaN or infinite after batch_idx 3"):
         fit(LateHarm, max_length=pytorch.Batch(8), checkpoint_period=pytorch.Batch(2), on_nan="stop")
     trial = fit(LateHarm, max_length=pytorch.Batch(8), checkpoint_period=pytorch.Batch(2), on_nan="rollback")
-    assert math.isfinite(trial.model.weight.item())
+    assert math.isfinite(trial.weight.item())
     for one in checkpoints(data_home):
         assert torch.load(one / "state_dict.pth")["models_state_dict"][0]["weight"].isfinite().all()
 
@@ -159,7 +159,7 @@ def test_spoilt_weights_are_not_saved(data_home: Path) -> None:
 def test_half_a_window_before_a_skipped_batch_comes_to_nothing() -> None:
     """Windows of four: the checkpoint at 6 holds the gradients of 4 and 5, and 6 is bad."""
     options = {"aggregation_frequency": 4}
-    periods = {"checkpoint_period": pytorch.Batch(6), "reporting_period": pytorch.Batch(1)}
+    periods: dict[str, Any] = {"checkpoint_period": pytorch.Batch(6), "reporting_period": pytorch.Batch(1)}
     trial = fit(spoilt(bad=(6,)), max_length=pytorch.Batch(12), on_nan="rollback", options=options, **periods)
 
     class NoSecondWindow(LineTrial):
@@ -167,7 +167,7 @@ def test_half_a_window_before_a_skipped_batch_comes_to_nothing() -> None:
             return {"loss": 0.0} if batch_idx in range(4, 8) else super().train_batch(batch, epoch_idx, batch_idx)
 
     expected = fit(NoSecondWindow, max_length=pytorch.Batch(12), options=options)
-    assert trial.model.weight.item() == expected.model.weight.item()
+    assert trial.weight.item() == expected.weight.item()
 
 
 def test_schedules_go_on_over_skipped_batches() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 import torch
@@ -62,6 +62,7 @@ def by_hand(
             continue
         if aggregation > 1 and average:
             for parameter in model.parameters():
+                assert parameter.grad is not None
                 parameter.grad /= aggregation
         if clip is not None:
             clip(list(model.parameters()))
@@ -155,7 +156,12 @@ class TestGradients:
                 super().__init__(context)
                 if patched:
                     own = self.optimizer.zero_grad
-                    self.optimizer.zero_grad = lambda: (asked.append(True), own())
+
+                    def noted() -> None:
+                        asked.append(True)
+                        own()
+
+                    vars(self.optimizer)["zero_grad"] = noted
                 else:
                     self.optimizer = context.wrap_optimizer(Own(self.model.parameters(), lr=0.01))
 
@@ -167,9 +173,10 @@ class TestGradients:
             stepped: list[Any] = []
 
             def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
-                before = self.model[0].weight.detach().clone()
+                layer = cast(torch.nn.Linear, cast(torch.nn.Sequential, self.model)[0])
+                before = layer.weight.detach().clone()
                 super().train_batch(batch, epoch_idx, batch_idx)
-                self.stepped.append(not torch.equal(before, self.model[0].weight))
+                self.stepped.append(not torch.equal(before, layer.weight))
                 return {}
 
         trial = fit(variant(Looking, stepped=[]), max_length=pytorch.Batch(7), options={"aggregation_frequency": 3})
@@ -193,11 +200,12 @@ class TestGradients:
         class Second(LineTrial):
             def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
                 loss = mse_loss(self.model(batch[0]), batch[1])
-                (gradient,) = torch.autograd.grad(loss, self.model.weight, create_graph=True)
+                (gradient,) = torch.autograd.grad(loss, self.weight, create_graph=True)
                 self.context.backward(gradient.pow(2).sum(), create_graph=True)
-                assert self.model.weight.grad.requires_grad
+                assert self.weight.grad is not None
+                assert self.weight.grad.requires_grad
                 self.context.backward(loss)  # the graph is still there
-                self.model.weight.grad = self.model.weight.grad.detach()
+                self.weight.grad = self.weight.grad.detach()
                 self.context.step_optimizer(self.optimizer)
                 return {}
 
@@ -209,7 +217,8 @@ class TestGradients:
             def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
                 output = self.model(torch.tensor([[1.0], [10.0]]))
                 self.context.backward(output, gradient=torch.tensor([[1.0], [2.0]]))
-                self.grad = self.model.weight.grad.item()
+                assert self.weight.grad is not None
+                self.grad = self.weight.grad.item()
                 return {}
 
         assert fit(Vector, max_length=pytorch.Batch(1)).grad == 21
@@ -470,7 +479,8 @@ class TestPrecision:
                     keep_batchnorm_fp32=True,
                 )
                 assert (model, optimizer) == (self.model, self.optimizer)
-                self.model[0].register_forward_hook(lambda module, args, output: self.inside.add(output.dtype))
+                layer = cast(torch.nn.Sequential, self.model)[0]
+                layer.register_forward_hook(lambda module, args, output: self.inside.add(output.dtype))
 
         trial = fit(variant(Apex, inside=set()), max_length=pytorch.Batch(4))
         if level == "O0":

@@ -24,7 +24,7 @@ class Outside(LineTrial):
         self.head = torch.nn.Linear(*self.sizes)
         self.scale = torch.nn.Parameter(torch.rand(()))
         context.optimizers.clear()
-        groups = [
+        groups: list[dict[str, Any]] = [
             {"params": [*self.model.parameters(), self.scale]},
             {"params": [*self.head.parameters()], "lr": 0.01},
         ]
@@ -62,7 +62,7 @@ def test_they_survive_a_restart_bit_for_bit(data_home: Path, caplog: pytest.LogC
     assert rest.batch_indices == [4, 5, 6]
     for mine, theirs in zip(rest.outside(), whole.outside(), strict=True):
         assert torch.equal(mine, theirs)
-    assert torch.equal(rest.model.weight, whole.model.weight)
+    assert torch.equal(rest.weight, whole.weight)
     state = torch.load(first / "state_dict.pth", weights_only=True)
     assert [one["position"] for one in state["outside_parameters"][0]] == [1, 0, 1]
 

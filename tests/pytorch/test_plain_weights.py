@@ -49,7 +49,7 @@ def test_one_model(work_dir: Path, data_home: Path) -> None:
     (work_dir / "load.py").write_text(WITHOUT_US)
     loaded = warm.run([sys.executable, "load.py", "model.pt"], cwd=work_dir, capture_output=True, text=True)
     assert loaded.returncode == 0, loaded.stderr
-    assert loaded.stdout.split()[-1] == str(trial.model.weight.item())
+    assert loaded.stdout.split()[-1] == str(trial.weight.item())
     refused = det("checkpoint", "export", row.uuid, "-o", "model.pt")
     assert refused.exit_code == 1
     assert [path.name for path in work_dir.iterdir() if path.name.startswith(".")] == []

@@ -86,7 +86,8 @@ def test_sparse_schedules_far_away_cost_nothing() -> None:
         assert next_due(unit, 0, 1, 10**16) == 10
         assert next_due(unit, 10, 1, 10**16) == far
         assert next_due(unit, far, 1, 10**16) == 10**16
-    assert next_due(Batch([np.int64(7), 5.0, "x"]), 5, 1, 100) == 7
+    steps: list[Any] = [np.int64(7), 5.0, "x"]
+    assert next_due(Batch(steps), 5, 1, 100) == 7
     assert next_due(Batch([5]), 5, 1, 10**30) == 10**30
 
 

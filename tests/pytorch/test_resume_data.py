@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -476,14 +476,15 @@ def train_part(size: int | None, batches: int | None, epochs: int | None, checkp
         max_length=length,
         latest_checkpoint=checkpoint,
     )
-    return trial.seen
+    return cast(list[Any], trial.seen)
 
 
 def run_part(ranks: int, data_home: Path, *args: Any) -> tuple[list[list[int]], list[Any]]:
     """The batches in the order in which they were dealt out, and those of the chief with their numbers."""
     checkpoint = str(checkpoints(data_home)[-1]) if data_home.exists() else None
     if ranks == 1:
-        parts = [train_part(*args, checkpoint)]
+        size, batches, epochs = args
+        parts = [train_part(size, batches, epochs, checkpoint)]
     else:
         results = run_ranks(train_part, ranks, args=[*args, checkpoint], env={"DET_PROGRESS": "0"}, cwd=Path.cwd())
         parts = [result.value for result in results]

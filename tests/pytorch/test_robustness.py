@@ -81,7 +81,7 @@ def test_gradients_that_the_program_accumulates_by_hand_survive_a_restart(data_h
     fit(ByHand, max_length=pytorch.Batch(6))
     latest = max(checkpoints(data_home), key=lambda path: path.stat().st_mtime)
     resumed = fit(ByHand, max_length=pytorch.Batch(8), latest_checkpoint=latest.name)
-    assert torch.equal(resumed.model.weight, whole.model.weight)
+    assert torch.equal(resumed.weight, whole.weight)
 
 
 def test_versions_of_layers_are_kept(tmp_path: Path) -> None:

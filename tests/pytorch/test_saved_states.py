@@ -218,7 +218,7 @@ class TestEarlyCheck:
 
         trial = fit(Lazy, max_length=pytorch.Batch(1))
         loaded = torch.load(only(data_home) / "state_dict.pth", weights_only=True)
-        assert torch.equal(loaded["models_state_dict"][0]["weight"], trial.model.weight)
+        assert torch.equal(loaded["models_state_dict"][0]["weight"], trial.weight)
 
     def test_every_problem_is_listed(self) -> None:
         with pytest.raises(TypeError) as raised:
@@ -255,7 +255,8 @@ class TestLaterProblems:
         assert f"checkpoint {checkpoint.name} is incomplete" in first
         assert "callbacks['a']['held']['bad'] is a _thread.lock" in first
         loaded = pytorch.load_trial_from_checkpoint_path(checkpoint, trial_class=LineTrial)
-        assert torch.equal(loaded.model.weight, trial.model.weight)  # type: ignore[union-attr]
+        assert isinstance(loaded, LineTrial)
+        assert torch.equal(loaded.weight, trial.weight)
 
     def test_so_it_is_when_it_is_written_beside_the_training(
         self, data_home: Path, monkeypatch: pytest.MonkeyPatch
@@ -514,7 +515,7 @@ def test_fit_may_go_back_in_the_same_process(data_home: Path) -> None:
 
 def on_ranks() -> list[Any]:
     """Refused on all ranks, saved by the chief, restored on all."""
-    said = []
+    said: list[Any] = []
     with pytorch.init(hparams=HPARAMS) as context:
         trial = with_callbacks(Holding(threading.Lock()))(context)
         try:

@@ -32,7 +32,7 @@ class Trial(pytorch.PyTorchTrial):
         self.context.step_optimizer(self.optimizer)
         return {"loss": loss}
 
-    def evaluate_batch(self, batch: Any) -> dict[str, Any]:
+    def evaluate_batch(self, batch: Any) -> dict[str, Any]:  # type: ignore[override]  # batch_idx is optional
         return {"loss": self.model(batch[0]).mean()}
 
 

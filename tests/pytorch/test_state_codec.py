@@ -225,9 +225,9 @@ def deep(levels: int) -> list[Any]:
     return value
 
 
-UNENCODABLE = {
+UNENCODABLE: dict[str, Any] = {
     "lock": threading.Lock(),
-    "generator": (x for x in ()),
+    "generator": (number for number in range(0)),
     "random": random.Random(1),
     "numpy generator": np.random.default_rng(1),
     "exception": ValueError("x"),
@@ -235,7 +235,7 @@ UNENCODABLE = {
     "uninitialised": torch.nn.UninitializedParameter(),
     "file": io.StringIO("x"),
     "bare object": object(),
-    "time zone": datetime.datetime(2024, 1, 1, tzinfo=Zone()),
+    "time zone": datetime.datetime(2024, 1, 1, tzinfo=Zone()),  # type: ignore[abstract]
     "record": np.rec.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
     "deep": deep(500),
 }
@@ -321,7 +321,7 @@ def test_an_attribute_that_was_deleted_or_never_set_is_no_mistake() -> None:
 
 
 def test_children_that_know_their_parent_take_no_place_for_each_way_to_them() -> None:
-    parent = Guarded(children=[])
+    parent: Any = Guarded(children=[])
     parent.children.extend(Guarded(number=number, parent=parent) for number in range(40))
     encoder = Encoder(References())
     encoder.encode({"first": parent, "again": [parent]})

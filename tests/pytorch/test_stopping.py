@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,17 +123,17 @@ print("after fit", flush=True)
 class Program:
     """The program above, on one rank or two, with a data directory of its own."""
 
-    def __init__(self, directory: Path, ranks: int = 1, **env: str) -> None:
+    def __init__(self, directory: Path, ranks: int = 1, env: Mapping[str, str] | None = None) -> None:
         directory.mkdir()
         self.ranks = ranks
         self.script = directory / "program.py"
         self.script.write_text(PROGRAM)
         self.data = directory / "data"
-        self.env = {**os.environ, "XDG_DATA_HOME": str(self.data), "OMP_NUM_THREADS": "1", **env}
+        self.env = {**os.environ, "XDG_DATA_HOME": str(self.data), "OMP_NUM_THREADS": "1", **(env or {})}
 
     def start(self, **env: str) -> list[subprocess.Popen[str]]:
         port = str(free_port())
-        processes = []
+        processes: list[subprocess.Popen[str]] = []
         for rank in range(self.ranks):
             launcher = {
                 "RANK": str(rank),
@@ -191,7 +192,7 @@ class Program:
     def latest(self) -> Path:
         return records.checkpoints(self.data)[-1]
 
-    def record(self) -> dict[tuple[str, int], Any]:
+    def record(self) -> dict[tuple[str, int | None], Any]:
         """All metrics by group and step; what a later run reported wins."""
         with records.opened(self.data) as store:
             rows = [row for run in store.runs()[::-1] for row in store.metrics(run.trial_id)]
@@ -227,9 +228,9 @@ def assert_same_run(stopped: Program, undisturbed: Program) -> None:
 def test_a_stopped_and_resumed_run_is_the_run_that_was_never_stopped(
     tmp_path: Path, moments: list[str], env: dict[str, str]
 ) -> None:
-    undisturbed = Program(tmp_path / "undisturbed", **env)
+    undisturbed = Program(tmp_path / "undisturbed", env=env)
     undisturbed.run_to_the_end()
-    stopped = Program(tmp_path / "stopped", **env)
+    stopped = Program(tmp_path / "stopped", env=env)
     for moment in moments:
         assert stopped.run_until(moment, signal.SIGTERM) == [143], stopped.output
         stopped.env["RESUME"] = str(stopped.latest())
@@ -251,13 +252,13 @@ def test_a_signal_to_one_of_two_ranks_stops_both_after_the_same_batch(tmp_path: 
 
 def test_a_signal_to_the_whole_process_group_spares_the_workers_until_the_batch_is_saved(tmp_path: Path) -> None:
     """As torchrun and a terminal send it: to the loader's workers as well."""
-    program = Program(tmp_path / "run", WORKERS="2")
+    program = Program(tmp_path / "run", env={"WORKERS": "2"})
     assert program.run_until("trained 4", signal.SIGTERM, whole_group=True) == [143], program.output
     assert json.loads((program.latest() / "trial_state.json").read_text())["batches_trained"] == 5
 
 
 def test_a_signal_during_the_last_checkpoint_ends_all_ranks_alike(tmp_path: Path) -> None:
-    program = Program(tmp_path / "run", ranks=2, SIGNAL_AT_THE_END="1")
+    program = Program(tmp_path / "run", ranks=2, env={"SIGNAL_AT_THE_END": "1"})
     processes = program.start()
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [143, 143], outputs
@@ -266,7 +267,7 @@ def test_a_signal_during_the_last_checkpoint_ends_all_ranks_alike(tmp_path: Path
 
 @pytest.mark.thorough
 def test_a_dead_rank_is_named_when_the_other_is_asked_to_stop(tmp_path: Path) -> None:
-    program = Program(tmp_path / "run", ranks=2, ALONE="1")
+    program = Program(tmp_path / "run", ranks=2, env={"ALONE": "1"})
     processes = program.start(TELL="1")
     chief, other = processes
     assert chief.stdin is not None
@@ -295,7 +296,7 @@ def test_a_time_limit_saves_and_ends_with_its_own_code(tmp_path: Path) -> None:
     """The chief is held up in a batch until its time is over."""
     undisturbed = Program(tmp_path / "undisturbed")
     undisturbed.run_to_the_end()
-    program = Program(tmp_path / "run", TIME_LIMIT="0.01", WAIT_AT="4")
+    program = Program(tmp_path / "run", env={"TIME_LIMIT": "0.01", "WAIT_AT": "4"})
     (process,) = program.start()
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 124, errors

@@ -73,12 +73,12 @@ class Logged(LineTrial):
 
 
 def logged(members: dict[str, Any] | None = None, base: type[Logged] = Logged, **arguments: Any) -> Scalars:
-    trial_class = type("Logged", (base,), members or {})
+    trial_class: Any = type("Logged", (base,), members or {})
     fit(trial_class, **arguments)
     return scalars(trial_class.path)
 
 
-FIVE = {
+FIVE: dict[str, Any] = {
     "max_length": pytorch.Batch(5),
     "validation_period": pytorch.Batch(3),
     "reporting_period": pytorch.Batch([2, 4]),

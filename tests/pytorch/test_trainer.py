@@ -33,7 +33,7 @@ BAD_PERIODS: list[Any] = [
     pytorch.Batch(1.5),  # type: ignore[arg-type]
     pytorch.Batch(float("nan")),  # type: ignore[arg-type]
     pytorch.Batch(None),  # type: ignore[arg-type]
-    pytorch.Epoch(b"1"),  # type: ignore[arg-type]
+    pytorch.Epoch(b"1"),
     pytorch.Batch,
 ]
 
@@ -230,11 +230,11 @@ class TestLength:
             trial = with_callbacks(recorder)(context)
             trainer = pytorch.Trainer(trial, context)
             trainer.fit(max_length=pytorch.Batch(2), checkpoint_policy="none")
-            between = trial.model.weight.item()
+            between = trial.weight.item()
             trainer.fit(max_length=pytorch.Batch(3), checkpoint_policy="none")
         assert trial.batch_indices == [0, 1, 2, 3, 4]
         assert trial.records == [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]
-        assert trial.model.weight.item() != between
+        assert trial.weight.item() != between
         assert recorder.names.count("on_trial_startup") == recorder.names.count("on_trial_shutdown") == 2
         assert [row["steps_completed"] for row in metrics(data_home, "validation")] == [2, 5]
 
@@ -276,7 +276,7 @@ class TestResume:
         assert second.batch_indices == [5, 6, 7]
         assert second.epoch_indices == [0, 1, 1]
         assert first.records + second.records == whole.records
-        assert torch.equal(second.model.weight, whole.model.weight)
+        assert torch.equal(second.weight, whole.weight)
         calls = [(name, args) for name, args in recorder.calls if "checkpoint" not in name and "valid" not in name]
         assert calls[0] == ("on_trial_startup", (5, uuid))
         assert calls[1] == ("on_training_start", ())
@@ -383,7 +383,7 @@ class TestResume:
         counting = Counting()
         trial = fit(with_callbacks(counting, Editing()), max_length=pytorch.Batch(3), latest_checkpoint=uuid)
         assert counting.batches == 3
-        assert trial.model.weight.item() == 1.5
+        assert trial.weight.item() == 1.5
         assert "callback" not in caplog.text
         renamed = type("Renamed", (LineTrial,), {"callbacks": {"other": Counting(), "e": Editing()}})
         fit(renamed, max_length=pytorch.Batch(3), latest_checkpoint=uuid)

@@ -172,7 +172,7 @@ def test_graphs_are_not_kept_alive() -> None:
 
     def returned(i: int) -> dict[str, Any]:
         seen.append(len(freed))
-        return {"loss": Watched.apply(weight)}
+        return {"loss": Watched.apply(weight)}  # type: ignore[no-untyped-call]
 
     train(returned)
     assert all(made - gone <= 1 for made, gone in enumerate(seen)), "at most that of the batch before"

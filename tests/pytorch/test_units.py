@@ -49,7 +49,7 @@ def test_should_stop(kind: type[TrainUnit], value: Any, stops: list[int]) -> Non
 
 def test_what_is_neither_number_nor_container_fails_at_use() -> None:
     with pytest.raises(TypeError):
-        Batch("abc").should_stop(1)
+        Batch("abc").should_stop(1)  # type: ignore[arg-type]
     with pytest.raises(AssertionError):
         Batch(None).should_stop(1)  # type: ignore[arg-type]
 

@@ -375,7 +375,12 @@ def test_a_list_and_a_torch_loader_serve_as_validation_data() -> None:
     def disable(context: Any) -> None:
         context.experimental.disable_dataset_reproducibility_checks()
 
-    for loader in ([torch.tensor([0, 1]), torch.tensor([2])], torch.utils.data.DataLoader(range(3), batch_size=2)):
+    records: Any = range(3)
+    loaders: list[Any] = [
+        [torch.tensor([0, 1]), torch.tensor([2])],
+        torch.utils.data.DataLoader(records, batch_size=2),
+    ]
+    for loader in loaders:
         found = reduced(setup=disable, build_validation_data_loader=lambda self, loader=loader: loader)
         assert found["m"] == pytest.approx(1.25)
 

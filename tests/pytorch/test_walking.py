@@ -83,7 +83,7 @@ def test_any_history_keeps_the_order_of_records(
         shares, kept = [], []
         after = position.moved(batches * ranks, size)
         for rank in range(ranks):
-            workers: dict[str, int] = {"num_workers": 1, "prefetch_factor": ahead} if ahead else {}
+            workers: dict[str, Any] = {"num_workers": 1, "prefetch_factor": ahead} if ahead else {}
             loader = pytorch.DataLoader(range(RECORDS), size, sampler=SAMPLERS[kind](), drop_last=drop_last, **workers)
             dealt = shard(loader, position, ranks, rank)
             assert dealt.replayed is not None

@@ -16,7 +16,12 @@ from tests.searchers.methods import config
 
 
 def axis(**fields: Any) -> list[Any]:
-    return [point["a"] for point in Grid({"a": fields})]
+    return [point["a"] for point in points_of({"a": fields})]
+
+
+def points_of(space: dict[str, Any]) -> list[dict[str, Any]]:
+    grid = Grid(space)
+    return [grid[index] for index in range(len(grid))]
 
 
 @pytest.mark.parametrize(
@@ -44,15 +49,13 @@ def test_real_numbers_and_powers() -> None:
 
 
 def test_natural_order_the_last_name_varies_fastest() -> None:
-    points = list(
-        Grid({"b": {"type": "categorical", "vals": ["x", "y"]}, "a": {"type": "categorical", "vals": [1, 2]}})
-    )
+    points = points_of({"b": {"type": "categorical", "vals": ["x", "y"]}, "a": {"type": "categorical", "vals": [1, 2]}})
     assert [(point["a"], point["b"]) for point in points] == [(1, "x"), (1, "y"), (2, "x"), (2, "y")]
 
 
 def test_one_axis_for_each_leaf_and_empty_maps_stay() -> None:
     two = {"type": "categorical", "vals": [0, 1]}
-    points = list(Grid({"g": {"b": two, "a": {"z": two}}, "empty": {}, "list": [1, 2]}))
+    points = points_of({"g": {"b": two, "a": {"z": two}}, "empty": {}, "list": [1, 2]})
     assert [(p["g"]["a"]["z"], p["g"]["b"]) for p in points] == list(itertools.product([0, 1], repeat=2))
     assert all(point["empty"] == {} and point["list"] == [1, 2] for point in points)
 

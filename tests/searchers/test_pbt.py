@@ -39,7 +39,7 @@ def test_a_round_is_a_barrier_and_the_worst_go_on_from_the_best() -> None:
     assert actions[:3] == [Stop(3), Stop(4), Pause(5)]  # 5 is copied, so it saves first
     copies = [action for action in actions if isinstance(action, Create)]
     assert [(copy.number, copy.source, copy.goal) for copy in copies] == [(6, 0, 16.0), (7, 5, 16.0)]
-    assert copies[0].rungs == (16, 32, 48)
+    assert list(copies[0].rungs) == [16, 32, 48]
     assert actions[-4:] == [Continue(0, 32.0), Continue(5, 32.0), Continue(1, 32.0), Continue(2, 32.0)]
 
 

@@ -31,6 +31,7 @@ class Service:
     """Keeps what it is told; `behave` is called before each call, and may raise or wait."""
 
     name = "service"
+    Settings = object
 
     def __init__(self, behave: Callable[[str], None] = lambda call: None, known: Known | None = None) -> None:
         self._behave = behave

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +70,18 @@ def announce_phases_of_the_library() -> None:
     write, sync_tree = checkpoint_format.write, files.sync_tree
     report_checkpoint, insert, save = StoreSupervisor.report_checkpoint, SqliteDatabase.insert, Checkpointer.save
 
-    def write_in_halves(state: dict[str, Any], file: Path) -> None:
-        write(state, file)
+    def write_in_halves(state: dict[str, Any], file: Path) -> str:
+        digest = write(state, file)
         if PHASE == "write":
             whole = file.read_bytes()
             file.write_bytes(whole[: len(whole) // 2])
             here("write")
             file.write_bytes(whole)
+        return digest
 
-    def sync_late(root: Path, *arguments: Any) -> None:
+    def sync_late(root: Path, flushed: Path | None = None) -> None:
         here("written")
-        sync_tree(root, *arguments)
+        sync_tree(root, flushed)
 
     def report_late(self: StoreSupervisor, checkpoint: Any) -> None:
         here("published")
@@ -121,7 +123,7 @@ class Sum(pytorch.MetricReducer):
     def per_slot_reduce(self) -> float:
         return float(self.total[0])
 
-    def cross_slot_reduce(self, per_slot_metrics: list[float]) -> float:
+    def cross_slot_reduce(self, per_slot_metrics: Sequence[float]) -> float:
         return sum(per_slot_metrics)
 
 

@@ -70,7 +70,7 @@ def test_copies_while_another_process_writes(tmp_path: Path, monkeypatch: pytest
         for number in range(5):
             copy = tmp_path / f"copy-{number}.sqlite"
             told: list[tuple[int, int]] = []
-            assert back_up(place, copy, lambda *pages, told=told: told.append(pages)) == copy.stat().st_size  # type: ignore[misc]
+            assert back_up(place, copy, lambda *pages, told=told: told.append(pages)) == copy.stat().st_size
             assert told[-1][0] == told[-1][1]
             assert stat.S_IMODE(copy.stat().st_mode) == 0o600
             monkeypatch.setenv("DET_STORE", str(copy))

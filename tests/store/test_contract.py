@@ -9,12 +9,7 @@ import pytest
 
 from determined.errors import StoreError
 from determined.store.open import open_store
-from determined.store.rows import (
-    EndRow,
-    LogRow,
-    MetadataRow,
-    StatusRow,
-)
+from determined.store.rows import EndRow, LogRow, MetadataRow, Row, StatusRow
 from determined.store.store import Store
 from tests.store.rows import GONE, alive, begin, checkpoint, metric, start
 
@@ -173,7 +168,7 @@ class TestMetrics:
 
     def test_writing_the_same_rows_again_changes_nothing(self, store: Store) -> None:
         attempt = begin(store)
-        rows = [
+        rows: list[Row] = [
             metric(attempt, "g", 1, {"a": 1}),
             metric(attempt, "g", 1, {"b": 2}),
             metric(attempt, "system", None, {"cpu": 1}),

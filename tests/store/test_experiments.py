@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -87,16 +88,18 @@ class TestExperiments:
 
     def test_who_is_not_there_is_named(self, store: Store) -> None:
         experiments = store.experiments
-        for call in (
+        calls: list[Callable[[], object]] = [
             lambda: experiments.get(7),
             lambda: experiments.trials(7),
             lambda: experiments.acquire(7, alive()),
             lambda: experiments.request(7, "kill"),
             lambda: experiments.best_validation(7, "error", True),
-        ):
+        ]
+        for call in calls:
             with pytest.raises(StoreError, match="Experiment 7 not found"):
                 call()
-        for call in (lambda: experiments.trial(8), lambda: experiments.decision(8)):
+        calls = [lambda: experiments.trial(8), lambda: experiments.decision(8)]
+        for call in calls:
             with pytest.raises(StoreError, match="Trial 8 not found"):
                 call()
 
@@ -134,7 +137,10 @@ class TestRunsByHand:
         for attempt, state in zip(begun, ("stopped", "failed", "stopped"), strict=False):
             store.write([EndRow(attempt.trial_id, 1, state, 5000.0, 7.5)])  # type: ignore[arg-type]
         number, ids = begun[0].experiment_id, [attempt.trial_id for attempt in begun]
-        states = lambda: [trial.state for trial in store.experiments.trials(number)]  # noqa: E731
+
+        def states() -> list[str]:
+            return [trial.state for trial in store.experiments.trials(number)]
+
         assert states() == ["PAUSED", "ERROR", "PAUSED", "RUNNING"]
         assert store.experiments.cancel_paused(number, ids[2]) == [ids[2]]
         assert store.experiments.cancel_paused(number, ids[3]) == []

@@ -179,7 +179,7 @@ def test_a_stopped_holder_is_followed_and_can_write_nothing_when_it_wakes(
 
 
 def can_be_written(store: Store, experiment_id: int) -> bool:
-    database = store._database  # type: ignore[attr-defined]
+    database = store._database
     if place_is_sqlite(store):
         database.execute("PRAGMA busy_timeout = 100")
     else:
@@ -296,7 +296,7 @@ class Meanwhile:
     """What other processes do between two looks of the one who wants to acquire: after the first, the second, ..."""
 
     def __init__(self, store: Store, *deeds: Callable[[], object]) -> None:
-        self._database: Any = store._database  # type: ignore[attr-defined]
+        self._database: Any = store._database
         self._deeds = list(deeds)
 
     def __enter__(self) -> None:

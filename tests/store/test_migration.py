@@ -40,7 +40,7 @@ def old_place(place: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store as the first version left it."""
     with monkeypatch.context() as patch:
         patch.setattr("determined.store.databases.migrate.MIGRATIONS", MIGRATIONS[:1])
-        database = open_store(place)._database  # type: ignore[attr-defined]
+        database = open_store(place)._database
     for statement in FIRST_VERSION.split(";"):
         database.execute(statement)
     assert database.execute(f"SELECT version FROM {VERSION_TABLE}") == [(1,)]

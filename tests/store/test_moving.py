@@ -130,7 +130,7 @@ def test_some_experiments(tmp_path: Path, exported: Path, monkeypatch: pytest.Mo
     take(exported)
     for form in ("jsonl", "parquet"):
         use(monkeypatch, tmp_path / "all.sqlite")
-        part = export(tmp_path / f"part-{form}", form, [4, 3])  # type: ignore[arg-type]
+        part = export(tmp_path / f"part-{form}", form, [4, 3])
         use(monkeypatch, tmp_path / f"{form}.sqlite")
         take(part)
         rows = rows_of(str(tmp_path / f"{form}.sqlite"))

@@ -59,7 +59,7 @@ def test_eight_processes_open_a_new_store_at_once(place: str) -> None:
 
 def test_a_store_of_a_newer_version_is_refused(place: str) -> None:
     store = open_store(place)
-    store._database.execute(f"UPDATE {VERSION_TABLE} SET version = 99")  # type: ignore[attr-defined]
+    store._database.execute(f"UPDATE {VERSION_TABLE} SET version = 99")
     store.close()
     with pytest.raises(StoreError, match=rf"newer version.*99.*knows {len(MIGRATIONS)}.*DET_STORE") as caught:
         open_store(place)
@@ -75,7 +75,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(place: str, monkeypat
     )
     store = open_store(place)
     assert len(store.runs()) == 1
-    assert store._database.execute("SELECT nickname FROM trials") == [(None,)]  # type: ignore[attr-defined]
+    assert store._database.execute("SELECT nickname FROM trials") == [(None,)]
     store.close()
 
 
@@ -88,7 +88,7 @@ def test_a_migration_that_fails_leaves_everything_as_it_was(place: str, monkeypa
             open_store(place)
     store = open_store(place)
     begin(store)
-    assert "extra" not in store._database.tables()  # type: ignore[attr-defined]
+    assert "extra" not in store._database.tables()
     store.close()
 
 
@@ -230,7 +230,7 @@ def test_a_password_is_never_shown(postgres: PostgresServer, caplog: pytest.LogC
     caplog.set_level(logging.DEBUG)
     good = postgres.new_database()
     store = open_store(good)
-    said = [store.place, repr(store), repr(store._database), str(vars(store))]  # type: ignore[attr-defined]
+    said = [store.place, repr(store), repr(store._database), str(vars(store))]
     store.close()
     wrong = [
         good.replace("/det:", "/nobody:"),

@@ -165,6 +165,7 @@ def test_a_run_that_is_killed_and_resumed_has_each_step_once(place: str, tmp_pat
     assert [row.steps_completed for row in validations] == list(range(4, 41, 4))
     for row in [*rows, *validations]:
         began = [attempt for attempt in store.attempts(run.trial_id) if attempt.number == row.attempt]
+        assert row.steps_completed is not None
         assert began[0].start_step < row.steps_completed
     states = [attempt.state for attempt in store.attempts(run.trial_id)]
     assert states == ["running"] * (len(states) - 1) + ["completed"]

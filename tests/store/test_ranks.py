@@ -125,7 +125,7 @@ def test_only_the_chief_decides_about_the_search(store: Store) -> None:
     assert [row.validation for row in store.checkpoints(trial_id)] == [None, {metric: 0.5}]
     for smaller_is_better in (True, False):
         assert store.experiments.best_validation(lease.experiment_id, metric, smaller_is_better) == 0.5
-    assert list(invariants.broken_rules(store._database)) == []  # type: ignore[attr-defined]
+    assert list(invariants.broken_rules(store._database)) == []
 
 
 def test_one_process_is_told_of_a_shared_metric(place: str) -> None:
@@ -168,7 +168,7 @@ def test_after_the_warning_no_report_waits_for_other_writers_again(place: str) -
     rows = [reported(rank, attempt, "g", 1, {"loss": rank}) for rank in (0, 1)]
     store.write(rows)
     assert store.claim_shared_metric(rows[1:]) is not None
-    database = other._database  # type: ignore[attr-defined]
+    database = other._database
     with database.transaction():
         database.execute("UPDATE attempts SET seconds = 1")
         assert store.claim_shared_metric(rows[1:]) is None
@@ -220,7 +220,7 @@ def test_the_newest_attempt_of_a_run_is_found(store: Store) -> None:
 @pytest.mark.parametrize("text", ['{"1": 2}', '{"x": {}}', '{"-1": {}}', "[]"])
 def test_a_strange_map_of_ranks_is_a_finding(store: Store, text: str) -> None:
     attempt = begin(store)
-    database = store._database  # type: ignore[attr-defined]
+    database = store._database
     database.execute("UPDATE trials SET rank_metadata = ? WHERE id = ?", [text, attempt.trial_id])
     (finding,) = invariants.unreadable_values(database)
     assert "rank_metadata" in finding.what

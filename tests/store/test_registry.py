@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -129,11 +130,19 @@ class TestVersions:
             store.write([row])
             done = both_at_once(
                 place,
-                lambda own, uuid=row.uuid: own.registry.register(model.id, uuid),
-                lambda own, uuid=row.uuid: own.upkeep.condemn([uuid]),
+                partial(register, model.id, row.uuid),
+                partial(condemn, row.uuid),
             )
             state = store.upkeep.checkpoint(row.uuid).state
             assert (done, state) in (([0], "ACTIVE"), ([1], "DELETED"))
+
+
+def register(model_id: int, uuid: str, own: Store) -> None:
+    own.registry.register(model_id, uuid)
+
+
+def condemn(uuid: str, own: Store) -> None:
+    own.upkeep.condemn([uuid])
 
 
 def both_at_once(place: str, *calls: Callable[[Store], object]) -> list[int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -58,7 +58,7 @@ def changes(draw: st.DrawFn, number: int) -> Callable[[list[int]], Change]:
                 "ended": st.none() | st.floats(0, 9),
                 "max_trials": st.none() | st.integers(1, 9),
             }
-        ).map(lambda values: ExperimentChange(**values))
+        ).map(lambda values: ExperimentChange(**cast(dict[str, Any], values)))
     )
 
     def change(ids: list[int]) -> Change:
@@ -118,10 +118,10 @@ def test_each_change_twice_is_each_change_once(store: Store, history: list[Calla
 
 def lose_answers(store: Store, count: int) -> None:
     """From now on so many commits are done, and then the connection breaks before that is known."""
-    database, left = store._database, [count]  # type: ignore[attr-defined]
+    database, left = store._database, [count]
     execute = database.execute
 
-    def losing(statement: str, values: object = ()) -> object:
+    def losing(statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         found = execute(statement, values)
         if statement == "COMMIT" and left[0]:
             left[0] -= 1
@@ -130,7 +130,7 @@ def lose_answers(store: Store, count: int) -> None:
             raise StoreUnavailable("the answer was lost")
         return found
 
-    database.execute = losing
+    database.execute = losing  # type: ignore[method-assign]
 
 
 def test_a_writer_repeats_what_was_not_answered(place: str, caplog: pytest.LogCaptureFixture) -> None:

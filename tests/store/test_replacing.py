@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from determined.store.open import open_store
-from determined.store.rows import BegunAttempt
+from determined.store.rows import BegunAttempt, Row
 from tests.store.rows import begin, metric
 
 groups = st.sampled_from(["training", "validation"])
@@ -48,7 +48,7 @@ def test_the_store_keeps_what_the_rule_says(transactions: list[list[tuple[Any, .
         store, model = open_store(Path(directory) / "store.sqlite"), Model()
         attempts: list[BegunAttempt] = [begin(store)]
         for transaction in transactions:
-            rows = []
+            rows: list[Row] = []
             for kind, *arguments in transaction:
                 if kind == "begin":
                     store.write(rows)

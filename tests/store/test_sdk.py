@@ -39,6 +39,6 @@ def test_from_a_run_to_a_registered_model_to_nothing(
         assert PASSWORD not in str(told.value) + repr(determined) + repr(experiment)
         model.delete()
         experiment.delete()
-        assert determined.list_experiments() == determined.list_models() == []
+        assert (determined.list_experiments(), determined.list_models()) == ([], [])
     assert list((data_home / "determined" / "runs").iterdir()) == []
     assert not list((data_home / "determined" / "checkpoints").glob("*/weights"))

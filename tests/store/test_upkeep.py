@@ -248,7 +248,7 @@ class TestDeletion:
         assert store.experiments.get(child).parent_id is None
         assert [run.parent_id for run in store.runs()] == [None, None]
         assert store.upkeep.checkpoint(kept_uuid).state == "ACTIVE"
-        database = store._database  # type: ignore[attr-defined]
+        database = store._database
         for table in ("metrics", "samples", "logs", "requests", "experiment_requests", "journal", "snapshots"):
             assert database.execute(f"SELECT count(*) FROM {table}") == [(0,)], table
         for table, left in (("trials", 2), ("attempts", 2), ("checkpoints", 1), ("leases", 1), ("experiments", 3)):

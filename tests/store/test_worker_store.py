@@ -13,7 +13,7 @@ from determined.errors import CheckpointInUse, NotFoundException, StoreError
 from determined.store.experiment_changes import Change
 from determined.store.local_worker_store import is_shared, open_worker_store, store_exists
 from determined.store.records import Request
-from determined.store.rows import LogRow, MetadataRow, PublishingRow, StatusRow
+from determined.store.rows import LogRow, MetadataRow, PublishingRow, Row, StatusRow
 from determined.store.store import Store
 from determined.store.worker_store import WorkerStore
 from tests.helpers.relay import RelayedStore, is_plain, methods
@@ -79,7 +79,7 @@ def test_the_life_of_an_attempt(worker: WorkerStore, store: Store) -> None:
     with pytest.raises(NotFoundException, match="Trial 99 not found"):
         worker.trial(99)
 
-    rows = [
+    rows: list[Row] = [
         metric(begun, "training", 1, {"loss": float("inf")}),
         metric(begun, "validation", 1, {"error": 2.0, "text": "é"}),
         StatusRow(begun.trial_id, 1, phase="training", progress=0.5),

@@ -18,6 +18,7 @@ from determined.errors import StoreError
 from determined.store import writer as writing
 from determined.store.databases import sqlite
 from determined.store.open import open_store
+from determined.store.records import Metric
 from determined.store.rows import StatusRow
 from determined.store.store import Store
 from determined.store.writer import Writer
@@ -26,11 +27,11 @@ from tests.store.rows import begin, metric
 
 
 @pytest.fixture
-def make_writer() -> Iterator[Callable[..., Writer]]:
-    made: list[Writer] = []
+def make_writer() -> Iterator[Callable[..., Writer[Store]]]:
+    made: list[Writer[Store]] = []
     gates: list[threading.Event] = []
 
-    def make(place: str | Path, patience: float = 30, gate: threading.Event | None = None) -> Writer:
+    def make(place: str | Path, patience: float = 30, gate: threading.Event | None = None) -> Writer[Store]:
         def opened() -> Store:
             if gate is not None:
                 gate.wait()
@@ -56,7 +57,7 @@ def steps(place: str | Path, trial_id: int) -> list[int | None]:
         store.close()
 
 
-def test_what_was_flushed_is_there(place: str, make_writer: Callable[..., Writer]) -> None:
+def test_what_was_flushed_is_there(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
     attempt = writer.ask(begin)
     for step in range(1000):
@@ -65,17 +66,23 @@ def test_what_was_flushed_is_there(place: str, make_writer: Callable[..., Writer
     assert steps(place, attempt.trial_id) == list(range(1000))
 
 
-def test_an_answer_knows_what_was_put_before(place: str, make_writer: Callable[..., Writer]) -> None:
+def test_an_answer_knows_what_was_put_before(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
     attempt = writer.ask(begin)
     for step in range(10):
         writer.put(metric(attempt, "g", step, {"x": step}))
-        found = writer.ask(lambda store, step=step: store.find_metric(attempt.trial_id, "g", step))
+
+        def find(store: Store, step: int = step) -> Metric | None:
+            return store.find_metric(attempt.trial_id, "g", step)
+
+        found = writer.ask(find)
         assert found is not None
         assert found.metrics == {"x": step}
 
 
-def test_nobody_waits_for_the_disk_while_there_is_room(tmp_path: Path, make_writer: Callable[..., Writer]) -> None:
+def test_nobody_waits_for_the_disk_while_there_is_room(
+    tmp_path: Path, make_writer: Callable[..., Writer[Store]]
+) -> None:
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
     attempt = writer.ask(begin)
@@ -92,7 +99,7 @@ def test_nobody_waits_for_the_disk_while_there_is_room(tmp_path: Path, make_writ
 
 def test_a_file_that_others_keep_busy_is_waited_for(
     tmp_path: Path,
-    make_writer: Callable[..., Writer],
+    make_writer: Callable[..., Writer[Store]],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -116,7 +123,7 @@ def test_a_file_that_others_keep_busy_is_waited_for(
 
 @pytest.mark.parametrize(("rows", "body"), [(100, ""), (4, "x" * 250_000)])
 def test_a_full_queue_waits_and_drops_nothing(
-    tmp_path: Path, make_writer: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch, rows: int, body: str
+    tmp_path: Path, make_writer: Callable[..., Writer[Store]], monkeypatch: pytest.MonkeyPatch, rows: int, body: str
 ) -> None:
     monkeypatch.setattr(writing, "_MOST_ROWS", 100)
     monkeypatch.setattr(writing, "_MOST_BYTES", 1_000_000)
@@ -145,7 +152,7 @@ def test_a_full_queue_waits_and_drops_nothing(
     assert steps(path, attempt.trial_id) == list(range(4 * rows))
 
 
-def test_of_many_statuses_the_last_one_is_kept(place: str, make_writer: Callable[..., Writer]) -> None:
+def test_of_many_statuses_the_last_one_is_kept(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
     attempt = writer.ask(begin)
     for number in range(1001):
@@ -156,10 +163,10 @@ def test_of_many_statuses_the_last_one_is_kept(place: str, make_writer: Callable
 
 
 def test_a_server_that_was_away_has_everything_once(
-    postgres: PostgresServer, make_writer: Callable[..., Writer], caplog: pytest.LogCaptureFixture
+    postgres: PostgresServer, make_writer: Callable[..., Writer[Store]], caplog: pytest.LogCaptureFixture
 ) -> None:
     place = postgres.new_database()
-    writer = make_writer(place)
+    writer = make_writer(place, patience=600.0)  # were it used up, the time-out of the test would end it
     attempt = writer.ask(begin)
     for round_number in range(3):
         for step in range(100):
@@ -175,7 +182,7 @@ def test_a_server_that_was_away_has_everything_once(
                 flushing.join(0.01)
             assert flushing.is_alive()
             postgres.start()
-            flushing.join(60)
+            flushing.join()
             assert "is back: nothing was lost" in caplog.text
     writer.flush()
     assert sorted(map(int, filter(None, steps(place, attempt.trial_id)))) == list(range(1, 400))
@@ -184,7 +191,7 @@ def test_a_server_that_was_away_has_everything_once(
 
 
 def test_a_server_that_stays_away_ends_the_run_by_name(
-    postgres: PostgresServer, make_writer: Callable[..., Writer]
+    postgres: PostgresServer, make_writer: Callable[..., Writer[Store]]
 ) -> None:
     writer = make_writer(postgres.new_database(), patience=0.5)
     attempt = writer.ask(begin)
@@ -203,7 +210,7 @@ def test_a_server_that_stays_away_ends_the_run_by_name(
 
 
 def test_a_program_that_fails_does_not_wait_long_for_a_server(
-    postgres: PostgresServer, make_writer: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, make_writer: Callable[..., Writer[Store]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_SECONDS_IN_A_HURRY", 0.2)
     writer = make_writer(postgres.new_database(), patience=600)
@@ -217,7 +224,7 @@ def test_a_program_that_fails_does_not_wait_long_for_a_server(
         postgres.start()
 
 
-def test_a_server_that_was_never_there_is_told_soon(make_writer: Callable[..., Writer]) -> None:
+def test_a_server_that_was_never_there_is_told_soon(make_writer: Callable[..., Writer[Store]]) -> None:
     from tests.helpers.ranks import free_port
 
     writer = make_writer(f"postgresql://me@127.0.0.1:{free_port()}/x", patience=0.2)
@@ -227,14 +234,14 @@ def test_a_server_that_was_never_there_is_told_soon(make_writer: Callable[..., W
         writer.ask(begin)
 
 
-def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Writer]) -> None:
+def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Writer[Store]]) -> None:
     """The room is given back by somebody; SQLite's own limit on pages stands for the disk."""
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
     attempt = writer.ask(begin)
 
     def limit(pages: int) -> Callable[[Store], object]:
-        return lambda store: store._database.execute(f"PRAGMA max_page_count = {pages}")  # type: ignore[attr-defined]
+        return lambda store: store._database.execute(f"PRAGMA max_page_count = {pages}")
 
     class Room(logging.Handler):
         """Somebody reads the warning and cleans up."""
@@ -254,7 +261,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, make_writer: Callable[..., Wr
 
 
 def test_what_is_refused_for_good_is_raised_by_the_next_call(
-    tmp_path: Path, make_writer: Callable[..., Writer]
+    tmp_path: Path, make_writer: Callable[..., Writer[Store]]
 ) -> None:
     path = tmp_path / "store.sqlite"
     writer = make_writer(path)
@@ -268,7 +275,7 @@ def test_what_is_refused_for_good_is_raised_by_the_next_call(
 
 
 def test_a_question_that_fails_is_answered_and_nothing_else_happens(
-    place: str, make_writer: Callable[..., Writer]
+    place: str, make_writer: Callable[..., Writer[Store]]
 ) -> None:
     writer = make_writer(place)
     attempt = writer.ask(begin)
@@ -279,7 +286,7 @@ def test_a_question_that_fails_is_answered_and_nothing_else_happens(
     assert steps(place, attempt.trial_id) == [1]
 
 
-def test_a_closed_writer_takes_nothing(place: str, make_writer: Callable[..., Writer]) -> None:
+def test_a_closed_writer_takes_nothing(place: str, make_writer: Callable[..., Writer[Store]]) -> None:
     writer = make_writer(place)
     attempt = writer.ask(begin)
     writer.put(metric(attempt, "g", 1, {}))

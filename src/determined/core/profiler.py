@@ -71,7 +71,7 @@ class SystemSampler:
     """Reads counters of this machine; rates refer to the time since the previous sample."""
 
     def __init__(self) -> None:
-        import psutil  # type: ignore[import-untyped,unused-ignore]
+        import psutil
 
         self._psutil = psutil
         self._process = psutil.Process(os.getpid())

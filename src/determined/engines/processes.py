@@ -90,7 +90,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _children_elsewhere(pid: int) -> list[int]:
-    import psutil  # type: ignore[import-untyped,unused-ignore]
+    import psutil
 
     try:
         return [child.pid for child in psutil.Process(pid).children()]
@@ -99,7 +99,7 @@ def _children_elsewhere(pid: int) -> list[int]:
 
 
 def _used_elsewhere(pid: int) -> float:
-    import psutil  # type: ignore[import-untyped,unused-ignore]
+    import psutil
 
     try:
         used = psutil.Process(pid).cpu_times()

@@ -140,7 +140,7 @@ def _run(torchrun_arguments: list[str]) -> int:
     for name in _FORWARDED:
         signal.signal(getattr(signal, name), _forward)
     try:
-        torchrun.run(torchrun.parse_args(torchrun_arguments))  # type: ignore[no-untyped-call]
+        torchrun.run(torchrun.parse_args(torchrun_arguments))
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         sys.stderr.write(f"the worker of rank {rank} failed first, with exit code {failure.exitcode}\n")
@@ -153,7 +153,7 @@ def _run(torchrun_arguments: list[str]) -> int:
 
 def _forward(number: int, _frame: object) -> None:
     """Send a signal to all child processes."""
-    import psutil  # type: ignore[import-untyped,unused-ignore]
+    import psutil
 
     for child in psutil.Process().children():
         child.send_signal(number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -31,6 +31,7 @@ class PyTorchTrial(LegacyTrial, ABC):
     """
 
     trial_context_class = PyTorchTrialContext
+    context: PyTorchTrialContext
 
     def __init__(self, context: PyTorchTrialContext) -> None:
         """Wrap models, optimizers and schedulers here. Calling this base constructor is not required."""
@@ -79,9 +80,18 @@ class PyTorchTrial(LegacyTrial, ABC):
         """Create the model (first generation, 0.12). Newer programs call `context.wrap_model` in `__init__`."""
         raise TypeError("build_model() was not overridden")
 
-    def optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Create the optimizer (first generation, 0.12). Newer programs call `context.wrap_optimizer` in `__init__`."""
-        raise TypeError("optimizer(model) was not overridden")
+    if TYPE_CHECKING:
+        # Almost every program assigns its optimizer to `self.optimizer`; only those of 0.12 define a method. To declare
+        # the method would let type checkers reject the assignment.
+        optimizer: Any
+    else:
+
+        def optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+            """Create the optimizer (first generation, 0.12).
+
+            Newer programs call `context.wrap_optimizer` in `__init__`.
+            """
+            raise TypeError("optimizer(model) was not overridden")
 
     def create_lr_scheduler(self, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
         """Create a scheduler, or return None (first generation, 0.12)."""

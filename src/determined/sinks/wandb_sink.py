@@ -111,7 +111,7 @@ class WandbSink:
         wandb = sys.modules.get("wandb")
         if wandb is None or wandb.run is not None:
             return  # the program's own run still needs the service process
-        import psutil  # type: ignore[import-untyped,unused-ignore]
+        import psutil
 
         for child in psutil.Process().children():
             if child.name() == _SERVICE_PROCESS:

@@ -58,7 +58,7 @@ def _started(pid: int) -> str | None:
 
 def _started_elsewhere(pid: int) -> str | None:
     """Return the start time of a process on systems other than Linux, or None if it does not exist."""
-    import psutil  # type: ignore[import-untyped,unused-ignore]
+    import psutil
 
     try:
         return str(psutil.Process(pid).create_time())

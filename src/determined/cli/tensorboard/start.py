@@ -104,7 +104,7 @@ def start(
 
 def _serve(root: str, port: int) -> str:
     """Serve TensorBoard on the loopback device in threads of this process, and return its address."""
-    from tensorboard import program as tensorboard_program  # type: ignore[import-untyped]
+    from tensorboard import program as tensorboard_program
 
     note = "_DATA_SERVER_ADVISORY_MESSAGE"  # recommends an option that users of `det` cannot pass
     if hasattr(tensorboard_program, note):

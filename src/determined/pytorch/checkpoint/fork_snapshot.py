@@ -41,7 +41,7 @@ def snapshot(state: dict[str, Any]) -> dict[str, Any]:
 
 def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """Return a copy of a storage in the memory of the host."""
-    copy = torch.UntypedStorage(storage.nbytes())  # type: ignore[no-untyped-call]
+    copy = torch.UntypedStorage(storage.nbytes())
     return copy.copy_(storage)
 
 

@@ -67,7 +67,7 @@ class Optimization:
             raise TypeError(f"context.backward takes the loss as a tensor, got {type(loss).__name__}: {loss!r}")
         if self.precision.automatic:
             loss = self.precision.scale(loss)
-        loss.backward(gradient, retain_graph or create_graph, create_graph)  # type: ignore[no-untyped-call]
+        loss.backward(gradient, retain_graph or create_graph, create_graph)
 
     def step(
         self,

@@ -32,7 +32,7 @@ class DistributedModel(DistributedDataParallel):
         """Give this object its own subclass, whose `forward` has the signature of the wrapped model's."""
 
         def forward(self: DistributedDataParallel, *inputs: Any, **kwargs: Any) -> Any:
-            return DistributedDataParallel.forward(self, *inputs, **kwargs)  # type: ignore[no-untyped-call]
+            return DistributedDataParallel.forward(self, *inputs, **kwargs)
 
         members = {"forward": as_forward_of(self.module, forward)}
         self.__class__ = type("DistributedModel", (DistributedModel,), members)
