@@ -15,7 +15,18 @@ from tests.searchers.methods import make
 
 def running(searcher: Any, least: float = 0.0) -> RunnerState:
     parts = dict.fromkeys(
-        ("experiment", "settings", "files", "lease", "engine", "writer", "logs", "checkpoints", "effects", "planned")
+        (
+            "experiment",
+            "settings",
+            "files",
+            "lease",
+            "engine",
+            "writer",
+            "logs",
+            "checkpoints",
+            "effective_hparams",
+            "planned",
+        )
     )
     search = SimpleNamespace(searcher=searcher)
     return RunnerState(

@@ -11,8 +11,10 @@ import pytest
 from determined.engines.base import Exited
 from determined.engines.local import LocalEngine
 from determined.experiment.runner.restored_trials import trials
-from determined.experiment.runner.trials.exit_classification import judge
-from determined.experiment.runner.trials.live_trial import LiveTrial, Process
+from determined.experiment.runner.trials.exit_classification import classify
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.process import LogFindings, TrialProcess
+from determined.experiment.runner.trials.trial_values import Failures, RowValues, TrialSpec
 from tests.experiment.inside import opened, run
 
 PROGRAM = """
@@ -97,7 +99,7 @@ def test_what_would_fail_again_is_not_retried(
     with opened() as store:  # the next runner would know it as well
         experiment_id = found["alike"].experiment_id
         restored = trials(store.experiments.trials(experiment_id), store.experiments.journal(experiment_id), {})
-    assert {trial.hparams["how"]: bool(trial.failure_without_report) for trial in restored} == {
+    assert {trial.spec.hparams["how"]: bool(trial.failures.without_report) for trial in restored} == {
         "import": True,
         "alike": True,
         "different": True,
@@ -105,7 +107,7 @@ def test_what_would_fail_again_is_not_retried(
         "missing file": True,
         "exit": True,
     }
-    assert {trial.hparams["how"] for trial in restored if trial.repeated_error} == {"import", "alike"}
+    assert {trial.spec.hparams["how"] for trial in restored if trial.failures.repeated_error} == {"import", "alike"}
 
 
 ERROR = "ValueError: no (train.py, line 3)"
@@ -113,9 +115,9 @@ ERROR = "ValueError: no (train.py, line 3)"
 
 def judged(error: str, *, code: int = 1, signal: str | None = None, before: str = ERROR, reported: bool = False) -> str:
     """Return the state of a trial whose attempt ended in some way, after one that ended with `before`."""
-    process = Process("1.a.1", errors={0: error} if error else {})
-    trial = LiveTrial(1, 0, "a", {}, 0, 0, (), None, "RUNNING", process=process, failure_without_report=before)
-    verdict = judge(
+    trial = LiveTrial(TrialSpec(1, 0, "a", {}, 0, 0, ()), RowValues("QUEUED"), failures=Failures(without_report=before))
+    trial.start(TrialProcess("1.a.1", log=LogFindings(errors={0: error} if error else {})))
+    verdict = classify(
         Exited("1.a.1", code, signal, False, 0.0),
         trial,
         early_exit=None,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from determined.experiment.creation.search_check import SearchCheck
 from determined.experiment.runner.effective_hparams import EffectiveHparams
 from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.trial_values import RowValues, TrialSpec
 
 SPACE = {
     "lr": {"type": "double", "minval": 0, "maxval": 9},
@@ -79,17 +80,9 @@ def test_a_space_without_ranges() -> None:
 
 
 def live(number: int, lr: float) -> LiveTrial:
-    return LiveTrial(
-        id=10 + number,
-        number=number,
-        request_id="",
-        hparams={"lr": lr, "net": {"depth": 1}},
-        seed=0,
-        bracket=0,
-        rungs=(),
-        goal=None,
-        state="RUNNING",
-    )
+    hparams = {"lr": lr, "net": {"depth": 1}}
+    spec = TrialSpec(id=10 + number, number=number, request_id="", hparams=hparams, seed=0, bracket=0, rungs=())
+    return LiveTrial(spec, RowValues(state="RUNNING"))
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1]])
@@ -109,5 +102,5 @@ def test_a_trial_that_ended_before_it_trained_is_left_out() -> None:
     for number in (0, 2, 3):
         effects.note(trials[number], {"lr": 5.0})
     assert effects.reason_to_stop(trials) is None
-    trials[1].state = "ERROR"
+    trials[1].end("ERROR")
     assert "trials 10, 12, 13" in (effects.reason_to_stop(trials) or "")

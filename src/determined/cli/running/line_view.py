@@ -31,8 +31,7 @@ class LineView:
         if self._trials is None:
             # Events before the start of watching are not reported.
             self._trials = {
-                trial.id: trial if trial.state in TRIAL_ENDED else replace(trial, state="QUEUED")
-                for trial in view.trials
+                trial.id: replace(trial, state="QUEUED") if trial.state in AT_WORK else trial for trial in view.trials
             }
             over = sum(trial.state in TRIAL_ENDED for trial in view.trials)
             said += [f"{over} of {counted(len(view.trials), 'trial')} ended before"] if over else []
@@ -70,8 +69,10 @@ def flat(hparams: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 def _news(before: TrialView | None, trial: TrialView, view: View) -> list[str]:
     """Return the events of a trial between two views, in which a short trial may have started and ended."""
-    said = []
     was = before.state if before else "QUEUED"
+    if was == "QUEUED" and trial.state == "PAUSED" and trial.steps == (before.steps if before else 0):
+        return []  # the experiment is paused, and the trial was not running
+    said = []
     if trial.has_started and trial.state != was and (was == "QUEUED" or trial.state == "RUNNING"):
         verb = "resumed" if before and (was == "PAUSED" or before.steps) else "started"
         hparams = hparams_text(trial.hparams, view.searched)

@@ -175,8 +175,8 @@ def _tell(
     search = restored(original, experiment.seed, store.experiments.snapshot(experiment.id), journal)
     told = [] if search.begun else [search.start()]
     if max_trials is not None:
-        told.append(search.tell(Extended(max_trials)))
-    told.append(search.tell(Reopened(tuple(trial.number for trial in again))))
+        told.append(search.report(Extended(max_trials)))
+    told.append(search.report(Reopened(tuple(trial.number for trial in again))))
     created = [
         new_trial(action, original.searcher.source_checkpoint_uuid, original.hyperparameters)
         for _, actions in told

@@ -7,7 +7,7 @@ from typing import Literal
 
 from determined.experiment.runner.shared_state import RunnerState
 from determined.plural import counted
-from determined.store.experiment_changes import ExperimentChange, TrialChange
+from determined.store.experiment_changes import ExperimentChange
 from determined.store.states import ExperimentState
 
 _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMPLETED", "ERROR": "STOPPING_ERROR"}
@@ -16,24 +16,22 @@ _STOPPING: dict[ExperimentState, ExperimentState] = {"COMPLETED": "STOPPING_COMP
 def finish(run: RunnerState) -> ExperimentState:
     """Record and return the state in which the runner leaves the experiment."""
     if run.stop_request in ("pause", "halt") and run.failure is None and not run.search.searcher.finished:
-        goes_on = run.in_queue and not run.paused_by_request
-        left: Literal["ACTIVE", "PAUSED"] = "ACTIVE" if goes_on else "PAUSED"
+        # The queue preempted it, and resumes it later: it stays ACTIVE, and its trials QUEUED.
+        is_resumed_by_queue = run.in_queue and not run.paused_by_request
+        left: Literal["ACTIVE", "PAUSED"] = "ACTIVE" if is_resumed_by_queue else "PAUSED"
         run.commit(
-            trials=tuple(TrialChange(trial.id, state="QUEUED" if goes_on else "PAUSED") for trial in run.live()),
+            trials=tuple(trial.requeue(paused=not is_resumed_by_queue) for trial in run.live()),
             snapshot=run.search.snapshot_if_due(now=True),
             experiment=ExperimentChange(state=left, progress=run.progress(), reason=run.pause_reason or None),
         )
         return left
-    for trial in run.live():
-        trial.state = "CANCELED"
-        # Restarts that were counted in advance but not made are subtracted.
-        trial.restarts, trial.owes_restart = trial.restarts - trial.owes_restart, False
-        change = TrialChange(trial.id, state="CANCELED", restarts=trial.restarts, ended=time.time())
-        run.commit(trials=(change,))
+    if remaining := run.live():
+        run.commit(trials=tuple(trial.end("CANCELED") for trial in remaining))
     state, reason = _outcome(run)
     if state in _STOPPING:
         run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
-    run.ask(lambda store: store.heartbeat(run.lease))  # fails if the lease was lost: then nothing may be deleted
+    # This fails if the lease was lost. Then another runner may need the checkpoints, and nothing may be deleted.
+    run.ask(lambda store: store.heartbeat(run.lease))
     run.checkpoints.clean_up(run.settings)
     run.least_progress = _progress(run, state)
     run.commit(
@@ -55,7 +53,7 @@ def _progress(run: RunnerState, state: ExperimentState) -> float:
     if not run.search.searcher.finished:
         return run.progress()
     # The searcher reports 1 when all trials have ended; the real progress is what the trials did of what was planned.
-    done = sum(trial.progress or 0.0 for trial in run.trials.values())
+    done = sum(trial.observed.progress or 0.0 for trial in run.trials.values())
     return max(run.progress(), min(done / max(len(run.trials), run.planned or 0, 1), 1.0))
 
 
@@ -71,7 +69,7 @@ def _outcome(run: RunnerState) -> tuple[ExperimentState, str | None]:
     if states <= {"ERROR", "CANCELED", "INVALID_HP"}:
         failed = "The trial failed" if len(run.trials) == 1 else f"All {counted(len(run.trials), 'trial')} failed"
         return "ERROR", f"{failed}. See: det experiment list-trials {run.experiment.id}"
-    compared = any(trial.rungs for trial in run.trials.values())
-    if compared and all(trial.best is None for trial in run.trials.values()):
+    compared = any(trial.spec.rungs for trial in run.trials.values())
+    if compared and all(trial.observed.best is None for trial in run.trials.values()):
         return "ERROR", f"No trial has reported the searcher metric {run.settings.metric!r} as a number."
     return "COMPLETED", None

@@ -11,7 +11,8 @@ from determined.config.secrets.fixed_secrets import mask_fixed
 from determined.experiment.runner import fail_fast, restored_trials
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.experiment.runner.trials.stop_requests import ask_to_end
+from determined.experiment.runner.trials.stop_requests import request_stop
+from determined.experiment.runner.trials.trial_values import FinalDecision
 from determined.searchers.base import Action, Continue, Create, Event, Exited, ExitReason, Pause, Stop, Validated
 from determined.stop_request import StopRequest
 from determined.store.experiment_changes import ExperimentChange, NewTrial, TrialChange
@@ -27,20 +28,21 @@ _LEAST_PATIENCE, _MOST_PATIENCE = 30.0, 300.0
 def decide(run: RunnerState) -> None:
     """Process trials that have reached their goals, in the order in which the searcher takes results."""
     answered = True
-    while answered:
+    while answered:  # each decision may make another trial the next one whose result is due
         answered = False
-        for trial in [trial for trial in run.live() if trial.at_goal is not None]:
-            if trial.at_goal is not None and not _must_wait(run, trial):
+        for trial in [trial for trial in run.live() if trial.observed.at_goal is not None]:
+            if trial.observed.at_goal is not None and not _must_wait(run, trial):
                 _answer(run, trial)
                 answered = True
 
 
-def tell(run: RunnerState, event: Event, *changes: TrialChange, about: LiveTrial | None = None) -> None:
-    """Report an event to the searcher and carry out its decision.
+def report_event(run: RunnerState, event: Event, *changes: TrialChange, about: LiveTrial | None = None) -> None:
+    """Report an event to the searcher and carry out its decision, together with `changes`.
 
-    `about` is a trial that has ended: actions for it are dropped, because nothing can be done with it any more.
+    `about` is a trial whose end is recorded next: actions for it are dropped, because nothing can be done with it any
+    more.
     """
-    entry, actions = run.search.tell(event)
+    entry, actions = run.search.report(event)
     if about is not None:
         actions = [action for action in actions if isinstance(action, Create) or action.number != about.number]
     carry_out(run, entry, actions, changes)
@@ -53,27 +55,29 @@ def carry_out(
     changes: Sequence[TrialChange] = (),
     experiment: ExperimentChange | None = None,
 ) -> None:
-    """Commit a decision with all its consequences in one transaction; only then start, notify or end trials.
+    """Commit a decision with all its consequences in one transaction; only then start, wake or end trials.
 
     Otherwise a crash in between would leave processes that contradict the store.
     """
     created: list[Create] = []
     trials, requests = list(changes), list[tuple[int, StopRequest]]()
-    told: list[LiveTrial] = []
+    concerned: list[LiveTrial] = []
     closed: list[LiveTrial] = []
     for action in actions:
         if isinstance(action, Create):
             created.append(action)
             continue
         trial = run.trials[action.number]
-        told.append(trial)
+        if trial.has_ended:
+            continue  # canceled before the search was extended; the searcher learns of it with the next event
+        concerned.append(trial)
         if isinstance(action, Continue):
-            trials.append(_continue(trial, action))
+            trials.append(trial.continue_to(action.goal))
         elif isinstance(action, Stop) and trial.process is None:
-            trial.ended_by = "finish" if action.finished else "stop"
+            trial.decide_end(_final(action))
             closed.append(trial)
         else:
-            trials.append(_end(trial, action, requests))
+            trials.append(_stop(trial, action, requests))
     ids = run.commit(
         journal=(entry,),
         snapshot=run.search.snapshot_if_due(),
@@ -84,27 +88,27 @@ def carry_out(
     )
     for action, trial_id in zip(created, ids, strict=True):
         run.trials[action.number] = restored_trials.created(action, trial_id, run.settings.source)
-    for trial in told:
+    for trial in concerned:
         if trial.process is not None:
             run.engine.wake(trial.process.key)
     for trial in closed:
-        close(run, trial)
+        if not trial.has_ended:  # the end of a trial before it may have led to a decision about this one
+            close(run, trial)
     fail_if_pointless(run)
 
 
-def conclude(run: RunnerState, trial: LiveTrial, state: TrialState, told: ExitReason, reason: str | None) -> None:
+def conclude(run: RunnerState, trial: LiveTrial, state: TrialState, exit: ExitReason, reason: str | None) -> None:
     """Record that a trial has ended, together with the searcher's reaction."""
-    trial.state, trial.at_goal, trial.owes_restart = state, None, False
-    change = TrialChange(trial.id, state=state, restarts=trial.restarts, reason=reason or "", ended=time.time())
+    change = trial.end(state, reason or "")
     if run.ending:
         run.commit(trials=(change,))
     else:
-        tell(run, Exited(trial.number, told), change)
+        report_event(run, Exited(trial.number, exit), change)
 
 
 def close(run: RunnerState, trial: LiveTrial) -> None:
     """End a trial without processes, as the searcher decided."""
-    conclude(run, trial, "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY", "completed", None)
+    conclude(run, trial, "COMPLETED" if trial.final_decision == "finish" else "STOPPED_EARLY", "completed", None)
 
 
 def fail_if_pointless(run: RunnerState) -> None:
@@ -113,7 +117,7 @@ def fail_if_pointless(run: RunnerState) -> None:
         return
     reason = (
         run.search.searcher.failure
-        or run.effects.reason_to_stop(run.trials)
+        or run.effective_hparams.reason_to_stop(run.trials)
         or run.missing_metric
         or fail_fast.shared_error(run)
     )
@@ -124,12 +128,12 @@ def fail_if_pointless(run: RunnerState) -> None:
     run.failure = reason
     run.commit(experiment=ExperimentChange(state="STOPPING_ERROR", reason=reason))
     for trial in run.live():
-        ask_to_end(run, trial, "cancel")
+        request_stop(run, trial, "cancel")
 
 
 def awaited(run: RunnerState, trial: LiveTrial) -> list[LiveTrial]:
     """Return the earlier trials for which a trial at its goal waits: those that run, or will run again."""
-    if trial.ended_by is not None or trial.suspended:
+    if trial.final_decision is not None or trial.suspended:
         return []
     earlier = [run.trials[number] for number in run.search.searcher.waits_for(trial.number)]
     return [other for other in earlier if other.process is not None or (other.runs and other.may_start)]
@@ -144,12 +148,11 @@ def _must_wait(run: RunnerState, trial: LiveTrial) -> bool:
     if not others:
         return False
     if run.engine.short and any(other.process is None for other in others):
-        trial.waiting_since = None  # other experiments hold the slots: the waiting time does not count
+        trial.wait.suspend()  # other experiments hold the slots: the waiting time does not count
         return True
-    now = time.monotonic()
-    trial.waiting_since = trial.waiting_since or now
-    patience = min(max(_LEAST_PATIENCE, trial.waiting_since - trial.decided_at), _MOST_PATIENCE)
-    if now - trial.waiting_since < patience:
+    since = trial.wait.begin()
+    patience = min(max(_LEAST_PATIENCE, since - trial.wait.decided_at), _MOST_PATIENCE)
+    if time.monotonic() - since < patience:
         return True
     logger.warning(
         "trial %d is compared without trial %s, which it has waited for during %.0f s: another run of this search may "
@@ -163,45 +166,31 @@ def _must_wait(run: RunnerState, trial: LiveTrial) -> bool:
 
 def _answer(run: RunnerState, trial: LiveTrial) -> None:
     """Report the result of a trial at its goal to the searcher, or carry out an earlier decision."""
-    assert trial.at_goal is not None
-    metric, when = trial.at_goal
-    trial.at_goal, trial.waiting_since, trial.decided_at = None, None, time.monotonic()
-    if trial.ended_by is not None:  # decided before a crash; the trial was run again to save its work
-        ask_to_end(run, trial, "stop")
+    result = trial.observed.take_result()
+    trial.wait.end()
+    if trial.final_decision is not None:  # decided before a crash; the trial was run again to save its work
+        request_stop(run, trial, "stop")
     elif trial.suspended:
-        ask_to_end(run, trial, "pause")
+        request_stop(run, trial, "pause")
     else:
         goal = trial.goal
-        tell(run, Validated(trial.number, metric, when))
-        if trial.goal == goal and trial.ended_by is None and not trial.suspended:
-            logger.error("trial %d: the searcher has no answer to %s, and lets it go on", trial.id, when)
-            trial.goal = None
-            run.commit(trials=(TrialChange(trial.id, goal=None),))
+        report_event(run, Validated(trial.number, result.metric, result.time))
+        if trial.goal == goal and trial.final_decision is None and not trial.suspended and not trial.has_ended:
+            logger.error("trial %d: the searcher has no answer to %s, and lets it go on", trial.id, result.time)
+            run.commit(trials=(trial.continue_to(None),))
             if trial.process is not None:
                 run.engine.wake(trial.process.key)
 
 
-def _continue(trial: LiveTrial, action: Continue) -> TrialChange:
-    """Set the next goal of a trial and return the row change."""
-    trial.goal, trial.decided_at, trial.suspended = action.goal, time.monotonic(), False
-    if trial.process is not None:
-        return TrialChange(trial.id, goal=action.goal)
-    trial.state = "QUEUED"
-    return TrialChange(trial.id, goal=action.goal, state="QUEUED")
+def _stop(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, StopRequest]]) -> TrialChange:
+    """Pause or stop a trial; add a request to its processes to `requests`, unless one was made before."""
+    if trial.process is not None and trial.process.stopping.request is None:
+        requests.append((trial.id, "pause" if isinstance(action, Pause) else "stop"))
+    return trial.suspend() if isinstance(action, Pause) else trial.stop(_final(action))
 
 
-def _end(trial: LiveTrial, action: Pause | Stop, requests: list[tuple[int, StopRequest]]) -> TrialChange:
-    """Mark a trial as paused or stopped; request that of its processes unless another request was made before."""
-    ask: StopRequest = "pause" if isinstance(action, Pause) else "stop"
-    if isinstance(action, Pause):
-        trial.suspended = True
-    else:
-        trial.ended_by = "finish" if action.finished else "stop"
-    trial.state = "PAUSED" if trial.process is None else "STOPPING"
-    if trial.process is not None and trial.process.asked is None:
-        trial.process.asked, trial.process.asked_at = ask, time.monotonic()
-        requests.append((trial.id, ask))
-    return TrialChange(trial.id, state="PAUSED" if trial.process is None else "STOPPING")
+def _final(action: Stop) -> FinalDecision:
+    return "finish" if action.finished else "stop"
 
 
 def new_trial(action: Create, source: str | None, space: dict[str, Any]) -> NewTrial:

@@ -8,7 +8,6 @@ from typing import Any
 from determined.config.effective import differences
 from determined.experiment.creation.search_check import SearchCheck
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.store.states import TRIAL_ENDED
 
 logger = logging.getLogger("determined.experiment")
 
@@ -28,8 +27,8 @@ class EffectiveHparams:
 
         Warn once if they replace assigned values.
         """
-        known, trial.passed_hparams = trial.passed_hparams, passed
-        replaced = differences(trial.hparams, passed) if known is None else []
+        was_unknown = trial.observed.note_hparams(passed)
+        replaced = differences(trial.spec.hparams, passed) if was_unknown else []
         if not replaced or self._warnings > _MOST_WARNINGS:
             return
         self._warnings += 1
@@ -47,11 +46,12 @@ class EffectiveHparams:
     def reason_to_stop(self, trials: dict[int, LiveTrial]) -> str | None:
         """Check the trials that started since the last call; return why the search is useless, if it is."""
         while (trial := trials.get(self._next)) is not None:
-            if trial.passed_hparams is None and trial.state not in TRIAL_ENDED:
+            passed = trial.observed.passed_hparams
+            if passed is None and not trial.has_ended:
                 return None  # in order: the verdict must not depend on which trial is faster
             self._next += 1
-            if trial.passed_hparams is not None:
-                reason = self._check.take(trial.id, trial.hparams, trial.passed_hparams)
+            if passed is not None:
+                reason = self._check.take(trial.id, trial.spec.hparams, passed)
                 if reason is not None:
                     return reason
         return None

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from determined.engines.base import Exited
 from determined.engines.command import Harness
 from determined.experiment.runner.shared_state import RunnerState
-from determined.experiment.runner.trials.live_trial import LiveTrial, Process
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.process import TrialProcess
 
 TWICE = "; not retried: same error twice"
 
@@ -34,25 +35,27 @@ _COUNTERS = ("batches", "epochs")
 _MEMORY_ERRORS = {"MemoryError", "OutOfMemoryError"}
 
 
-def repeatable_error(exited: Exited, process: Process) -> str | None:
+def repeatable_error(exited: Exited, process: TrialProcess) -> str | None:
     """Return the error of an attempt, with its place, if the next attempt is likely to fail in the same way.
 
     Files, networks, memory and signals may behave differently the next time; so may a program that ends without an
     exception.
     """
-    if exited.code != _PYTHON_FAILED or exited.signal is not None or exited.out_of_memory or process.killed is not None:
+    was_killed = exited.signal is not None or exited.out_of_memory or process.stopping.kill_reason is not None
+    if exited.code != _PYTHON_FAILED or was_killed:
         return None
-    found = _EXCEPTION.match(process.last_error)
-    if found is None or _may_pass(found[1].rpartition(".")[2]) or "out of memory" in process.last_error:
+    error = process.log.last_error
+    found = _EXCEPTION.match(error)
+    if found is None or _may_pass(found[1].rpartition(".")[2]) or "out of memory" in error:
         return None
-    return process.last_error
+    return error
 
 
 def shared_error(run: RunnerState) -> str | None:
     """Return why the experiment ends if its first max(3, slots) trials all failed twice with the same error."""
     count = max(_FEWEST_TRIALS, run.engine.slots)
     first = [run.trials.get(number) for number in range(count)]
-    errors = {None if trial is None else trial.repeated_error for trial in first}
+    errors = {None if trial is None else trial.failures.repeated_error for trial in first}
     error = errors.pop() if len(errors) == 1 else None
     return None if error is None else f"the first {count} trials failed with the same error: {error}"
 
@@ -94,7 +97,7 @@ def note_missing_metric(run: RunnerState, trial: LiveTrial, *, ended: bool) -> N
         run.metric_is_reported = True
     elif names:
         run.missing_metric = f"Metric {settings.metric!r} is not reported; reported: {shown_names(names)}"
-        trial.fatal = run.missing_metric
+        trial.reveal_failure(run.missing_metric)
 
 
 def shown_names(names: Iterable[str]) -> str:

@@ -12,7 +12,6 @@ from determined.config.metric_values import number
 from determined.config.ranking import best_first
 from determined.config.secrets.fixed_secrets import mask_fixed
 from determined.experiment.creation.search_check import searched_paths
-from determined.experiment.runner.reports import MOST_VALUES
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.view import Observer, RungView, TrialView, View
@@ -69,7 +68,7 @@ class ProgressReporter:
     def _shown_hparams(self, trial: LiveTrial) -> dict[str, Any]:
         """Return the hyperparameters of a trial with secrets masked; cached, because views are frequent."""
         if trial.id not in self._hparams:
-            self._hparams[trial.id] = mask_fixed(trial.hparams, self._run.settings.space)
+            self._hparams[trial.id] = mask_fixed(trial.spec.hparams, self._run.settings.space)
         return self._hparams[trial.id]
 
     def _view(self, state: str) -> View:
@@ -107,10 +106,10 @@ class ProgressReporter:
         """Read results from before a pause out of the store, for display only."""
         run = self._run
         for trial in run.trials.values():
-            if trial.runs and not trial.values:
+            if trial.runs and not trial.observed.values:
                 reports = run.ask(partial(_validations, trial.id))
                 found = [number(report.metrics.get(run.settings.metric)) for report in reports]
-                trial.values = [value for value in found if value is not None][-MOST_VALUES:]
+                trial.observed.recall([value for value in found if value is not None])
 
 
 def _validations(trial_id: int, store: Experiments) -> list[Metric]:
@@ -123,31 +122,32 @@ def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView 
 
 
 def _trial_view(trial: LiveTrial, hparams: dict[str, Any]) -> TrialView:
+    observed = trial.observed
     return TrialView(
         id=trial.id,
         number=trial.number,
         state=trial.state,
-        hparams=effective(hparams, trial.passed_hparams),
-        bracket=trial.bracket,
+        hparams=effective(hparams, observed.passed_hparams),
+        bracket=trial.spec.bracket,
         rung=trial.rung,
         goal=trial.goal,
-        progress=trial.progress,
+        progress=observed.progress,
         has_started=trial.runs > 0,
-        steps=max(trial.last_step, trial.steps),
-        metric=trial.values[-1] if trial.values else None,
-        best=trial.best,
+        steps=max(observed.last_step, observed.steps),
+        metric=observed.values[-1] if observed.values else None,
+        best=observed.best,
         restarts=trial.restarts,
-        values=tuple(trial.values),
+        values=tuple(observed.values),
     )
 
 
 def _rungs(trials: Iterable[LiveTrial]) -> list[RungView]:
     """Return the state of each rung of each bracket."""
     known = list(trials)
-    times = sorted({(trial.bracket, rung) for trial in known for rung in trial.rungs})
+    times = sorted({(trial.spec.bracket, rung) for trial in known for rung in trial.spec.rungs})
     views = []
     for bracket, rung in times:
-        own = [trial for trial in known if trial.bracket == bracket]
+        own = [trial for trial in known if trial.spec.bracket == bracket]
         at_work = sum(trial.process is not None and trial.goal == rung for trial in own)
         reached = sum(trial.reached >= rung for trial in own)
         views.append(RungView(bracket, rung, reached, at_work))

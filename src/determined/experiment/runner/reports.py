@@ -13,64 +13,59 @@ from determined.experiment.runner.fail_fast import note_missing_metric, shown_na
 from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.observed import Result
 from determined.store.experiment_records import Trial
 from determined.store.experiments import Experiments
 
 logger = logging.getLogger("determined.experiment")
 
-_SECONDS_BETWEEN_LOOKS = 1.0
-MOST_VALUES = 12  # number of values kept per trial for display
+_SECONDS_BETWEEN_READS = 1.0
 
 
 class ReportReader:
-    """Polls the reports of all trials once a second, in case a notification was lost."""
+    """Polls the reports of all trials once a second, in case a wake-up was lost."""
 
     def __init__(self, run: RunnerState) -> None:
         self._run = run
-        self._looked = 0.0
+        self._read_at = 0.0
 
-    def look_at_all(self) -> None:
+    def read_all(self) -> None:
         """Read new reports and the progress of all running trials, at most once per interval."""
         now = time.monotonic()
-        if now - self._looked < _SECONDS_BETWEEN_LOOKS:
+        if now - self._read_at < _SECONDS_BETWEEN_READS:
             return
-        self._looked = now
+        self._read_at = now
         for trial in self._run.by_key.values():
-            look(self._run, trial)
+            read_reports(self._run, trial)
             row = self._run.ask(partial(_row_of, trial.id))
-            trial.progress, trial.steps = row.progress, row.steps_completed
-            self._run.effects.note(trial, row.passed_hparams)
+            trial.observed.note_progress(row.progress, row.steps_completed)
+            self._run.effective_hparams.note(trial, row.passed_hparams)
         decisions.fail_if_pointless(self._run)
 
 
-def look(run: RunnerState, trial: LiveTrial) -> None:
+def read_reports(run: RunnerState, trial: LiveTrial) -> None:
     """Read the validations that a trial reported since the last call; one that was completed later is read again."""
-    settings = run.settings
-    for report in run.ask(lambda store: store.validations(trial.id, trial.seen)):
+    settings, observed = run.settings, trial.observed
+    for report in run.ask(lambda store: store.validations(trial.id, observed.read_up_to)):
         assert report.steps_completed is not None
-        trial.seen = (report.attempt, report.sequence)
-        trial.last_step = report.steps_completed
+        observed.note_validation(report.attempt, report.sequence, report.steps_completed)
         if trial.process is not None:
-            trial.process.sign_of_life = trial.process.reported = time.monotonic()
+            trial.process.activity.note_report()
         metric = number(report.metrics.get(settings.metric))
         when = time_of(settings.time_metric, report.steps_completed, report.metrics)
-        trouble = _trouble(settings, report.metrics, metric, when, compared=trial.goal is not None)
-        follows_operations = trouble is not None and run.ask(partial(_row_of, trial.id)).follows_operations
+        problem = _problem(settings, report.metrics, metric, when, compared=trial.goal is not None)
+        follows_operations = problem is not None and run.ask(partial(_row_of, trial.id)).follows_operations
         if not follows_operations:
             if settings.metric not in report.metrics:
                 note_missing_metric(run, trial, ended=False)
-            _complain_once(trial, None if run.missing_metric else trouble)
+            _warn_once(trial, None if run.missing_metric else problem)
         elif metric is None:
             continue  # `report_completed` will add the metric, and the report is read again then
-        trial.last_value = (metric, when)
-        if metric is not None:
-            trial.values = [*trial.values[1 - MOST_VALUES :], metric]
-        trial.best = _better(settings, trial.best, metric)
-        if trial.goal is not None and when is not None and when >= trial.goal:
-            trial.at_goal = (metric, when)
+        is_at_goal = trial.goal is not None and when is not None and when >= trial.goal
+        observed.note_result(Result(metric, when), _better(settings, observed.best, metric), is_at_goal=is_at_goal)
 
 
-def _trouble(
+def _problem(
     settings: Settings, metrics: dict[str, Any], metric: float | None, when: float | None, *, compared: bool
 ) -> str | None:
     """Return what prevents a report from being compared, or None."""
@@ -87,11 +82,10 @@ def _lacks(kind: str, name: str, metrics: dict[str, Any]) -> str:
     return f"{kind} {name!r} is not among the validation metrics ({shown_names(metrics)})."
 
 
-def _complain_once(trial: LiveTrial, trouble: str | None) -> None:
+def _warn_once(trial: LiveTrial, problem: str | None) -> None:
     """Warn once about a report that cannot be compared."""
-    if trouble is not None and trouble not in trial.warned:
-        trial.warned.add(trouble)
-        logger.warning("Trial %d: %s", trial.id, trouble)
+    if problem is not None and trial.observed.warn_once(problem):
+        logger.warning("Trial %d: %s", trial.id, problem)
 
 
 def _better(settings: Settings, best: float | None, value: float | None) -> float | None:

@@ -13,14 +13,14 @@ from determined.experiment.creation.current_config import with_settings
 from determined.experiment.runner import decisions
 from determined.experiment.runner.settings import settings_of
 from determined.experiment.runner.shared_state import RunnerState
-from determined.experiment.runner.trials.stop_requests import ask_to_end, halt
+from determined.experiment.runner.trials.stop_requests import kill_without_saving, request_stop
 from determined.stop_request import OF_USERS, StopRequest, is_stronger
 from determined.store.experiment_changes import ExperimentChange
 from determined.store.states import ExperimentState
 
 logger = logging.getLogger("determined.experiment")
 
-_SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_BETWEEN_POLLS = 0.5
 _STOPPING: dict[StopRequest, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
 
 
@@ -35,13 +35,13 @@ class RequestHandler:
         self._interrupted = interrupted
         self._outdated = outdated
         self._last = run.experiment.last_request
-        self._looked = 0.0
+        self._polled = 0.0
 
     def handle(self) -> None:
         """Carry out new requests and signals."""
         now = time.monotonic()
-        if now - self._looked >= _SECONDS_BETWEEN_LOOKS:
-            self._looked = now
+        if now - self._polled >= _SECONDS_BETWEEN_POLLS:
+            self._polled = now
             self._handle_stored()
         request = self._interrupted()
         if request is not None:
@@ -52,14 +52,14 @@ class RequestHandler:
         now = time.monotonic()
         if self._interrupted() is not None:
             return True
-        if now - self._looked < _SECONDS_BETWEEN_LOOKS:
+        if now - self._polled < _SECONDS_BETWEEN_POLLS:
             return False
         run = self._run
         found = any(
             request.trial_id is None and request.kind in OF_USERS and request.id > self._outdated
             for request in run.ask(lambda store: store.requests(run.experiment.id, self._last))
         )
-        self._looked = 0.0 if found else now  # 0: `handle` carries out the request immediately
+        self._polled = 0.0 if found else now  # 0: `handle` carries out the request immediately
         return found
 
     def _handle_stored(self) -> None:
@@ -99,9 +99,9 @@ class RequestHandler:
         if request is not None:
             for trial in run.live():
                 if request == "halt":
-                    halt(run, trial)
+                    kill_without_saving(run, trial)
                 else:
-                    ask_to_end(run, trial, request)
+                    request_stop(run, trial, request)
 
     def _end_one(self, trial_id: int, request: StopRequest) -> None:
         """Cancel or kill a single trial."""
@@ -110,4 +110,4 @@ class RequestHandler:
             if trial.id == trial_id and trial.process is None:
                 decisions.conclude(run, trial, "CANCELED", "canceled", None)
             elif trial.id == trial_id:
-                ask_to_end(run, trial, request)
+                request_stop(run, trial, request)

@@ -124,7 +124,7 @@ def run_experiment(
             checkpoints=TrialCheckpoints(experiment_id, settings, writer),
             store_place=store_place,
             mask=line_mask(os.environ, settings.config.plain),
-            effects=EffectiveHparams(settings.space),
+            effective_hparams=EffectiveHparams(settings.space),
             planned=max_trials or StoredConfig(experiment.config).searcher.max_trials or settings.max_trials,
             in_queue=in_queue,
             least_progress=_progress_so_far(experiment, max_trials),

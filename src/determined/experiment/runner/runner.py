@@ -7,7 +7,7 @@ from collections.abc import Callable
 from determined.engines.base import Event, Line, WakeupRequested
 from determined.experiment.runner import completion, decisions, recovery, restored_trials
 from determined.experiment.runner.progress_reporting import ProgressReporter
-from determined.experiment.runner.reports import ReportReader, look
+from determined.experiment.runner.reports import ReportReader, read_reports
 from determined.experiment.runner.request_handler import RequestHandler
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.slot_sharing import share
@@ -51,35 +51,41 @@ class Runner:
         journal = run.ask(lambda store: store.journal(run.experiment.id))
         run.trials = {trial.number: trial for trial in restored_trials.trials(rows, journal, run.settings.space)}
         self._begin()
-        recovery.settle(run)
+        recovery.recover(run)
         while not self._over():
             self._requests.handle()
             self._starts.start_waiting()
             for event in run.engine.events(_TICK):
                 self._handle(event)
-            self._reports.look_at_all()
+            self._reports.read_all()
             decisions.decide(run)
             share(run)
-            exit.end_the_unwell(run, self._timeouts)
+            exit.enforce_time_limits(run, self._timeouts)
             self._progress.show()
         state = completion.finish(run)
         self._progress.show_last(state)
         return state
 
     def _begin(self) -> None:
-        """Set the experiment to ACTIVE, and start or extend the search."""
+        """Set the experiment to ACTIVE, queue the trials of an earlier runner, and start or extend the search."""
         run, begun = self._run, self._run.search.begun
         active = ExperimentChange(state="ACTIVE", reason="")
         start = None if begun else run.search.start()
         # Called before anything is written: it raises if the search cannot be extended.
-        extension = None if self._extended is None else run.search.tell(self._extended)
+        extension = None if self._extended is None else run.search.report(self._extended)
+        # The processes of the earlier runner have ended with it, whatever the rows say.
+        queued = tuple(
+            trial.requeue(paused=trial.suspended)
+            for trial in run.live()
+            if trial.state != ("PAUSED" if trial.suspended else "QUEUED")
+        )
         if start is None and extension is None:
-            run.commit(experiment=active)
+            run.commit(experiment=active, trials=queued)
         if start is not None:
             decisions.carry_out(run, *start, experiment=active)
         if extension is not None and self._extended is not None:
             longer = ExperimentChange(state="ACTIVE", reason="", max_trials=self._extended.max_trials)
-            decisions.carry_out(run, *extension, experiment=longer)
+            decisions.carry_out(run, *extension, queued, experiment=longer)
 
     def _handle(self, event: Event) -> None:
         """Handle an event of the engine."""
@@ -89,9 +95,9 @@ class Runner:
         if isinstance(event, Line):
             self._run.logs.keep(trial, event)
         elif isinstance(event, WakeupRequested):
-            look(self._run, trial)
+            read_reports(self._run, trial)
         else:
-            exit.exited(self._run, trial, event)
+            exit.handle_exit(self._run, trial, event)
 
     def _over(self) -> bool:
         """Return whether no process is running and the experiment is to end or pause."""

@@ -56,7 +56,7 @@ class Search:
         """Start the search; return the journal entry and the first actions."""
         return self._entry(_START, self.searcher.start())
 
-    def tell(self, event: Event) -> tuple[JournalEntry, list[Action]]:
+    def report(self, event: Event) -> tuple[JournalEntry, list[Action]]:
         """Report an event to the searcher; return the journal entry and the actions that follow."""
         return self._entry(journal.event_to_plain(event), self.searcher.on_event(event))
 

@@ -20,7 +20,6 @@ from determined.stop_request import StopRequest
 from determined.store.experiment_changes import Change
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.experiments import Experiments
-from determined.store.states import TRIAL_ENDED
 from determined.store.store import Store
 from determined.store.writer import Writer
 
@@ -41,7 +40,7 @@ class RunnerState:
     logs: TrialLogWriter
     checkpoints: TrialCheckpoints
     store_place: str
-    effects: EffectiveHparams
+    effective_hparams: EffectiveHparams
     planned: int | None  # number of trials, if known
     hook: PreparedHook | None = None  # the startup hook, after it has run
     hook_is_due: bool = True  # whether the startup hook, if any, must run before the first trial starts
@@ -50,7 +49,7 @@ class RunnerState:
     stop_request: StopRequest | None = None  # strongest request to stop the experiment so far
     # Run by the queue: unless a pause was requested in the store, the queue resumes the experiment later.
     in_queue: bool = False
-    paused_by_request: bool = False
+    paused_by_request: bool = False  # by a user, or by `pause_for`
     pause_reason: str = ""  # reason of a pause that no user requested
     most_slots: int | None = None  # slot limit of the queue entry
     failure: str | None = None  # why the search cannot continue
@@ -77,16 +76,24 @@ class RunnerState:
 
     def live(self) -> list[LiveTrial]:
         """Return the trials that have not ended."""
-        return [trial for trial in self.trials.values() if trial.state not in TRIAL_ENDED]
+        return [trial for trial in self.trials.values() if not trial.has_ended]
 
     def progress(self) -> float:
         """Return the completed fraction of the search, from 0 to 1. It never decreases, although estimates do."""
         searcher = self.search.searcher
-        # When all trials have ended the searcher reports 1; `finishing` decides whether that is a success.
+        # When all trials have ended the searcher reports 1; `completion.py` decides whether that is a success.
         if not searcher.finished:
-            reported = {trial.number: trial.progress for trial in self.by_key.values() if trial.progress is not None}
+            reported = {
+                trial.number: trial.observed.progress
+                for trial in self.by_key.values()
+                if trial.observed.progress is not None
+            }
             self.least_progress = max(self.least_progress, searcher.progress(reported))
         return self.least_progress
+
+    def pause_for(self, reason: str) -> None:
+        """Pause the experiment because of a problem. It stays PAUSED until the user resumes it, also in the queue."""
+        self.stop_request, self.paused_by_request, self.pause_reason = "pause", True, reason
 
     def ask(self, question: Callable[[Experiments], T]) -> T:
         """Run a query on the experiments of the store."""

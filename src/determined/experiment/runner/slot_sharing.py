@@ -5,7 +5,7 @@ from __future__ import annotations
 from determined.experiment.runner import decisions
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.live_trial import LiveTrial
-from determined.experiment.runner.trials.stop_requests import ask_to_end
+from determined.experiment.runner.trials.stop_requests import request_stop
 
 
 def share(run: RunnerState) -> None:
@@ -15,11 +15,11 @@ def share(run: RunnerState) -> None:
     """
     run.engine.want(_wanted(run))
     for key in run.engine.taken_back():
-        _ask_to_leave(run, run.by_key[key])
+        _preempt(run, run.by_key[key])
     if run.engine.short:
         for trial in list(run.by_key.values()):
-            if trial.at_goal is not None and _awaits_a_slot(run, trial):
-                _ask_to_leave(run, trial)
+            if trial.observed.at_goal is not None and _awaits_a_slot(run, trial):
+                _preempt(run, trial)
 
 
 def _wanted(run: RunnerState) -> int:
@@ -38,7 +38,7 @@ def _awaits_a_slot(run: RunnerState, trial: LiveTrial) -> bool:
     return any(other.process is None for other in decisions.awaited(run, trial))
 
 
-def _ask_to_leave(run: RunnerState, trial: LiveTrial) -> None:
-    """Ask a trial to pause, unless another request was made before."""
-    if trial.process is not None and trial.process.asked is None:
-        ask_to_end(run, trial, "pause")
+def _preempt(run: RunnerState, trial: LiveTrial) -> None:
+    """Request that a trial saves and releases its slots, unless another request was made before."""
+    if trial.process is not None and trial.process.stopping.request is None:
+        request_stop(run, trial, "pause")

@@ -14,8 +14,8 @@ from determined.store.databases.location import shown
 
 
 def allocation_key(experiment_id: int, trial: LiveTrial, run: int) -> str:
-    """Return the key of one start of a trial's processes."""
-    return f"{experiment_id}.{trial.request_id}.{run}"
+    """Return the key of one start of a trial's processes; `run` is the number of the start, from 1."""
+    return f"{experiment_id}.{trial.spec.request_id}.{run}"
 
 
 def trial_environment(
@@ -23,6 +23,7 @@ def trial_environment(
     experiment_id: int,
     config: StoredConfig,
     trial: LiveTrial,
+    run: int,
     key: str,
     latest_checkpoint: str | None,
     steps_completed: int,
@@ -41,7 +42,7 @@ def trial_environment(
         cluster_id=str(uuid.uuid5(uuid.NAMESPACE_URL, shown(store_place))),
         agent_id=socket.gethostname(),
         slot_ids=list(range(slots)),  # placeholder: the engine sets the real ones
-        task_id=f"{experiment_id}.{trial.request_id}",
+        task_id=f"{experiment_id}.{trial.spec.request_id}",
         allocation_id=key,
         session_token=secrets.token_urlsafe(32),
         task_type=TRIAL,
@@ -49,13 +50,13 @@ def trial_environment(
         _trial_info=TrialInfo(
             trial_id=trial.id,
             experiment_id=experiment_id,
-            trial_seed=trial.seed,
-            hparams=trial.hparams,
+            trial_seed=trial.spec.seed,
+            hparams=trial.spec.hparams,
             _config=config.plain,
             _steps_completed=steps_completed,
-            _trial_run_id=trial.runs,
+            _trial_run_id=run,
             _time_metric=time_metric,
-            _rungs=trial.rungs,
+            _rungs=trial.spec.rungs,
         ),
         _rendezvous_info=RendezvousInfo(["127.0.0.1"], 0, [max(1, slots)]),
     )

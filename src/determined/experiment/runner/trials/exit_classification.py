@@ -20,16 +20,16 @@ _POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and exi
 
 @dataclass(frozen=True)
 class Verdict:
-    """The new state of a trial. `told` is reported to the searcher; None if the trial will be started again."""
+    """The new state of a trial. The searcher gets the exit reason, which is None if the trial will be started again."""
 
     state: TrialState
-    told: ExitReason | None
+    exit_reason: ExitReason | None
     reason: str | None = None
     restarts: int = 0
     repeated_error: str | None = None  # error with which this attempt and the one before failed
 
 
-def judge(
+def classify(
     exited: Exited,
     trial: LiveTrial,
     *,
@@ -45,31 +45,33 @@ def judge(
     """
     process = trial.process
     assert process is not None
-    if trial.fatal is not None:
-        return Verdict("ERROR", "errored", trial.fatal, trial.restarts)
+    stopping = process.stopping
+    if trial.failures.of_experiment is not None:
+        return Verdict("ERROR", "errored", trial.failures.of_experiment, trial.restarts)
     if early_exit == "INVALID_HP":
-        reason = process.last_error or "the trial refused its hyperparameters"
+        reason = process.log.last_error or "the trial refused its hyperparameters"
         return Verdict("INVALID_HP", "invalid_hp", reason, trial.restarts)
-    if process.halted and exited.code != 0:
+    if stopping.without_saving and exited.code != 0:
         # Also if the searcher has ended the trial: its last step may not be saved, which is done when it resumes.
         return Verdict("PAUSED", None, "stopped without saving", trial.restarts)
-    if process.asked in ("cancel", "kill"):
-        return Verdict("CANCELED", "canceled", process.killed, trial.restarts)
-    if trial.ended_by is not None:
-        state: TrialState = "COMPLETED" if trial.ended_by == "finish" else "STOPPED_EARLY"
-        return Verdict(state, "completed", process.killed or _unexpected(exited), trial.restarts)
-    forced = process.killed is not None or process.interrupted
-    if process.asked == "pause" and forced:
-        return Verdict("PAUSED", None, process.killed, trial.restarts)
-    if process.asked == "stop" and forced:  # its time limit was reached
-        return Verdict("COMPLETED", "completed", process.killed or _TIME_LIMIT, trial.restarts)
-    if is_lost(exited) and trial.lost <= _MOST_LOSSES:  # not caused by the trial, so it does not count as a restart
+    if stopping.request in ("cancel", "kill"):
+        return Verdict("CANCELED", "canceled", stopping.kill_reason, trial.restarts)
+    if trial.final_decision is not None:
+        state: TrialState = "COMPLETED" if trial.final_decision == "finish" else "STOPPED_EARLY"
+        return Verdict(state, "completed", stopping.kill_reason or _unexpected(exited), trial.restarts)
+    forced = stopping.kill_reason is not None or stopping.interrupted
+    if stopping.request == "pause" and forced:
+        return Verdict("PAUSED", None, stopping.kill_reason, trial.restarts)
+    if stopping.request == "stop" and forced:  # its time limit was reached
+        return Verdict("COMPLETED", "completed", stopping.kill_reason or _TIME_LIMIT, trial.restarts)
+    # Not caused by the trial, so it does not count as a restart.
+    if is_lost(exited) and trial.failures.lost < _MOST_LOSSES:
         lost = "its processes were lost with the engine" if exited.lost else cause(exited, "")
         return Verdict("QUEUED", None, lost, trial.restarts)
     leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
-    if process.asked == "pause" and acknowledged and leaves_politely:
+    if stopping.request == "pause" and acknowledged and leaves_politely:
         return Verdict("PAUSED", None, None, trial.restarts)
-    if process.asked == "stop" and leaves_politely:
+    if stopping.request == "stop" and leaves_politely:
         return Verdict("COMPLETED", "completed", _TIME_LIMIT, trial.restarts)
     if exited.code == 0:
         return Verdict("COMPLETED", "completed", None, trial.restarts)
@@ -92,16 +94,16 @@ def _failure(exited: Exited, trial: LiveTrial, max_restarts: int, *, has_reporte
     """Return the verdict on a failed attempt: retry, pause or error."""
     process = trial.process
     assert process is not None
-    reason = process.killed or cause(exited, process.last_error)
+    reason = process.stopping.kill_reason or cause(exited, process.log.last_error)
     if is_of_another_version(reason):  # not caused by the trial, and all others would fail in the same way
         return Verdict("PAUSED", None, reason, trial.restarts)
-    if process.no_retries is not None:
-        return Verdict("ERROR", "errored", f"{reason}; not retried: {process.no_retries}", trial.restarts)
+    if process.log.no_retries is not None:
+        return Verdict("ERROR", "errored", f"{reason}; not retried: {process.log.no_retries}", trial.restarts)
     error = None if has_reported else repeatable_error(exited, process)
-    if error is not None and error == trial.failure_without_report:
+    if error is not None and error == trial.failures.without_report:
         return Verdict("ERROR", "errored", f"{error}{TWICE}", trial.restarts, error)
     if trial.restarts < max_restarts:
-        later: Literal["PAUSED", "QUEUED"] = "PAUSED" if process.asked == "pause" else "QUEUED"
+        later: Literal["PAUSED", "QUEUED"] = "PAUSED" if process.stopping.request == "pause" else "QUEUED"
         return Verdict(later, None, reason, trial.restarts + 1)
     tried = f"; tried {trial.restarts + 1} times" if trial.restarts else ""
     return Verdict("ERROR", "errored", f"{reason}{tried}", trial.restarts)

@@ -1,125 +1,254 @@
-"""The state of a trial in its runner."""
+"""The state of a trial in its runner, and all transitions between its states.
+
+Each transition changes the trial in memory and returns the same change of its row. The caller commits it, together with
+what belongs to the same decision, before it acts on the processes. No other module changes the state of a trial or
+makes a `TrialChange`, so memory and database cannot differ; ARCHITECTURE.md has the table of transitions.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Final
 
-from determined.config.secrets.line_mask import LineMask
+from determined.experiment.runner.trials.observed import Observed
+from determined.experiment.runner.trials.process import TrialProcess
+from determined.experiment.runner.trials.trial_values import (
+    ComparisonWait,
+    Decided,
+    Failures,
+    FinalDecision,
+    RowValues,
+    TrialSpec,
+)
 from determined.stop_request import StopRequest
-from determined.store.states import TrialState
+from determined.store.experiment_changes import UNCHANGED, TrialChange
+from determined.store.states import TRIAL_ENDED, TrialState
+
+_WAITING: tuple[TrialState, ...] = ("QUEUED", "PAUSED")
+_AT_WORK: tuple[TrialState, ...] = ("RUNNING", "STOPPING")  # has processes, or their exit is being handled
+_LIVE: tuple[TrialState, ...] = (*_WAITING, *_AT_WORK)
 
 
-@dataclass(frozen=True)
-class Place:
-    """A line of source code."""
+class LiveTrial:
+    """A trial of a running experiment: the values of its row, and what the runner knows in addition."""
 
-    file: str
-    line: int
-    is_own: bool  # part of the program, not of a library
+    def __init__(
+        self,
+        spec: TrialSpec,
+        row: RowValues,
+        decided: Decided | None = None,
+        failures: Failures | None = None,
+        observed: Observed | None = None,
+    ) -> None:
+        self.spec: Final = spec
+        self.observed: Final = observed or Observed()
+        self.wait: Final = ComparisonWait()
+        self._row = row
+        self._decided = decided or Decided()
+        self._failures = failures or Failures()
+        self._process: TrialProcess | None = None
+        self._must_save_again = False
+        self._seconds_before = 0.0  # duration of earlier starts
 
+    # Transitions, in the order of the table in ARCHITECTURE.md.
 
-@dataclass
-class Process:
-    """A trial's processes, from their start until all of them have ended."""
+    def start(self, process: TrialProcess) -> TrialChange:
+        """Start the trial. Its processes begin after the commit, so that a crash in between only repeats the start."""
+        runs, now = self.runs + 1, time.time()
+        change = TrialChange(self.id, state="RUNNING", allocation=process.key, runs=runs, started=now)
+        self._apply(change, after=_WAITING)
+        self._process, self._failures = process, replace(self._failures, restart_is_pending=False)
+        return change
 
-    key: str
-    directory: str = ""  # working directory of its program
-    started: float = field(default_factory=time.monotonic)
-    asked: StopRequest | None = None  # what the runner requested of it
-    asked_at: float = 0.0
-    killed: str | None = None  # why the runner killed it
-    halted: bool = False  # killed without saving, because the user did not want to wait
-    interrupted: bool = False  # whether it got SIGINT, because it does not read requests
-    attempts_before: int = 0  # number of attempts in the store that are not its own
-    sign_of_life: float = field(default_factory=time.monotonic)
-    reported: float = 0.0  # when it last reported a validation
-    cpu_seconds: float = 0.0  # CPU time at `cpu_looked`
-    cpu_looked: float = field(default_factory=time.monotonic)  # when the CPU time was read
-    stacks_shown: float | None = None
-    errors: dict[int, str] = field(default_factory=dict)  # by rank: last line of a traceback in its log, with its place
-    places: dict[int, Place] = field(default_factory=dict)  # by rank: innermost place of a traceback in its log
-    first_failure: tuple[int, str] | None = None  # the rank that failed first, and the launcher's message about it
-    no_retries: str | None = None  # the log policy that forbids a retry
-    lines: dict[int, int] = field(default_factory=dict)  # by rank: number of stored lines
-    mask: LineMask = field(default_factory=LineMask)  # masks the secrets of its environment
+    def start_failed(self) -> TrialChange:
+        """Queue the trial again, because the engine could not start its processes."""
+        change = self._apply(TrialChange(self.id, state="QUEUED"), after=("RUNNING",))
+        self._process = None
+        return change
+
+    def request_stop(self, request: StopRequest) -> TrialChange:
+        """Request that the processes stop. A later request replaces an earlier one."""
+        change = self._apply(TrialChange(self.id, state="STOPPING"), after=_AT_WORK)
+        assert self._process is not None
+        self._process.request_stop(request)
+        return change
+
+    def suspend(self) -> TrialChange:
+        """Pause the trial, as the searcher decided. A request that was made to its processes before is kept."""
+        state: TrialState = "STOPPING" if self.state in _AT_WORK else "PAUSED"
+        change = self._apply(TrialChange(self.id, state=state), after=_LIVE)
+        self._decided = replace(self._decided, suspended=True)
+        if self._process is not None and self._process.stopping.request is None:
+            self._process.request_stop("pause")
+        return change
+
+    def stop(self, final: FinalDecision) -> TrialChange:
+        """Stop the processes for good, as the searcher decided. A request that was made before is kept."""
+        change = self._apply(TrialChange(self.id, state="STOPPING"), after=_AT_WORK)
+        assert self._process is not None
+        self.decide_end(final)
+        if self._process.stopping.request is None:
+            self._process.request_stop("stop")
+        return change
+
+    def continue_to(self, goal: float | None) -> TrialChange:
+        """Set the next goal, as the searcher decided. A trial that waits is queued; processes continue as they are."""
+        state: TrialState | None = "QUEUED" if self.state in _WAITING else None
+        change = self._apply(TrialChange(self.id, state=state, goal=goal), after=_LIVE)
+        self._decided = replace(self._decided, suspended=False)
+        self.wait.end()
+        return change
+
+    def requeue(self, *, paused: bool, restarts: int | None = None, reason: str | None = None) -> TrialChange:
+        """Let the trial wait for its next start. `restarts` counts that start in advance, if it follows a failure."""
+        assert self._process is None
+        is_pending = self._failures.restart_is_pending or (restarts is not None and restarts > self.restarts)
+        state: TrialState = "PAUSED" if paused else "QUEUED"
+        change = self._apply(TrialChange(self.id, state=state, restarts=restarts, reason=reason), after=_LIVE)
+        self._failures = replace(self._failures, restart_is_pending=is_pending)
+        return change
+
+    def end(self, state: TrialState, reason: str | None = None) -> TrialChange:
+        """End the trial. A restart that was counted in advance and is not made any more is subtracted."""
+        assert self._process is None
+        assert state in TRIAL_ENDED
+        restarts = self.restarts - self._failures.restart_is_pending
+        change = TrialChange(self.id, state=state, restarts=restarts, reason=reason, ended=time.time())
+        self._apply(change, after=_LIVE)
+        self._failures = replace(self._failures, restart_is_pending=False)
+        self.observed.discard_result()
+        return change
+
+    def start_from(self, checkpoint_id: str | None) -> TrialChange:
+        """Set the checkpoint of another trial from which this one starts; None if that trial has none."""
+        change = self._apply(TrialChange(self.id, warm_start=checkpoint_id), after=_WAITING)
+        self._decided = replace(self._decided, source_number=None)
+        return change
+
+    def _apply(self, change: TrialChange, *, after: tuple[TrialState, ...]) -> TrialChange:
+        """Apply a change of the row to its values in memory, and return it.
+
+        Raise RuntimeError if the state before it is not one of `after`: such a transition is a mistake in the runner.
+        """
+        row = self._row
+        if row.state not in after:
+            raise RuntimeError(f"trial {self.id} is {row.state}, and {' or '.join(after)} before {change}")
+        self._row = RowValues(
+            state=change.state or row.state,
+            goal=row.goal if change.goal is UNCHANGED else change.goal,
+            source=change.warm_start or row.source,
+            runs=row.runs if change.runs is None else change.runs,
+            restarts=row.restarts if change.restarts is None else change.restarts,
+        )
+        return change
+
+    # What changes no column: decisions that are in the journal, and the exit of the processes.
+
+    def decide_end(self, final: FinalDecision) -> None:
+        """Record the searcher's final decision, whose journal entry is committed with what follows from it."""
+        self._decided = replace(self._decided, final=final)
+
+    def exited(self, *, lost: bool, without_report: str | None, repeated_error: str | None) -> None:
+        """Record that all processes have ended. The state follows with `requeue` or `end`."""
+        assert self._process is not None
+        self._seconds_before = self.seconds
+        self._process, self._must_save_again = None, False
+        failures = replace(self._failures, lost=self._failures.lost + lost)
+        self._failures = replace(failures, without_report=without_report, repeated_error=repeated_error)
+
+    def repeat_to_goal(self) -> None:
+        """Run to the goal again before a decision, because the work of the previous runner there is not saved.
+
+        A trial that the searcher has paused at its goal is started for this purpose, and pauses there again.
+        """
+        self.observed.discard_result()
+        self._must_save_again = self.suspended and self.observed.last_step >= 0
+
+    def reveal_failure(self, reason: str) -> None:
+        """Record an error that ends the experiment, as the reason with which this trial ends."""
+        self._failures = replace(self._failures, of_experiment=reason)
+
+    # What the rest of the runner reads.
 
     @property
-    def last_error(self) -> str:
-        """Why the processes failed, from their log.
+    def id(self) -> int:
+        return self.spec.id
 
-        Of several ranks the first failure counts: the others fail because of it.
-        """
-        if self.first_failure is None:
-            return next(reversed(self.errors.values()), "")
-        rank, words = self.first_failure
-        return self.errors.get(rank, words)
+    @property
+    def number(self) -> int:
+        return self.spec.number
 
+    @property
+    def state(self) -> TrialState:
+        return self._row.state
 
-@dataclass
-class LiveTrial:
-    """A trial of a running experiment: the state in its row, and what the runner remembers in addition."""
+    @property
+    def goal(self) -> float | None:
+        return self._row.goal
 
-    id: int
-    number: int
-    request_id: str
-    hparams: dict[str, Any]
-    seed: int
-    bracket: int
-    rungs: tuple[float, ...]
-    goal: float | None
-    state: TrialState
-    source: str | None = None  # checkpoint of another trial from which to start
-    source_number: int | None = None  # number of the trial whose newest checkpoint that will be
-    runs: int = 0
-    restarts: int = 0
-    process: Process | None = None
-    ended_by: Literal["stop", "finish", None] = None  # the searcher's final decision, carried out at the goal
-    suspended: bool = False  # paused by the searcher until it is continued
-    owes_pause: bool = False  # suspended, but not saved: it must run to its goal again to be saved
-    lost: int = 0  # number of times its processes were lost, with the engine or by a signal
-    seen: tuple[int, int] = (0, -1)  # attempt and sequence number of the newest validation that was read
-    last_step: int = -1  # step of that validation
-    steps: int = 0  # largest step that it reported or saved
-    last_value: tuple[float | None, float | None] | None = None  # metric and time of that validation
-    # Metric and time of a validation at the goal that waits for a decision.
-    at_goal: tuple[float | None, float | None] | None = None
-    decided_at: float = field(default_factory=time.monotonic)
-    waiting_since: float | None = None  # since when it waits at its goal for earlier trials
-    best: float | None = None
-    values: list[float] = field(default_factory=list)  # newest values of the metric, for display
-    # Hyperparameters that its program passed to `init()`; None until training begins.
-    passed_hparams: dict[str, Any] | None = None
-    progress: float | None = None
-    seconds_before: float = 0.0  # duration of earlier starts
-    warned: set[str] = field(default_factory=set)
-    failure_without_report: str | None = None  # why its last attempt failed, if the trial has reported nothing
-    repeated_error: str | None = None  # error with which two attempts failed, so that it was not retried
-    owes_restart: bool = False  # a restart was counted but not made yet
-    fatal: str | None = None  # error of the experiment that this trial has revealed
+    @property
+    def source(self) -> str | None:
+        return self._row.source
+
+    @property
+    def runs(self) -> int:
+        return self._row.runs
+
+    @property
+    def restarts(self) -> int:
+        return self._row.restarts
+
+    @property
+    def process(self) -> TrialProcess | None:
+        return self._process
+
+    @property
+    def failures(self) -> Failures:
+        return self._failures
+
+    @property
+    def final_decision(self) -> FinalDecision | None:
+        return self._decided.final
+
+    @property
+    def suspended(self) -> bool:
+        return self._decided.suspended
+
+    @property
+    def source_number(self) -> int | None:
+        return self._decided.source_number
+
+    @property
+    def must_save_again(self) -> bool:
+        """Whether the trial was paused by the searcher, but its work is not saved: see `repeat_to_goal`."""
+        return self._must_save_again
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in TRIAL_ENDED
 
     @property
     def may_start(self) -> bool:
         """Whether the trial is ready to be started."""
-        ready = self.state in ("QUEUED", "PAUSED") and self.process is None and self.source_number is None
-        return ready and self.at_goal is None and (not self.suspended or self.owes_pause)
+        ready = self.state in _WAITING and self.process is None and self.source_number is None
+        return ready and self.observed.at_goal is None and (not self.suspended or self.must_save_again)
 
     @property
     def reached(self) -> float:
         """The largest length at which the trial was compared."""
-        passed = [rung for rung in self.rungs if self.goal is not None and rung < self.goal]
-        if self.goal is not None and (self.ended_by is not None or self.suspended):
+        passed = [rung for rung in self.spec.rungs if self.goal is not None and rung < self.goal]
+        if self.goal is not None and (self.final_decision is not None or self.suspended):
             passed.append(self.goal)
         return max(passed, default=0.0)
 
     @property
     def rung(self) -> int:
         """The number of rungs that the trial has passed."""
-        return len(self.rungs) if self.goal is None else sum(rung < self.goal for rung in self.rungs)
+        return len(self.spec.rungs) if self.goal is None else sum(rung < self.goal for rung in self.spec.rungs)
 
     @property
     def seconds(self) -> float:
         """The total running time of the trial's processes."""
         now = 0.0 if self.process is None else time.monotonic() - self.process.started
-        return self.seconds_before + now
+        return self._seconds_before + now

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable
 
 from determined.engines.base import Line
 from determined.experiment.runner.settings import Settings
-from determined.experiment.runner.trials.live_trial import LiveTrial, Place, Process
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.process import LogFindings, Place, TrialProcess
 from determined.store.rows import LogRow
 from determined.store.store import Store
 from determined.store.writer import Writer
@@ -44,7 +44,7 @@ class TrialLogWriter:
         """Store a line of the trial's processes, and extract errors from it."""
         process = trial.process
         assert process is not None
-        process.sign_of_life = time.monotonic()
+        process.activity.note_output()
         shown = self._store(trial, process, line)
         self._read(process, line, shown)
 
@@ -53,11 +53,11 @@ class TrialLogWriter:
         assert trial.process is not None
         self._store(trial, trial.process, line)
 
-    def _store(self, trial: LiveTrial, process: Process, line: Line) -> str:
+    def _store(self, trial: LiveTrial, process: TrialProcess, line: Line) -> str:
         """Store a line with the secrets of its process masked, and return the stored text."""
         shown = process.mask(line.text)
-        sequence = process.lines.get(line.rank, 0)
-        process.lines[line.rank] = sequence + 1
+        sequence = process.log.lines.get(line.rank, 0)
+        process.log.lines[line.rank] = sequence + 1
         self._writer.put(
             LogRow(trial.id, trial.runs, line.rank, sequence, line.stream, shown, line.written, level=line.level)
         )
@@ -69,39 +69,40 @@ class TrialLogWriter:
         """Wait until all lines of the trial's processes are stored."""
         self._writer.flush()
 
-    def _read(self, process: Process, line: Line, shown: str) -> None:
+    def _read(self, process: TrialProcess, line: Line, shown: str) -> None:
         """Extract from a line why the trial fails; the masked text is used."""
-        rank, text = line.rank, shown
+        rank, text, log = line.rank, shown, process.log
         if prefix := _RANK.match(text):
             rank, text = int(prefix[1]), text[prefix.end() :]
         if _TRACEBACK.match(text):
-            process.places.pop(rank, None)
+            log.places.pop(rank, None)
         elif frame := _FRAME.match(text):
-            _note_place(process, rank, frame[1], int(frame[2]))
+            _note_place(log, process.directory, rank, frame[1], int(frame[2]))
         refusal = _REFUSAL.search(text)
         if refusal:
-            _note_error(process, rank, f"InvalidHP: {refusal[1]}"[:_LONGEST_REASON])
+            _note_error(log, rank, f"InvalidHP: {refusal[1]}"[:_LONGEST_REASON])
         elif _ERROR.match(text):
-            place = process.places.get(rank)
+            place = log.places.get(rank)
             where = "" if place is None else f" ({place.file}, line {place.line})"
-            _note_error(process, rank, text[:_LONGEST_REASON] + where)
+            _note_error(log, rank, text[:_LONGEST_REASON] + where)
         elif first := _FIRST_FAILURE.match(text):
-            process.first_failure = int(first[1]), text
+            log.first_failure = int(first[1]), text
         for policy in self._settings.log_policies:
             if policy.cancel_retries and policy.matches(line.text):
-                process.no_retries = f"a line of its log matches the log policy {policy.name!r}"
+                log.no_retries = f"a line of its log matches the log policy {policy.name!r}"
 
 
-def _note_error(process: Process, rank: int, text: str) -> None:
+def _note_error(log: LogFindings, rank: int, text: str) -> None:
     """Remember the newest error of a rank."""
-    process.errors.pop(rank, None)  # removed first, so that the newest error is the last entry of the dict
-    process.errors[rank] = text
+    log.errors.pop(rank, None)  # removed first, so that the newest error is the last entry of the dict
+    log.errors[rank] = text
 
 
-def _note_place(process: Process, rank: int, file: str, line: int) -> None:
+def _note_place(log: LogFindings, directory: str, rank: int, file: str, line: int) -> None:
     """Remember the innermost line of the program itself in a traceback, or else that of a library."""
-    is_own = os.path.isabs(file) and os.path.realpath(file).startswith(os.path.realpath(process.directory) + os.sep)
-    known = process.places.get(rank)
+    root = os.path.realpath(directory)
+    is_own = os.path.isabs(file) and os.path.realpath(file).startswith(root + os.sep)
+    known = log.places.get(rank)
     if is_own or known is None or not known.is_own:
-        shown = os.path.relpath(os.path.realpath(file), os.path.realpath(process.directory)) if is_own else file
-        process.places[rank] = Place(shown, line, is_own)
+        shown = os.path.relpath(os.path.realpath(file), root) if is_own else file
+        log.places[rank] = Place(shown, line, is_own)

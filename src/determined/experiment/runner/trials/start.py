@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
 from determined.engines.base import Interpreter, Job, Line
@@ -13,13 +12,12 @@ from determined.experiment.code.directories import make_work_dir
 from determined.experiment.code.hook_script import HookStopped
 from determined.experiment.runner.shared_state import RunnerState
 from determined.experiment.runner.trials.environment import allocation_key, trial_environment, user_variables
-from determined.experiment.runner.trials.live_trial import LiveTrial, Process
-from determined.store.experiment_changes import TrialChange
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.process import TrialProcess
 
 logger = logging.getLogger("determined.experiment")
 
 _MOST_FAILED_STARTS = 3  # consecutive
-_ALL = 2**62  # larger than any report number: marks all reports of earlier attempts as read
 
 
 class TrialStarter:
@@ -70,7 +68,7 @@ class TrialStarter:
                 logger.error("%s", line)
             # Not retried, because the next attempt would fail in the same way. Trials keep their state; `activate`
             # tries again.
-            run.stop_request, run.paused_by_request, run.pause_reason = "pause", True, error.summary
+            run.pause_for(error.summary)
 
     def _start(self, trial: LiveTrial) -> None:
         """Record the start of a trial, then start it.
@@ -79,7 +77,12 @@ class TrialStarter:
         """
         run = self._run
         try:
-            run.engine.start(_written_down(run, trial))
+            job, process, newest_attempt = _prepared(run, trial)
+            run.commit(trials=(trial.start(process),))
+            run.by_key[process.key] = trial
+            trial.observed.skip_attempts(newest_attempt)
+            _log_hook(run, trial)
+            run.engine.start(job)
         except EngineError as error:
             self._failed += 1
             if self._failed >= _MOST_FAILED_STARTS:
@@ -103,26 +106,24 @@ def _find_sources(run: RunnerState) -> None:
         if trial.source_number is None:
             continue
         source = run.trials[trial.source_number]
-        if source.process is not None or source.owes_pause:
-            continue
+        if source.process is not None or source.must_save_again:
+            continue  # its checkpoint is not saved yet
         newest = run.checkpoints.newest_good(source.id)
         if newest is None:
             logger.warning("Trial %d should start from trial %d's checkpoint, but there is none.", trial.id, source.id)
-        trial.source, trial.source_number = None if newest is None else newest[0], None
-        run.commit(trials=(TrialChange(trial.id, warm_start=trial.source),))
+        run.commit(trials=(trial.start_from(None if newest is None else newest[0]),))
 
 
-def _written_down(run: RunnerState, trial: LiveTrial) -> Job:
-    """Record the start of a trial in the store and return its job."""
+def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, int]:
+    """Return the job of a trial's next start, the record of its processes, and the number of the newest attempt so far.
+
+    Nothing of the trial is changed. Raise EngineError if its working directory cannot be created.
+    """
     again = trial.runs > 0
     own = run.checkpoints.newest_good(trial.id) if again else None
     attempts = run.writer.ask(lambda store: store.attempts(trial.id)) if again else []
-    trial.seen = (max((attempt.number for attempt in attempts), default=0), _ALL)
-    trial.runs += 1
-    trial.owes_restart = False
-    key = allocation_key(run.experiment.id, trial, trial.runs)
-    trial.process = Process(key, attempts_before=len(attempts))
-    run.by_key[key] = trial
+    number = trial.runs + 1
+    key = allocation_key(run.experiment.id, trial, number)
     hook = run.hook
     try:
         code = run.files.code if hook is None else hook.work
@@ -135,6 +136,7 @@ def _written_down(run: RunnerState, trial: LiveTrial) -> Job:
         experiment_id=run.experiment.id,
         config=config,
         trial=trial,
+        run=number,
         key=key,
         latest_checkpoint=checkpoint,
         steps_completed=steps,
@@ -143,13 +145,15 @@ def _written_down(run: RunnerState, trial: LiveTrial) -> Job:
         time_metric=run.settings.time_metric,
         variables=user_variables(config) if hook is None else hook.variables(config, directory),
     )
-    trial.process.mask = run.mask.with_secrets_of(environment)
-    run.commit(trials=(TrialChange(trial.id, state="RUNNING", allocation=key, runs=trial.runs, started=time.time()),))
-    trial.state = "RUNNING"
-    _log_hook(run, trial)
     directory = directory if hook is None else hook.inside(directory)
-    trial.process.directory = str(directory)
-    return Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
+    process = TrialProcess(
+        key,
+        directory=str(directory),
+        attempts_before=len(attempts),
+        mask=run.mask.with_secrets_of(environment),
+    )
+    job = Job(key, run.settings.command, environment, directory, run.settings.slots_per_trial)
+    return job, process, max((attempt.number for attempt in attempts), default=0)
 
 
 def _log_hook(run: RunnerState, trial: LiveTrial) -> None:
@@ -161,8 +165,7 @@ def _log_hook(run: RunnerState, trial: LiveTrial) -> None:
 
 
 def _take_back(run: RunnerState, trial: LiveTrial) -> None:
-    """Queue a trial again that the engine could not start; this does not count as a restart."""
-    assert trial.process is not None
-    del run.by_key[trial.process.key]
-    trial.process, trial.state = None, "QUEUED"
-    run.commit(trials=(TrialChange(trial.id, state="QUEUED"),))
+    """Queue a trial again that could not be started; this does not count as a restart."""
+    if trial.process is not None:
+        del run.by_key[trial.process.key]
+        run.commit(trials=(trial.start_failed(),))

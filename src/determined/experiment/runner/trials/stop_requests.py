@@ -1,46 +1,42 @@
-"""Ask the processes of a trial to stop, through the store, by a signal, or by killing them."""
+"""Request that the processes of a trial stop: through the store, by a signal, or by killing them."""
 
 from __future__ import annotations
 
-import time
-
 from determined.experiment.runner.shared_state import RunnerState
-from determined.experiment.runner.trials.live_trial import LiveTrial, Process
+from determined.experiment.runner.trials.live_trial import LiveTrial
+from determined.experiment.runner.trials.process import TrialProcess
 from determined.stop_request import StopRequest
-from determined.store.experiment_changes import TrialChange
 
 
-def ask_to_end(run: RunnerState, trial: LiveTrial, ask: StopRequest) -> None:
+def request_stop(run: RunnerState, trial: LiveTrial, request: StopRequest) -> None:
     """Request that a trial's processes stop; do nothing if there are none or the same request was made before.
 
-    The request is committed to the store before the processes are notified, so that they find it there.
+    The request is committed to the store before the processes are woken, so that they find it there.
     """
     process = trial.process
-    if process is None or process.asked in (ask, "kill"):
+    if process is None or process.stopping.request in (request, "kill"):
         return
-    process.asked, process.asked_at = ask, time.monotonic()
-    trial.state = "STOPPING"
-    run.commit(trials=(TrialChange(trial.id, state="STOPPING"),), requests=((trial.id, ask),))
-    if ask == "kill":
+    run.commit(trials=(trial.request_stop(request),), requests=((trial.id, request),))
+    if request == "kill":
         run.engine.kill(process.key)
-    elif _listens(run, trial, process):
+    elif _reads_requests(run, trial, process):
         run.engine.wake(process.key)
     else:
-        process.interrupted = True
+        process.note_interrupt()
         run.engine.interrupt(process.key)
 
 
-def halt(run: RunnerState, trial: LiveTrial) -> None:
-    """Kill a trial's processes without saving.
+def kill_without_saving(run: RunnerState, trial: LiveTrial) -> None:
+    """Kill a trial's processes without waiting for a checkpoint.
 
     The trial resumes from its last checkpoint, as after a kill of the runner.
     """
     if trial.process is not None:
-        trial.process.halted = True
+        trial.process.note_kill_without_saving()
         run.engine.kill(trial.process.key)
 
 
-def _listens(run: RunnerState, trial: LiveTrial, process: Process) -> bool:
+def _reads_requests(run: RunnerState, trial: LiveTrial, process: TrialProcess) -> bool:
     """Return whether a trial's processes read requests from the store.
 
     A program that does not use this library, or has not started to report yet, gets SIGINT instead.
