@@ -53,6 +53,7 @@ def _request_standalone(store: Store, experiment_id: int, kind: StopRequest) -> 
 
 
 def _refuse_ended(experiment: Experiment) -> None:
+    """Raise InvalidExperimentException if an experiment has ended."""
     if experiment.state in EXPERIMENT_ENDED:
         raise InvalidExperimentException(f"it has already ended ({experiment.state})")
 

@@ -96,6 +96,7 @@ def _refuse_at_work(store: Store, experiment_id: int) -> None:
 
 
 def _delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
+    """Delete the TensorBoard files of an experiment and return the deleted directories."""
     run_directories, _ = _run_directories(store, experiment_id)
     found = [path / "tensorboard" for path in run_directories]
     return [path for path in found if _remove_tree(path)]
@@ -153,6 +154,7 @@ class _Found:
 
 
 def _found(store: Store, row: Checkpoint) -> _Found:
+    """Return a checkpoint with the files that exist in its storage."""
     storage = _storage(store, row)
     if row.state == "DELETED":
         return _Found(row, storage, {})
@@ -223,6 +225,7 @@ def _delete_files(storage: CheckpointStorage, row: Checkpoint) -> None:
 
 
 def _storage(store: Store, row: Checkpoint) -> CheckpointStorage:
+    """Return the storage in which the files of a checkpoint are."""
     trial = store.experiments.trial(row.trial_id)
     return storage_of(store.experiments.get(trial.experiment_id), row.storage)
 

@@ -57,6 +57,7 @@ def _is_downloaded(storage: CheckpointStorage, uuid: str, target: Path, resource
 
 
 def _is_copy_of(uuid: str, target: Path) -> bool:
+    """Return whether a directory was written by a download of this checkpoint."""
     return bool(_read(target / _MARK) == {"uuid": uuid})
 
 
@@ -119,6 +120,7 @@ def _refuse_others(uuid: str, directory: Path, target: Path, resources: Mapping[
 
 
 def _holds_something_else(uuid: str, target: Path, name: str | None = None) -> FileExistsError:
+    """Return the error for a target directory with files that no download has written."""
     what = "" if name is None else f" ({name})"
     return FileExistsError(
         f"checkpoint {uuid} was not downloaded: {target} holds something else{what}; name another directory, or "
@@ -143,8 +145,10 @@ def _read(path: Path) -> Any:
 
 
 def _has_all(target: Path, resources: Mapping[str, int]) -> bool:
+    """Return whether all files and directories of a checkpoint exist, with the right sizes."""
     return all(_has(target / name, None if name.endswith("/") else size) for name, size in resources.items())
 
 
 def _has(path: Path, size: int | None) -> bool:
+    """Return whether a file of this size exists, or a directory if `size` is None."""
     return path.is_dir() if size is None else path.is_file() and path.stat().st_size == size

@@ -93,6 +93,7 @@ class TrialCheckpoints:
         """
 
         def ask(store: Store) -> list[str]:
+            """Mark the checkpoints, and return these and the ones that were marked but not removed."""
             condemned = store.upkeep.condemn_unused(uuids)
             cut_short = [
                 row.uuid for row in store.experiments.checkpoints(self._experiment_id) if is_to_be_removed(row)
@@ -114,11 +115,13 @@ class TrialCheckpoints:
             logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
 
     def _active(self, trial_id: int) -> list[Checkpoint]:
+        """Record what the processes of a trial could not record, and return its checkpoints that have files."""
         self._record_published(trial_id)
         known = self._writer.ask(lambda store: store.checkpoints(trial_id))
         return [checkpoint for checkpoint in known if checkpoint.state == "ACTIVE"]
 
     def _storage(self) -> CheckpointStorage:
+        """Return the checkpoint storage, which is opened when it is first needed."""
         if self._opened is None:
             self._opened = configured_storage(self._settings.config)
         return self._opened
@@ -131,6 +134,7 @@ def _set_deleted(uuid: str, store: Store) -> None:
 def _for_retention(
     checkpoint: Checkpoint, metric: str, *, in_use: bool = False, registered: bool = False
 ) -> retention.Checkpoint:
+    """Return a stored checkpoint in the form that the retention policy works on."""
     return retention.Checkpoint(
         id=checkpoint.uuid,
         trial=checkpoint.trial_id,

@@ -103,11 +103,13 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def _measured(target: Path) -> CodeCopy:
+    """Return the number and total size of the files in a copy."""
     sizes = [path.stat().st_size for path in target.rglob("*") if path.is_file()]
     return CodeCopy(len(sizes), sum(sizes), ())
 
 
 def _check_is_directory(source: Path) -> None:
+    """Raise InvalidExperimentException unless the model directory exists and is a directory."""
     if source.is_file():
         raise InvalidExperimentException(
             f"{source} is a file: give the directory of the code, for example {source.parent}"
@@ -219,6 +221,7 @@ def _why_not(path: Path) -> str | None:
 
 
 def _refuse_unreadable(error: OSError) -> None:
+    """Raise InvalidExperimentException for an unreadable directory: a part of the code would be missing."""
     raise InvalidExperimentException(
         f"the directory {error.filename} cannot be read ({error.strerror}): change its mode, or name it in .detignore"
     ) from None

@@ -118,6 +118,7 @@ class HookEnvironment:
             script.chmod(0o700)
 
     def _install_pip(self) -> bool:
+        """Install pip from the interpreter's own copy; return whether that succeeded."""
         if importlib.util.find_spec("ensurepip") is None:
             return False
         argv = [str(self.python), "-I", "-m", "ensurepip", "--upgrade", "--default-pip"]

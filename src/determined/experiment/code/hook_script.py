@@ -116,6 +116,7 @@ def _run(
 
 
 def _wait_for_lines(stream: Stream, process: subprocess.Popen[bytes]) -> list[Line]:
+    """Return the lines that the hook has written; wait a short time for the first one."""
     if stream.ended:  # the hook has closed its output
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_SECONDS_BETWEEN_LOOKS)

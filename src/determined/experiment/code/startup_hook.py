@@ -279,6 +279,7 @@ def _log(files: ExperimentFiles) -> Path:
 
 
 def _read_record(files: ExperimentFiles) -> _Record | None:
+    """Return the record of the hook's last run, or None if the hook must run again."""
     try:
         return _Record(**json.loads((_home(files) / "record.json").read_text()))
     except FileNotFoundError:
@@ -289,6 +290,7 @@ def _read_record(files: ExperimentFiles) -> _Record | None:
 
 
 def _write_record(files: ExperimentFiles, record: _Record) -> None:
+    """Write the record of the hook's run atomically: after a crash there is the old one or the new one."""
     path = _home(files) / "record.json"
     draft = path.with_suffix(".new")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:

@@ -92,6 +92,7 @@ def _why_not(path: str, before: ExperimentConfig, after: ExperimentConfig) -> st
 
 
 def _why_not_hyperparameter(path: str, method: SearchMethod, after: ExperimentConfig) -> str | None:
+    """Return why a hyperparameter cannot be changed, or None if it can."""
     if not method.one_trial:
         reason = "the hyperparameters of the trials that exist were drawn from the space"
         return f"it cannot be changed any more: {reason}; det experiment fork --config changes it"

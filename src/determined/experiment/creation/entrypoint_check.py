@@ -37,6 +37,7 @@ def check(command: Command, code: Path, config: StoredConfig, engine: Engine | N
 
 
 def _check_script(script: Path, code: Path) -> None:
+    """Raise InvalidExperimentException if a script is missing or has a syntax error."""
     path = code / script
     if not path.is_file():
         raise InvalidExperimentException(f"entrypoint: there is no {script} in the model directory")

@@ -66,10 +66,12 @@ def plan_experiment(
 
 
 def _kept(storage: StoredStorage, trials: int) -> int:
+    """Return the largest number of checkpoints that the retention policy keeps."""
     return max(1, storage.save_trial_best + storage.save_trial_latest) * trials + storage.save_experiment_best
 
 
 def _free(directory: Path) -> int:
+    """Return the free bytes of the file system in which a directory is, or will be created."""
     while not directory.exists():
         directory = directory.parent
     found = os.statvfs(directory)

@@ -43,6 +43,7 @@ class SearchCheck:
         return self._verdict(point)
 
     def _verdict(self, point: dict[Path, str]) -> str | None:
+        """Return why the search is useless, once enough different assignments were ignored."""
         if len(self._assignments) < _TRIALS_FOR_A_VERDICT:
             return None
         # A value that was assigned to all of them may have been used: only an ignored value is a proof.
@@ -51,6 +52,7 @@ class SearchCheck:
 
 
 def _explanation(point: dict[Path, str], ignored: list[Path], assignments: list[tuple[int, dict[Path, str]]]) -> str:
+    """Return the message about values that programs use in place of the assigned ones."""
     lines = [
         f"{'.'.join(path)} = {clipped(point[path])} "
         f"(assigned: {', '.join(clipped(known.get(path, '')) for _, known in assignments)})"
@@ -73,6 +75,7 @@ def searched_paths(space: dict[str, Any]) -> list[Path]:
 
 
 def _is_fixed(leaf: Leaf) -> bool:
+    """Return whether a hyperparameter has only one possible value."""
     return isinstance(leaf, Const) or (isinstance(leaf, Choice) and len(leaf.values) == 1)
 
 

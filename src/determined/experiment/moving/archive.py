@@ -49,10 +49,12 @@ class ArchiveWriter:
             return self._add(name, file, status.st_size, executable=bool(status.st_mode & 0o100))
 
     def add_json(self, name: str, value: Any) -> None:
+        """Add a JSON file."""
         content = json.dumps(value, indent=1).encode()
         self._add(name, io.BytesIO(content), len(content))
 
     def add_directory(self, name: str) -> None:
+        """Add a directory, so that empty ones exist after the import."""
         self._tar.addfile(self._described(name.rstrip("/"), tarfile.DIRTYPE, 0o700))
 
     def finish(self) -> None:
@@ -61,6 +63,7 @@ class ArchiveWriter:
         self._tar.close()
 
     def _add(self, name: str, file: IO[bytes], size: int, *, executable: bool = False) -> str:
+        """Add a file and return its SHA-256."""
         member = self._described(name, tarfile.REGTYPE, 0o700 if executable else 0o600)
         member.size = size
         reading = _Hashed(file)
@@ -139,6 +142,7 @@ class ArchiveReader:
         self._hashes[member.name] = digest.hexdigest()
 
     def _opened(self, file: IO[bytes]) -> tarfile.TarFile:
+        """Open the tar file; raise StoreError if it is not one."""
         try:
             return tarfile.open(fileobj=_Bounded(file), mode="r:")  # type: ignore[call-overload,no-any-return]
         except _DAMAGE as error:
@@ -159,6 +163,7 @@ class ArchiveReader:
         return member
 
     def _stream(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+        """Return the content of a regular file."""
         content = tar.extractfile(member)
         assert content is not None
         return content
@@ -191,6 +196,7 @@ class ArchiveReader:
                 raise self._mistake(f"the content of {shown(name)} does not have the hash that was recorded for it")
 
     def _mistake(self, what: str) -> StoreError:
+        """Return the error for a damaged archive."""
         return StoreError(f"{self._path} is damaged, and nothing was imported: {what}")
 
 

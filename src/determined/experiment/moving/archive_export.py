@@ -122,6 +122,7 @@ class _Export:
     _files: int = 0
 
     def write(self, which: Which, code: bool) -> None:
+        """Write the chosen checkpoints, and outputs and code if they are wanted."""
         rows = self.store.experiments.checkpoints(self.experiment.id)
         for row in self._chosen(rows, which):
             self._write_checkpoint(row)
@@ -173,6 +174,7 @@ class _Export:
             self.done.checkpoints.append(row.uuid)
 
     def _write_outputs(self) -> None:
+        """Write the outputs that have files."""
         for output in self.store.outputs.of_experiment(self.experiment.id):
             if not output.uploads:
                 continue
@@ -203,6 +205,7 @@ class _Export:
         self.done.code.append(self.experiment.id)
 
     def _write_tree(self, name: str, root: Path) -> None:
+        """Write a directory and everything below it."""
         self.writer.add_directory(name)
         for path, is_directory in trees.walk(root):
             if is_directory:

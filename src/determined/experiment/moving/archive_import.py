@@ -70,6 +70,7 @@ def import_experiments(
         )
 
     def check_rows(rows: Path) -> None:
+        """Raise StoreError if an experiment is already in the store, unless such experiments are skipped."""
         if not skip_existing:
             _refuse_known(rows, str(source))
 
@@ -114,6 +115,7 @@ def _refuse_known(rows: Path, place: str) -> None:
 
 
 def _already_here(place: str, name: object, here: int) -> StoreError:
+    """Return the error for an experiment that the store already contains."""
     return StoreError(
         f"{place}: experiment {name!r} is already in this store, as experiment {here}; nothing was imported "
         "(--skip-existing imports the others)"
@@ -318,11 +320,13 @@ class _Placing:
         self.storage.commit(uuid)
 
     def _take_back_checkpoint(self, uuid: str) -> None:
+        """Delete a checkpoint after a failure of the import, whether or not it was published already."""
         self.storage.abandon(uuid)
         with suppress(CheckpointNotFound):
             self.storage.delete(uuid)
 
     def _publish_output(self, output: str) -> None:
+        """Publish the files of an output, unless they belong to another store."""
         if self.outputs[output]["borrowed"]:
             return
         root = self.unpacked.root / "outputs" / output
@@ -332,6 +336,7 @@ class _Placing:
             self.storage.outputs.publish(output, secrets.token_hex(16), root / below, below, names)
 
     def _publish_directory(self, source: Path, make: Callable[[str], ExperimentFiles], key: str) -> None:
+        """Move the files of an experiment or a run to their place, and sync them."""
         target = make(key).root
         self._undo.callback(shutil.rmtree, target, ignore_errors=True)
         for entry in os.listdir(source):
@@ -348,6 +353,7 @@ def _differs(one: Path, other: Path) -> bool:
 
 
 def _content(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     import hashlib
 
     with open(path, "rb") as file:

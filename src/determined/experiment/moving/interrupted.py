@@ -68,5 +68,6 @@ def _settle(path: Path) -> None:
 
 
 def _remove_if_empty(directory: Path) -> None:
+    """Remove a directory if it is empty: another import may still use it."""
     with suppress(OSError):
         directory.rmdir()

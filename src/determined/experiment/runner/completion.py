@@ -28,7 +28,7 @@ def finish(run: RunnerState) -> ExperimentState:
     if remaining := run.live():
         run.commit(trials=tuple(trial.end("CANCELED") for trial in remaining))
     state, reason = _outcome(run)
-    if state in _STOPPING:
+    if state in _STOPPING:  # the clean-up takes long, and users should see that the trials have ended
         run.commit(experiment=ExperimentChange(state=_STOPPING[state]))
     # This fails if the lease was lost. Then another runner may need the checkpoints, and nothing may be deleted.
     run.ask(lambda store: store.heartbeat(run.lease))

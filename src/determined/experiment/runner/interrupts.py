@@ -60,6 +60,7 @@ class Interrupts:
             announcing.join()
 
     def _announce_requests(self) -> None:
+        """Pass new requests to `announce`. Runs in the thread."""
         while (announcement := self._announcements.get()) is not None:
             if self._announce is not None:
                 self._announce(*announcement)

@@ -14,6 +14,7 @@ from determined.store.store import Store
 
 logger = logging.getLogger("determined.experiment")
 
+# Another process takes the lease over after 20 s without a heartbeat, so several may fail while the store is busy.
 _SECONDS_BETWEEN_BEATS = 1.0
 
 
@@ -37,7 +38,8 @@ def held(open_store: Callable[[], Store], experiment_id: int, *, watch_seconds: 
     try:
         holding = KeptLease(store.experiments.acquire(experiment_id, this_process(), watch_seconds=watch_seconds))
         done = threading.Event()
-        # Only the thread uses the connection, until it has ended.
+        # Only the thread uses the connection until it has ended, because SQLite connections must not be shared. The
+        # writer's connection is not used: a long query there would delay the heartbeats.
         beating = threading.Thread(target=_beat, args=(store, holding, done), name="determined-lease", daemon=True)
         beating.start()
         try:

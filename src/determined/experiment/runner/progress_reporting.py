@@ -60,6 +60,7 @@ class ProgressReporter:
             self._observer(self._view(state))
 
     def _note_progress(self) -> None:
+        """Record the progress of the experiment if it has changed noticeably."""
         progress = self._run.progress()
         if abs(progress - self._progress) >= 0.001:
             self._progress = progress
@@ -117,11 +118,13 @@ def _validations(trial_id: int, store: Experiments) -> list[Metric]:
 
 
 def _best(trials: Iterable[TrialView], *, smaller_is_better: bool) -> TrialView | None:
+    """Return the trial with the best value of the searcher metric."""
     ranked = best_first(trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=smaller_is_better)
     return next(iter(ranked), None)
 
 
 def _trial_view(trial: LiveTrial, hparams: dict[str, Any]) -> TrialView:
+    """Return a trial as shown to the observer."""
     observed = trial.observed
     return TrialView(
         id=trial.id,

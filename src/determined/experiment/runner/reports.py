@@ -77,6 +77,7 @@ def _problem(
 
 
 def _lacks(kind: str, name: str, metrics: dict[str, Any]) -> str:
+    """Return the message about a metric that is missing, or is not a number."""
     if name in metrics:
         return f"{kind} {name!r} is not a number among the validation metrics ({shown_names(metrics)})."
     return f"{kind} {name!r} is not among the validation metrics ({shown_names(metrics)})."

@@ -20,7 +20,7 @@ from determined.store.states import ExperimentState
 
 logger = logging.getLogger("determined.experiment")
 
-_SECONDS_BETWEEN_POLLS = 0.5
+_SECONDS_BETWEEN_POLLS = 0.5  # commands say that a runner reacts within a second
 _STOPPING: dict[StopRequest, ExperimentState] = {"cancel": "STOPPING_CANCELED", "kill": "STOPPING_KILLED"}
 
 
@@ -75,6 +75,7 @@ class RequestHandler:
             elif request.id > self._outdated:
                 run.paused_by_request = request.kind == "pause"
                 self._raise_to(None if request.kind == "activate" else request.kind)
+            # Recorded after it was carried out: after a kill in between, the next runner repeats one that is not outdated.
             run.commit(experiment=ExperimentChange(last_request=request.id))
 
     def _reconfigure(self) -> None:

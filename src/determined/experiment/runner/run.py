@@ -95,6 +95,7 @@ def run_experiment(
         run: RunnerState | None = None
 
         def announce(request: StopRequest, number: signal.Signals) -> None:
+            """Print the line that confirms a signal."""
             if say is not None:
                 say(_announcement(request, 0 if run is None else len(run.by_key), number))
 
@@ -109,6 +110,7 @@ def run_experiment(
             writer.ask(lambda store: store.queue.remove(experiment_id))
 
         def interrupted() -> StopRequest | None:
+            """Return the request of a signal, or a pause if the daemon has exited; raise if the lease was lost."""
             holding.check()
             return interrupts.request or ("pause" if engine.left_alone else None)
 

@@ -73,7 +73,7 @@ class Runner:
         start = None if begun else run.search.start()
         # Called before anything is written: it raises if the search cannot be extended.
         extension = None if self._extended is None else run.search.report(self._extended)
-        # The processes of the earlier runner have ended with it, whatever the rows say.
+        # The processes of the earlier runner have ended with it, even if rows say RUNNING: the engine guarantees it.
         queued = tuple(
             trial.requeue(paused=trial.suspended)
             for trial in run.live()

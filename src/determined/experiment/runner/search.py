@@ -13,6 +13,7 @@ from determined.store.experiment_records import JournalEntry
 if TYPE_CHECKING:
     from determined.config.experiment import ExperimentConfig
 
+# A snapshot is as long as the state of all trials: one with every entry would take quadratic time in large searches.
 _ENTRIES_BETWEEN_SNAPSHOTS = 200
 _START = {"event": "start"}
 
@@ -50,6 +51,7 @@ class Search:
 
     @property
     def begun(self) -> bool:
+        """Whether the search has started."""
         return self.sequence > 0
 
     def start(self) -> tuple[JournalEntry, list[Action]]:
@@ -68,10 +70,12 @@ class Search:
         return self.searcher.state()
 
     def _entry(self, event: dict[str, Any], actions: list[Action]) -> tuple[JournalEntry, list[Action]]:
+        """Return the next journal entry."""
         self.sequence += 1
         return JournalEntry(self.sequence, event, [_without_secrets(action) for action in actions]), actions
 
     def _replay(self, event: dict[str, Any]) -> None:
+        """Apply an event of the journal; its actions were carried out before."""
         if event == _START:
             self.searcher.start()
         else:

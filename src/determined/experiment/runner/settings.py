@@ -95,6 +95,7 @@ def check_slots(settings: Settings, present: int) -> None:
 
 
 def _log_policies(policies: list[StoredLogPolicy]) -> Iterator[LogPolicy]:
+    """Yield the log policies of a configuration that have a pattern."""
     for policy in policies:
         pattern = policy.pattern
         if pattern:

@@ -109,6 +109,7 @@ class RunnerState:
 
 
 def _masked(change: Change, mask: LineMask) -> Change:
+    """Return a change without secrets in its reasons."""
     experiment = change.experiment
     if experiment is not None and experiment.reason:
         experiment = experiment._replace(reason=mask(experiment.reason))

@@ -119,4 +119,5 @@ def cause(exited: Exited, last_error: str) -> str:
 
 
 def _unexpected(exited: Exited) -> str | None:
+    """Return the reason for a trial that was requested to stop and failed instead, or None."""
     return None if exited.code == 0 or exited.code in _POLITE_SIGNALS else f"exit code {exited.code} when asked to stop"

@@ -143,7 +143,7 @@ class LiveTrial:
         )
         return change
 
-    # What changes no column: decisions that are in the journal, and the exit of the processes.
+    # These methods change no column: their decisions are in the journal, or the next transition records the result.
 
     def decide_end(self, final: FinalDecision) -> None:
         """Record the searcher's final decision, whose journal entry is committed with what follows from it."""
@@ -169,7 +169,7 @@ class LiveTrial:
         """Record an error that ends the experiment, as the reason with which this trial ends."""
         self._failures = replace(self._failures, of_experiment=reason)
 
-    # What the rest of the runner reads.
+    # Read-only values for the rest of the runner.
 
     @property
     def id(self) -> int:

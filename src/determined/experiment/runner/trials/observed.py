@@ -1,4 +1,4 @@
-"""What a runner has learned about a trial from its reports, its row and its log."""
+"""The reports of a trial, as far as its runner has read them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Observed:
     warned: set[str] = field(default_factory=set)  # warnings about reports that were logged
 
     def note_validation(self, attempt: int, sequence: int, steps_completed: int) -> None:
-        """Record that a validation was read, whatever it contains."""
+        """Record that a validation was read, also if it cannot be compared."""
         self.read_up_to = (attempt, sequence)
         self.last_step = steps_completed
 

@@ -21,7 +21,7 @@ class Place:
 
 @dataclass
 class LogFindings:
-    """What the log of a trial's processes says about their failure. Only `logs.py` changes it."""
+    """Errors found in the log of a trial's processes. Only `logs.py` changes them."""
 
     errors: dict[int, str] = field(default_factory=dict)  # by rank: last line of a traceback, with its place
     places: dict[int, Place] = field(default_factory=dict)  # by rank: innermost place of a traceback

@@ -54,6 +54,7 @@ class TrialStarter:
         run = self._run
 
         def stopped() -> bool:
+            """Return whether the experiment is to pause or end."""
             run.engine.events(0.0)  # there are no jobs yet, but slots may be preempted
             return self._stopped()
 

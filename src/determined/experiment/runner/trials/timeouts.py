@@ -9,9 +9,9 @@ from determined.experiment.runner.settings import Settings
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.process import Activity, TrialProcess
 
-_SECONDS_BETWEEN_CHECKS = 5.0
+_SECONDS_BETWEEN_CHECKS = 5.0  # reading the CPU time of all processes of a trial is slow
 _IDLE = 0.02  # CPU share below which a process counts as idle
-_SECONDS_FOR_STACKS = 2.0
+_SECONDS_FOR_STACKS = 2.0  # time for the workers to print their stacks before they are killed
 
 
 class Timeouts:

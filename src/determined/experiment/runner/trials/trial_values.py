@@ -25,7 +25,7 @@ class RowValues:
 
 @dataclass(frozen=True)
 class Decided:
-    """What the searcher has decided about a trial, apart from its goal. It is restored from the journal."""
+    """Decisions of the searcher about a trial, apart from its goal. They are restored from the journal."""
 
     final: FinalDecision | None = None  # carried out when the trial has saved its work at the goal
     suspended: bool = False  # paused until it is continued
@@ -34,7 +34,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class Failures:
-    """What the runner remembers of failed and lost processes, for the decision about a retry."""
+    """Failed and lost processes of a trial so far, for the decision about a retry."""
 
     lost: int = 0  # number of times that processes were lost, with the engine or by a signal
     without_report: str | None = None  # why the last attempt failed, if the trial has reported nothing
@@ -66,7 +66,7 @@ class ComparisonWait:
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """What the searcher has created, which never changes."""
+    """The values with which the searcher created a trial; they never change."""
 
     id: int
     number: int  # 0, 1, 2 ... within the experiment
