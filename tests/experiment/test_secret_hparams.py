@@ -49,5 +49,5 @@ def test_trials_train_with_what_the_store_does_not_hold(data_home: Path, tmp_pat
     with opened() as store:
         rows, journal = store.experiments.trials(experiment_id), store.experiments.journal(experiment_id)
         restored = restored_trials.trials(rows, journal, SPACE)
-    assert [trial.hparams["data"]["url"] for trial in restored] == [SPACE["data"]["url"]] * 2  # type: ignore[index]
-    assert [trial.hparams["lr"] for trial in restored] == [trial.hparams["lr"] for trial in found.trials]
+    assert [trial.spec.hparams["data"]["url"] for trial in restored] == [SPACE["data"]["url"]] * 2  # type: ignore[index]
+    assert [trial.spec.hparams["lr"] for trial in restored] == [trial.hparams["lr"] for trial in found.trials]

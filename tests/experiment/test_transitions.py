@@ -213,33 +213,41 @@ def test_no_other_module_changes_a_trial() -> None:
     assert wrong == []
 
 
-def test_rows_and_memory_agree_at_every_moment(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "searcher",
+    [
+        {"name": "adaptive_asha", "max_trials": 4, "max_time": 8, "time_metric": "batches", "divisor": 2},
+        {"name": "random", "max_trials": 6},
+    ],
+    ids=["paused by the searcher", "queued"],
+)
+def test_rows_and_memory_agree_at_every_moment(searcher: dict[str, Any]) -> None:
     """A search that is paused in the middle and resumed: at every view the rows are what the runner shows."""
-    searcher = {"name": "adaptive_asha", "max_trials": 4, "max_time": 8, "time_metric": "batches", "divisor": 2}
     config = {
         "name": "agreeing",
-        "entrypoint": "python3 train.py 0.05 8",
+        "entrypoint": "python3 train.py 0.1 8",
         "hyperparameters": {"lr": {"type": "double", "minval": 0.1, "maxval": 1.0}},
         "searcher": {"metric": "loss", **searcher},
         "reproducibility": {"experiment_seed": 5},
     }
-    seen: set[str] = set()
+    seen: dict[bool, set[str]] = {False: set(), True: set()}  # states before and after the pause
+    is_resumed = is_requested = False
     with LocalEngine(2) as engine, opened() as store:
         experiment = create(engine, "steady", config)
-        paused = False
 
         def compare(view: View) -> None:
-            nonlocal paused
+            nonlocal is_requested
             shown = {trial.id: (trial.state, trial.goal, trial.restarts, trial.has_started) for trial in view.trials}
             rows = store.experiments.trials(experiment)
             assert {row.id: (row.state, row.goal, row.restarts, row.runs > 0) for row in rows} == shown
-            seen.update(state for state, *_ in shown.values())
-            if not paused and any(trial.steps for trial in view.trials):
-                paused = True
+            seen[is_resumed].update(state for state, *_ in shown.values())
+            if not is_requested and any(trial.state == "RUNNING" for trial in view.trials):
+                is_requested = True
                 store.experiments.request(experiment, "pause")
 
-        first = run_experiment(checked_place(), experiment, engine=engine, observer=compare)
-        assert first.state == "PAUSED"
-        assert {"RUNNING", "PAUSED"} <= seen
+        assert run_experiment(checked_place(), experiment, engine=engine, observer=compare).state == "PAUSED"
+        is_resumed = True
         assert run_experiment(checked_place(), experiment, engine=engine, observer=compare).state == "COMPLETED"
+    assert {"RUNNING", "QUEUED", "PAUSED"} <= seen[False]
+    assert {"RUNNING", "QUEUED", "COMPLETED"} <= seen[True]
     assert outcome(experiment).experiment.state == "COMPLETED"

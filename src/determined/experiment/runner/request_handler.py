@@ -75,7 +75,7 @@ class RequestHandler:
             elif request.id > self._outdated:
                 run.paused_by_request = request.kind == "pause"
                 self._raise_to(None if request.kind == "activate" else request.kind)
-            # Recorded after it was carried out: after a kill in between, the next runner repeats one that is not outdated.
+            # Recorded after it was carried out, so that the next runner repeats it after a kill in between.
             run.commit(experiment=ExperimentChange(last_request=request.id))
 
     def _reconfigure(self) -> None:
