@@ -10,6 +10,7 @@ import pytest
 
 import determined as det
 from determined import core, info
+from determined.core.initialize import open_run
 from determined.errors import InvalidConfigurationException
 from determined.info import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo
 
@@ -119,7 +120,7 @@ def test_a_bad_variable_is_named(trial_info: ClusterInfo, name: str, value: str 
 
 
 def test_a_run_by_hand_knows_everything_about_itself() -> None:
-    with core.init(_hparams={"lr": 1}, _exp_conf={"data": {"x": 1}}, _trial_seed=77) as context:
+    with open_run(hparams={"lr": 1}, exp_conf={"data": {"x": 1}}, trial_seed=77) as context:
         found = context.info
         assert found.task_type == "TRIAL"
         assert (found.trial.trial_id, found.trial.experiment_id) == (0, 0)

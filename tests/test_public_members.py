@@ -92,3 +92,16 @@ def test_the_members_are_the_documented_ones(name: str) -> None:
 def test_objects_that_the_library_creates_have_no_public_arguments(cls: type) -> None:
     parameters = list(inspect.signature(cls).parameters)
     assert [name for name in parameters if not name.startswith("_")] == []
+
+
+def exported_functions() -> Iterator[tuple[str, Any]]:
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for key in getattr(module, "__all__", ()):
+            if inspect.isfunction(getattr(module, key)):
+                yield f"{name}.{key}", getattr(module, key)
+
+
+@pytest.mark.parametrize(("name", "function"), exported_functions())
+def test_functions_have_no_arguments_for_the_library_alone(name: str, function: Any) -> None:
+    assert [one for one in inspect.signature(function).parameters if one.startswith("_")] == []

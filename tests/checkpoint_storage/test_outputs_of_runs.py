@@ -15,6 +15,7 @@ import pytest
 from determined import core
 from determined.checkpoint_storage.bucket import Bucket
 from determined.checkpoint_storage.directory_outputs import DirectoryOutputs
+from determined.core.initialize import open_run
 from determined.errors import InvalidExperimentException, StoreError
 from determined.experimental import Determined
 from determined.store.output_records import Output
@@ -36,7 +37,7 @@ def block(request: pytest.FixtureRequest, tmp_path: Path) -> Block:
 @contextmanager
 def run(block: Block, batches: int = 0, checkpoint: str | None = None) -> Iterator[core.Context]:
     """A run that goes on after that progress."""
-    with core.init(checkpoint_storage=block, _exp_conf={"checkpoint_storage": block}) as context:
+    with open_run(checkpoint_storage=block, exp_conf={"checkpoint_storage": block}) as context:
         context.begin_attempt(checkpoint=checkpoint, steps_completed=batches)
         context._outputs.begin(batches, checkpoint)
         yield context

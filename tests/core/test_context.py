@@ -15,6 +15,7 @@ import pytest
 
 import determined as det
 from determined import core, info, paths
+from determined.core.initialize import open_run
 from determined.errors import StoreError
 from tests.helpers import warm
 from tests.helpers.ranks import run_ranks
@@ -24,7 +25,7 @@ from tests.helpers.records import opened, run_of, runs
 def test_a_run_by_hand_keeps_its_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["train.py", "--api-key", "s3cr3t"])
     config = {"checkpoint_storage": {"type": "s3", "bucket": "b", "secret_key": "s3cr3t"}}
-    with core.init(_hparams={"lr": 0.5}, _exp_conf=config) as context:
+    with open_run(hparams={"lr": 0.5}, exp_conf=config) as context:
         context.train.set_status("training")
         context.train.report_progress(0.25)
         assert run_of(context).attempt.state == "running"

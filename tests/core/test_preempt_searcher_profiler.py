@@ -12,6 +12,7 @@ import pytest
 
 from determined import core
 from determined.config.length import Length
+from determined.core.initialize import open_run
 from determined.core.preempt import PreemptContext
 from determined.core.profiler import SystemSampler, average
 from determined.core.searcher import SearcherContext
@@ -138,7 +139,7 @@ def test_bad_progress_is_refused(context: core.Context, bad: Any) -> None:
     ],
 )
 def test_the_length_comes_from_the_configuration(searcher: dict[str, Any], length: int, unit: core.Unit | None) -> None:
-    with core.init(_exp_conf={"searcher": searcher}) as context:
+    with open_run(exp_conf={"searcher": searcher}) as context:
         assert next(context.searcher.operations()).length == length
         assert context.searcher.get_configured_units() is unit
 

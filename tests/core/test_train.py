@@ -18,6 +18,7 @@ import torch
 
 from determined import core
 from determined.config.secrets.masking import MASK
+from determined.core.initialize import open_run
 from tests.helpers.records import metrics_of, run_of
 
 
@@ -194,7 +195,7 @@ def test_status_and_early_exit(context: core.Context) -> None:
 def test_secrets_in_a_status_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "password-of-the-database")
     config = {"checkpoint_storage": {"secret_key": "key-of-the-storage"}}
-    with core.init(tensorboard_mode=core.TensorboardMode.MANUAL, _exp_conf=config) as context:
+    with open_run(tensorboard_mode=core.TensorboardMode.MANUAL, exp_conf=config) as context:
         context.train.report_progress(0.5)
         context.train.set_status("reading http://me:hunter2@host with password-of-the-database, key-of-the-storage")
         assert run_of(context).phase == f"reading http://me:{MASK}@host with {MASK}, {MASK}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from determined import core
+from determined.core.initialize import open_run
 from determined.errors import StoreError
 from determined.experimental import Determined, Experiment, client
 from determined.experimental.client import (
@@ -184,7 +184,7 @@ class TestMetrics:
         assert list(one.metrics_frame("no such group").columns) == list(frame.columns[:5])
 
     def test_a_table_of_metrics_that_are_called_like_its_columns(self, home: Path) -> None:
-        with core.init(_hparams={"net": {"depth": 2, "widths": [1, 2]}}) as context:
+        with open_run(hparams={"net": {"depth": 2, "widths": [1, 2]}}) as context:
             context.train.report_metrics("odd", 1, {"group": 1.0, "trial_id": math.nan, "list": [1], "a.b/c": "x"})
         (experiment,) = client.list_experiments()
         (row,) = experiment.metrics_frame("odd").to_dict("records")

@@ -10,6 +10,7 @@ from pathlib import Path
 PROGRAM = """
 import os
 from determined import core
+from determined.core.initialize import open_run
 
 start, end = int(os.environ["START"]), int(os.environ["END"])
 conf = {
@@ -19,7 +20,7 @@ conf = {
     "environment": {"environment_variables": ["SOME_TOKEN=s3cr3t"]},
 }
 hparams = {"lr": 0.1, "net": {"width": 8, "api_key": "s3cr3t"}}
-with core.init(_hparams=hparams, _exp_conf=conf) as context:
+with open_run(hparams=hparams, exp_conf=conf) as context:
     context.begin_attempt(checkpoint=os.environ.get("CHECKPOINT"), steps_completed=start)
     for step in range(start + 1, end + 1):
         context.train.report_training_metrics(step, {"loss": 1 / step, "by class": {"a@b": step}})

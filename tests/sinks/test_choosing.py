@@ -10,6 +10,7 @@ import pytest
 
 from determined import core
 from determined.config.experiment import load_experiment
+from determined.core.initialize import open_run
 from determined.errors import InvalidConfigurationException, InvalidExperimentConfig, MissingExtraError
 from determined.sinks.selection import _is_installed, chosen_sinks
 from tests.sinks.programs import STAND_IN
@@ -68,7 +69,7 @@ def test_a_run_with_a_name_that_nobody_knows_does_not_begin(monkeypatch: pytest.
 def test_a_missing_package_is_named_with_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("determined.sinks.selection._is_installed", lambda name: False)
     with pytest.raises(MissingExtraError, match=rf'pip install "determined-pytorch\[{name}\]"'):
-        core.init(_exp_conf={"sinks": {name: {}}})
+        open_run(exp_conf={"sinks": {name: {}}})
 
 
 def test_a_run_without_sinks_loads_nothing_of_them(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from determined import core
+from determined.core.initialize import open_run
 from tests.sinks.resuming import run_twice
 
 if importlib.util.find_spec("mlflow") is None:
@@ -49,7 +49,7 @@ def test_names_and_numbers_of_any_kind_and_in_any_amount(tmp_path: Path, monkeyp
     monkeypatch.setenv("DET_SINKS", "mlflow")
     odd = {"../a": 1.0, "//": 2.0, "a\nb": 3.0, "x" * 5000: 4.0, "🙂🙂": 5.0, "inf": math.inf, "large": 10**400}
     hparams = {f"h{number}": number for number in range(250)} | {"..": None, "long": "y" * 10_000}
-    with core.init(_hparams=hparams, _exp_conf={"name": "'; drop \n\"", "labels": 3}) as context:
+    with open_run(hparams=hparams, exp_conf={"name": "'; drop \n\"", "labels": 3}) as context:
         context.train.report_training_metrics(1, odd | {f"m{number}": float(number) for number in range(2000)})
 
     from mlflow import MlflowClient

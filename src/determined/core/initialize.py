@@ -27,10 +27,9 @@ from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.profiler import ProfilerContext
 from determined.core.ranks.agreement import in_step
 from determined.core.searcher import SearcherContext
-from determined.core.supervision import detached
 from determined.core.supervision.attempts import Member
 from determined.core.supervision.build import supervise
-from determined.core.supervision.detached import Detached, DetachedRun
+from determined.core.supervision.detached import Detached, DetachedRun, describe_detached
 from determined.core.supervision.managed import managed_trial
 from determined.core.supervision.run_facts import RunFacts, standalone_info
 from determined.core.supervision.run_identity import run_labels, run_name, run_notes
@@ -57,10 +56,6 @@ def init(
     labels: Sequence[str] | None = None,
     notes: str | None = None,
     store_output: bool | None = None,
-    _hparams: dict[str, Any] | None = None,
-    _exp_conf: dict[str, Any] | None = None,
-    _trial_seed: int | None = None,
-    _detached: Detached | None = None,
 ) -> Context:
     """Open a run: `with core.init() as context: ...`.
 
@@ -69,6 +64,38 @@ def init(
     is used. `name`, or the environment variable DET_RUN_NAME, names a standalone run; runs of one user with the same
     name continue each other. `labels`, a list of texts, and `notes` describe a standalone run in lists. The output of a
     standalone run is stored as its log; `store_output=False`, or DET_STORE_OUTPUT=0, disables that.
+    """
+    return open_run(
+        distributed=distributed,
+        checkpoint_storage=checkpoint_storage,
+        preempt_mode=preempt_mode,
+        tensorboard_mode=tensorboard_mode,
+        name=name,
+        labels=labels,
+        notes=notes,
+        store_output=store_output,
+    )
+
+
+def open_run(
+    *,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    name: str | None = None,
+    labels: Sequence[str] | None = None,
+    notes: str | None = None,
+    store_output: bool | None = None,
+    hparams: dict[str, Any] | None = None,
+    exp_conf: dict[str, Any] | None = None,
+    trial_seed: int | None = None,
+    detached: Detached | None = None,
+) -> Context:
+    """Open a run as `init` does, with the facts that other packages of the library know about it.
+
+    `hparams`, `exp_conf` and `trial_seed` describe the trial of a standalone run. With `detached` the run is recorded
+    at once, under the names and in the store that it gives.
     """
     refuse_while_importing("core.init()")
     if not isinstance(preempt_mode, PreemptMode):
@@ -81,13 +108,13 @@ def init(
     distributed = _checked_distributed(distributed, described)
     show_levels()
     _print_stack_on_sigusr1()
-    if _detached is None:
+    if detached is None:
         end_earlier_runs()
 
     storages: list[CheckpointStorage] = []
     sinks: list[Sink] = []
 
-    def open_run() -> RunFacts | None:
+    def check() -> RunFacts | None:
         """Check storage, store and sinks on the chief before anything is recorded; other ranks open the storage."""
         storage = _storage(checkpoint_storage, described)
         storages.append(storage)
@@ -95,25 +122,25 @@ def init(
             return None
         storage.probe()
         checked_place()
-        config = _exp_conf if _exp_conf is not None or described is None else described.trial._config
+        config = exp_conf if exp_conf is not None or described is None else described.trial._config
         sinks.extend(chosen_sinks(StoredConfig(config).sinks, os.environ))
         return RunFacts.fresh()
 
-    facts = in_step(distributed.allgather, distributed.rank, open_run, doing="opening the run")[0]
+    facts = in_step(distributed.allgather, distributed.rank, check, doing="opening the run")[0]
     assert facts is not None
-    info = described or standalone_info(facts, distributed, _hparams, _exp_conf, _trial_seed)
+    info = described or standalone_info(facts, distributed, hparams, exp_conf, trial_seed)
     member = Member(facts.run_key, facts.process, distributed.rank, distributed.size)
     supervisor = supervise(
         facts.run_dir,
         member,
-        hparams=info.trial.hparams if _hparams is None else _hparams,
-        passed_hparams=_hparams,
-        config=info.trial._config if _exp_conf is None else _exp_conf,
+        hparams=info.trial.hparams if hparams is None else hparams,
+        passed_hparams=hparams,
+        config=info.trial._config if exp_conf is None else exp_conf,
         storage=storages[0].name,
         managed=managed_trial(described, is_chief=member.is_chief),
         sinks=sinks,
         seed=info.trial.trial_seed,
-        detached=_detached,
+        detached=detached,
         name=checked_name if described is None else None,
         labels=checked_labels,
         notes=checked_notes,
@@ -125,10 +152,10 @@ def init(
         _retention(checkpoint_storage, described, info),
         facts.run_dir / CODE,
     )
-    if _detached is not None and described is None:
-        info = detached.describe(info, _begin_now(distributed, supervisor, checkpoint), _hparams)
+    if detached is not None and described is None:
+        info = describe_detached(info, _begin_now(distributed, supervisor, checkpoint), hparams)
     tensorboard = TensorboardFiles(facts.run_dir, distributed.rank, tensorboard_mode)
-    train = TrainContext(distributed, supervisor, tensorboard, _mask_for(_exp_conf or info.trial._config))
+    train = TrainContext(distributed, supervisor, tensorboard, _mask_for(exp_conf or info.trial._config))
     preempt = PreemptContext(distributed, supervisor, preempt_mode)
     length = _searcher_length(info, standalone=described is None)
     context = Context(
@@ -146,7 +173,7 @@ def init(
             copies_output=described is None and copies_output,
         )
     )
-    if _detached is None:  # core_v2 ends a detached run itself
+    if detached is None:  # core_v2 ends a detached run itself
         context._left_open = UnclosedRun(context._end_at_exit, context._end_for_another)
     return context
 

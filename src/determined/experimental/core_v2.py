@@ -21,6 +21,7 @@ from determined import info as cluster_info
 from determined.code_import import refuse_while_importing
 from determined.core import DistributedContext, PreemptMode, TensorboardMode
 from determined.core.experimental import ExperimentalContext
+from determined.core.initialize import open_run
 from determined.core.output_capture.exit_watch import ExitWatch
 from determined.core.supervision.detached import Detached
 from determined.experimental.detached_config import Config, DefaultConfig, UnmanagedConfig, combine, experiment_config
@@ -135,15 +136,15 @@ def _open(
     described = cluster_info.from_env(os.environ) is not None
     if checkpoint_storage is None and not described:
         checkpoint_storage = config.checkpoint_storage
-    return core.init(
+    return open_run(
         distributed=distributed,
         checkpoint_storage=checkpoint_storage,
         preempt_mode=preempt_mode,
         tensorboard_mode=tensorboard_mode,
         notes=None if described else config.notes,
-        _hparams=None if described else config.hparams,
-        _exp_conf=None if described else experiment_config(config),
-        _detached=Detached(config.external_experiment_id, config.external_trial_id, None if client is None else store),
+        hparams=None if described else config.hparams,
+        exp_conf=None if described else experiment_config(config),
+        detached=Detached(config.external_experiment_id, config.external_trial_id, None if client is None else store),
     )
 
 

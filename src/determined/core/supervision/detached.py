@@ -32,7 +32,7 @@ class DetachedRun(NamedTuple):
     steps_completed: int
 
 
-def describe(info: ClusterInfo, run: DetachedRun, hparams: dict[str, Any] | None) -> ClusterInfo:
+def describe_detached(info: ClusterInfo, run: DetachedRun, hparams: dict[str, Any] | None) -> ClusterInfo:
     """Return the ClusterInfo of a detached run.
 
     A trial that is continued keeps its seed; hyperparameters that the program passes take precedence over the recorded

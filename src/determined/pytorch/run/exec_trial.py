@@ -13,7 +13,7 @@ from determined.config.stored import PlainLength, StoredConfig
 from determined.info import get_cluster_info
 from determined.program import Program
 from determined.pytorch.context import PyTorchTrialContext
-from determined.pytorch.run.initialize import init
+from determined.pytorch.run.initialize import init, open_context
 from determined.pytorch.trainer import Trainer
 from determined.pytorch.trial import PyTorchTrial
 from determined.pytorch.units import Batch, TrainUnit
@@ -30,12 +30,12 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
     info = get_cluster_info()
     settings = StoredConfig(config)
     optimizations, searcher = settings.optimizations, settings.searcher
-    with init(
+    with open_context(
         hparams=info.trial.hparams if info is not None else _hyperparameters(settings),
         exp_conf=config,
         aggregation_frequency=optimizations.aggregation_frequency,
         seed=None if info is not None else settings.reproducibility.experiment_seed,
-        _program=_program_of(trial_class),
+        program=_program_of(trial_class),
     ) as context:
         if context.distributed.rank != 0:
             logging.getLogger().setLevel(max(logging.getLogger().level, logging.WARNING))

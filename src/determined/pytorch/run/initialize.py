@@ -14,6 +14,7 @@ from determined.code_copy import CODE
 from determined.code_import import refuse_while_importing
 from determined.code_root import code_root
 from determined.code_snapshot import take_snapshot
+from determined.core.initialize import open_run
 from determined.core.jsonable import as_text, to_jsonable
 from determined.core.ranks.agreement import in_step
 from determined.core.supervision.unclosed_runs import end_earlier_runs
@@ -45,7 +46,6 @@ def init(
     labels: Sequence[str] | None = None,
     notes: str | None = None,
     store_output: bool | None = None,
-    _program: Program | None = None,
 ) -> PyTorchTrialContext:
     """Open a run and return its context: `with pytorch.init(hparams=...) as context:`.
 
@@ -76,6 +76,39 @@ def init(
 
     Raises TypeError for arguments of a wrong type.
     """
+    return open_context(
+        hparams=hparams,
+        exp_conf=exp_conf,
+        distributed=distributed,
+        aggregation_frequency=aggregation_frequency,
+        enable_tensorboard_logging=enable_tensorboard_logging,
+        checkpoint_storage=checkpoint_storage,
+        seed=seed,
+        seed_per_rank=seed_per_rank,
+        name=name,
+        labels=labels,
+        notes=notes,
+        store_output=store_output,
+    )
+
+
+def open_context(
+    *,
+    hparams: dict[str, Any] | None = None,
+    exp_conf: dict[str, Any] | None = None,
+    distributed: core.DistributedContext | None = None,
+    aggregation_frequency: int = 1,
+    enable_tensorboard_logging: bool = True,
+    checkpoint_storage: str | dict[str, Any] | None = None,
+    seed: int | None = None,
+    seed_per_rank: bool = False,
+    name: str | None = None,
+    labels: Sequence[str] | None = None,
+    notes: str | None = None,
+    store_output: bool | None = None,
+    program: Program | None = None,
+) -> PyTorchTrialContext:
+    """Open a run as `init` does; `program` is the program whose code the run keeps, if it is not the main module."""
     refuse_while_importing("pytorch.init()")
     _check_arguments(hparams, exp_conf, seed)
     progress.is_wanted()  # raises for a wrong value of its variable: here, on all ranks, rather than later on one
@@ -96,7 +129,7 @@ def init(
             exp_conf = described.trial._config
             hparams = hparams if hparams is not None else described.trial.hparams
         core_context = opened.enter_context(
-            core.init(
+            open_run(
                 distributed=ranks,
                 checkpoint_storage=checkpoint_storage,
                 tensorboard_mode=core.TensorboardMode.MANUAL,
@@ -104,12 +137,12 @@ def init(
                 labels=labels,
                 notes=notes,
                 store_output=store_output,
-                _hparams=passed,
-                _exp_conf=exp_conf,
-                _trial_seed=trial_seed,
+                hparams=passed,
+                exp_conf=exp_conf,
+                trial_seed=trial_seed,
             )
         )
-        code_dir = Path.cwd() if described is not None else _snapshot_code(core_context, _program or this_program())
+        code_dir = Path.cwd() if described is not None else _snapshot_code(core_context, program or this_program())
         context = PyTorchTrialContext(
             _facts(core_context, hparams, exp_conf, trial_seed),
             RunParts(core_context, aggregation_frequency, enable_tensorboard_logging, code_dir),
