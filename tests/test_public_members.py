@@ -102,6 +102,6 @@ def exported_functions() -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{key}", getattr(module, key)
 
 
-@pytest.mark.parametrize(("name", "function"), exported_functions())
+@pytest.mark.parametrize(("name", "function"), list(exported_functions()))
 def test_functions_have_no_arguments_for_the_library_alone(name: str, function: Any) -> None:
     assert [one for one in inspect.signature(function).parameters if one.startswith("_")] == []
