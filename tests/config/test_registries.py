@@ -15,6 +15,7 @@ import pytest
 
 from determined.checkpoint_storage import build_from_config
 from determined.checkpoint_storage.settings import StorageSettings
+from determined.checkpoint_storage.types.s3 import S3Settings
 from determined.config.blocks.block import Block
 from determined.config.blocks.searcher import searcher_model
 from determined.config.blocks.storage import storage_model
@@ -123,6 +124,17 @@ def test_workers_read_a_storage_type_without_pydantic(name: str) -> None:
         "assert not large, large"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_settings_can_be_derived_from_those_of_another_type() -> None:
+    class OtherSettings(S3Settings):
+        region: str
+        zone: str = "a"
+
+    assert OtherSettings.fields() == {**S3Settings.fields(), "region": True, "zone": False}
+    assert OtherSettings({"type": "other", "bucket": "b", "region": "r"}).zone == "a"
+    with pytest.raises(ValueError, match="needs bucket, region"):
+        OtherSettings({"type": "other"})
 
 
 @pytest.mark.parametrize("name", SINKS)

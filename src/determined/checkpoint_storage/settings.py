@@ -41,9 +41,10 @@ class StorageSettings(ABC):
     @classmethod
     def fields(cls) -> dict[str, bool]:
         """Return the fields of the block, and whether each is required."""
-        # As texts, because evaluating the annotations would take longer than everything else here.
-        own = {name: text for name, text in cls.__annotations__.items() if not str(text).startswith("ClassVar")}
-        return {name: not hasattr(cls, name) for name in own}
+        # Annotations stay texts: evaluating them would take longer than everything else here.
+        kinds = [kind for kind in reversed(cls.__mro__) if issubclass(kind, StorageSettings)]
+        known = {name: str(text) for kind in kinds for name, text in kind.__annotations__.items()}
+        return {name: not hasattr(cls, name) for name, text in known.items() if not text.startswith("ClassVar")}
 
     @classmethod
     def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:

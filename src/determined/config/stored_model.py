@@ -17,8 +17,8 @@ M = TypeVar("M", bound=Block)
 def stored_model(plain: dict[str, Any]) -> ExperimentConfig:
     """Return the model of a configuration as `ExperimentConfig.plain()` wrote it, without validating it again.
 
-    A configuration that this version would write differently, because an earlier one wrote it or a user edited it, is
-    validated and migrated like a file.
+    A configuration that this version would write differently, because an earlier one wrote it, is validated and
+    migrated like a file.
     """
     config = _constructed(ExperimentConfig, plain)
     if config is not None and config.plain() == plain:
