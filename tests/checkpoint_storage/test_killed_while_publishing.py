@@ -32,7 +32,7 @@ from tests.store.experiments import begin_managed, with_trials
 PROGRAM = """
 import json, os, signal, sys
 from determined import core
-from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.checkpoint_records import CheckpointRecords
 
 storage, last, moment = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 with core.init(checkpoint_storage=storage, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
@@ -44,7 +44,7 @@ with core.init(checkpoint_storage=storage, tensorboard_mode=core.TensorboardMode
         os.kill(os.getpid(), signal.SIGKILL)
 
     if moment == "before the row":  # it is published
-        StoreSupervisor.report_checkpoint = killed
+        CheckpointRecords.report = killed
     elif moment == "before the rename":
         context.checkpoint._storage.commit = killed
     while steps < last:
@@ -158,7 +158,7 @@ def test_any_later_run_with_the_same_storage_records_it(tmp_path: Path, data_hom
 def test_a_process_that_lives_is_not_interfered_with(tmp_path: Path) -> None:
     with core.init(checkpoint_storage=str(tmp_path)) as first, core.init(checkpoint_storage=str(tmp_path)) as second:
         first.begin_attempt()
-        first._supervisor.publish_checkpoint("in-the-making")
+        first._supervisor.checkpoints.publish("in-the-making")
         second.begin_attempt()
         with opened() as store:
             assert store.publishing.unrecorded(str(tmp_path)) == []

@@ -19,10 +19,10 @@ from determined.core.checkpoint import CheckpointContext
 from determined.core.distributed import DistributedContext
 from determined.core.preempt import PreemptContext, PreemptMode
 from determined.core.supervision.attempts import Member
-from determined.core.supervision.base import CheckpointRecord, StatusChange
 from determined.core.supervision.build import supervise
 from determined.core.supervision.managed import Managed
-from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.reports import CheckpointRecord, StatusChange
+from determined.core.supervision.supervisor import Supervisor
 from determined.core.supervision.wakeups import WorkerWakeups
 from determined.errors import StoreError
 from determined.store.process import Process, this_process
@@ -31,7 +31,7 @@ from tests.helpers.records import announced, opened, runs
 from tests.helpers.waiting import wait_until
 from tests.store.experiments import allocate, with_trials
 
-Ranks = Callable[..., list[StoreSupervisor]]
+Ranks = Callable[..., list[Supervisor]]
 # Of these ranks nobody meets another: no test here calls a collective.
 SECOND_OF_TWO = DistributedContext(rank=1, size=2, local_rank=1, local_size=2, cross_rank=0, cross_size=1)
 _keys = (f"run-{number}" for number in itertools.count())
@@ -40,9 +40,9 @@ _keys = (f"run-{number}" for number in itertools.count())
 @pytest.fixture
 def ranks(tmp_path: Path) -> Iterator[Ranks]:
     """ranks(2): the supervisors of two ranks of a new run, the chief first; none of them knows the other."""
-    made: list[StoreSupervisor] = []
+    made: list[Supervisor] = []
 
-    def make(count: int, chief: Process | None = None, managed: Managed | None = None) -> list[StoreSupervisor]:
+    def make(count: int, chief: Process | None = None, managed: Managed | None = None) -> list[Supervisor]:
         key = next(_keys)
         (tmp_path / key).mkdir()
         members = [Member(key, chief or this_process(), rank, count) for rank in range(count)]
@@ -110,7 +110,8 @@ def test_a_report_of_another_rank_is_stored_when_the_call_returns(ranks: Ranks) 
 
 def test_a_rank_that_reports_nothing_opens_no_store(ranks: Ranks) -> None:
     _, worker = ranks(2)
-    worker.begin_attempt(checkpoint=None, steps_completed=0)
+    worker.expect_attempt(checkpoint=None, steps_completed=0)
+    worker.begin_expected()
     assert worker.metadata() == {}
     worker.report_status(StatusChange(state="completed"))
     worker.close()
@@ -136,12 +137,13 @@ def test_ranks_meet_in_the_attempt_that_training_begins(ranks: Ranks) -> None:
                 if reports:
                     supervisor.report_metrics("before", 1, {"x": 1})
             for supervisor in supervisors if first == 0 else reversed(supervisors):
-                supervisor.begin_attempt(checkpoint=None, steps_completed=3)
+                supervisor.expect_attempt(checkpoint=None, steps_completed=3)
+                supervisor.begin_expected()
                 supervisor.report_metrics("training", 4, {"x": 1})
                 supervisor.flush()
-                trial.add(supervisor._begun().trial_id)
+                trial.add(supervisor.attempt().trial_id)
             assert len(trial) == 1
-            numbers = {supervisor._begun().number for supervisor in supervisors}
+            numbers = {supervisor.attempt().number for supervisor in supervisors}
             assert numbers == {1 + any(early)}
             with opened() as store:
                 assert [row.start_step for row in store.attempts(trial.pop())][-1] == 3
@@ -164,7 +166,7 @@ def test_only_the_chief_of_a_search_waits_for_its_decision(ranks: Ranks) -> None
         )
         chief, worker = ranks(2, managed=managed)
         worker.report_metrics("validation", 9, {"error": -1.0})  # beyond the goal: it would wait for ever
-        assert worker._begun().trial_id == trial_id
+        assert worker.attempt().trial_id == trial_id
         assert worker.best_validation() is None
         chief.report_metrics("validation", 3, {"error": 0.5})
         chief.flush()
@@ -226,7 +228,7 @@ def test_every_rank_sees_requests_if_each_asks_for_itself(ranks: Ranks) -> None:
     assert not Path(paths.store_place()).exists()
     chief.report_metrics("training", 1, {"loss": 1})
     chief.flush()
-    wait_until(lambda: worker._listens or preempt.should_preempt())  # it looks for the run once a second
+    wait_until(lambda: worker._stop_requests.listens or preempt.should_preempt())  # it looks for the run once a second
     assert not preempt.should_preempt()
     with opened() as store:
         store.add_request(runs()[0].trial_id, "pause")
@@ -238,11 +240,11 @@ def test_every_rank_sees_requests_if_each_asks_for_itself(ranks: Ranks) -> None:
 
 def test_a_checkpoint_deleted_by_another_rank_is_marked(ranks: Ranks, tmp_path: Path) -> None:
     chief, worker = ranks(2)
-    chief.report_checkpoint(CheckpointRecord("one", 1, {"steps_completed": 1}, {}))
+    chief.checkpoints.report(CheckpointRecord("one", 1, {"steps_completed": 1}, {}))
     storage = DirectoryStorage(tmp_path / "storage")
     (storage.stage("one") / "file").write_text("x")
     storage.commit("one")
-    CheckpointContext(SECOND_OF_TWO, storage, worker).delete("one")
+    CheckpointContext(SECOND_OF_TWO, storage, worker.checkpoints).delete("one")
     with opened() as store:
         assert [row.state for row in store.checkpoints(runs()[0].trial_id)] == ["DELETED"]
     assert not (storage.root / "one").exists()
@@ -254,7 +256,7 @@ def test_a_rank_that_cannot_reach_the_store_deletes_no_checkpoint(ranks: Ranks, 
     (storage.stage("one") / "file").write_text("x")
     storage.commit("one")
     with pytest.raises(StoreError, match="is a file on another-machine"):
-        CheckpointContext(SECOND_OF_TWO, storage, worker).delete("one")
+        CheckpointContext(SECOND_OF_TWO, storage, worker.checkpoints).delete("one")
     assert (storage.root / "one" / "file").exists()
 
 

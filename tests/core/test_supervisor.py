@@ -23,7 +23,7 @@ def new_context() -> core.Context:
 def worker_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs reach their store directly, or through a relay that executes every call twice."""
     if request.param == "relayed":
-        monkeypatch.setattr("determined.core.supervision.store_supervisor.open_worker_store", RelayedStore)
+        monkeypatch.setattr("determined.core.supervision.supervisor.open_worker_store", RelayedStore)
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_a_request_to_the_attempt_before_is_no_request_to_this_one() -> None:
         store.add_request(run_of(first).trial_id, "pause")  # too late: it has ended
     with new_context() as second:
         second.begin_attempt(checkpoint=uuid, steps_completed=1)
-        looks = second._supervisor._writer._looked  # type: ignore[attr-defined]
-        wait_until(lambda: second._supervisor._writer._looked != looks)  # type: ignore[attr-defined]
+        looks = second._supervisor._writer._looked
+        wait_until(lambda: second._supervisor._writer._looked != looks)
         assert not second.preempt.pending()
 
 

@@ -44,13 +44,13 @@ def fill_the_disk():
         print("full", flush=True)
 
 if "fill-before-the-record" in sys.argv:
-    from determined.core.supervision.store_supervisor import StoreSupervisor
-    report = StoreSupervisor.report_checkpoint
+    from determined.core.supervision.checkpoint_records import CheckpointRecords
+    report = CheckpointRecords.report
     def report_late(self, checkpoint):
         if checkpoint.steps_completed == 4:
             fill_the_disk()
         report(self, checkpoint)
-    StoreSupervisor.report_checkpoint = report_late
+    CheckpointRecords.report = report_late
 
 torch.manual_seed(0)
 with pytorch.init(hparams={"global_batch_size": 2}) as context:

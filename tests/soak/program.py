@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 
 from determined import pytorch
 from determined.checkpoint_storage import files
-from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.checkpoint_records import CheckpointRecords
 from determined.pytorch.checkpoint import checkpointer as checkpoint
 from determined.pytorch.checkpoint import format as checkpoint_format
 from determined.pytorch.checkpoint.checkpointer import Checkpointer
@@ -68,7 +68,7 @@ def lose_this_rank() -> None:
 
 def announce_phases_of_the_library() -> None:
     write, sync_tree = checkpoint_format.write, files.sync_tree
-    report_checkpoint, insert, save = StoreSupervisor.report_checkpoint, SqliteDatabase.insert, Checkpointer.save
+    report_checkpoint, insert, save = CheckpointRecords.report, SqliteDatabase.insert, Checkpointer.save
 
     def write_in_halves(state: dict[str, Any], file: Path) -> str:
         digest = write(state, file)
@@ -83,7 +83,7 @@ def announce_phases_of_the_library() -> None:
         here("written")
         sync_tree(root, flushed)
 
-    def report_late(self: StoreSupervisor, checkpoint: Any) -> None:
+    def report_late(self: CheckpointRecords, checkpoint: Any) -> None:
         here("published")
         report_checkpoint(self, checkpoint)
 
@@ -97,7 +97,7 @@ def announce_phases_of_the_library() -> None:
 
     checkpoint_format.write = write_in_halves
     files.sync_tree = sync_late
-    StoreSupervisor.report_checkpoint = report_late  # type: ignore[method-assign]
+    CheckpointRecords.report = report_late  # type: ignore[method-assign]
     SqliteDatabase.insert = insert_slowly  # type: ignore[method-assign]
     Checkpointer.save = save_late  # type: ignore[method-assign]
 

@@ -17,8 +17,9 @@ from determined.core.experimental import ExperimentalContext
 from determined.core.preempt import PreemptContext
 from determined.core.profiler import ProfilerContext
 from determined.core.searcher import SearcherContext
-from determined.core.supervision.base import StatusChange, Supervisor
+from determined.core.supervision.reports import StatusChange
 from determined.core.supervision.run_end import how_it_ended
+from determined.core.supervision.supervisor import Supervisor
 from determined.core.supervision.unclosed_runs import UnclosedRun, announce_new_run
 from determined.core.tensorboard import TensorboardFiles
 from determined.core.train import EarlyExitReason, TrainContext

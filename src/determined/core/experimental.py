@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from determined.core.supervision.base import Supervisor
+from determined.core.supervision.supervisor import Supervisor
 
 
 class ExperimentalContext:
@@ -21,7 +21,7 @@ class ExperimentalContext:
         uuid = getattr(checkpoint, "uuid", checkpoint)
         if not isinstance(uuid, str):
             raise TypeError(f"checkpoint must be a Checkpoint or the id of one, got {checkpoint!r}")
-        self._supervisor.report_use(uuid)
+        self._supervisor.checkpoints.report_use(uuid)
 
     def report_task_using_model_version(self, model_version: Any) -> None:
         """Record that this run uses a version of a model, and so its checkpoint."""
@@ -30,4 +30,4 @@ class ExperimentalContext:
             version = (model_version.model_id, model_version.model_version)
         except AttributeError:
             raise TypeError(f"model_version must be a ModelVersion, got {model_version!r}") from None
-        self._supervisor.report_use(uuid, version)
+        self._supervisor.checkpoints.report_use(uuid, version)

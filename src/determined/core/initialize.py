@@ -33,7 +33,7 @@ from determined.core.supervision.detached import Detached, DetachedRun, describe
 from determined.core.supervision.managed import managed_trial
 from determined.core.supervision.run_facts import RunFacts, standalone_info
 from determined.core.supervision.run_identity import run_labels, run_name, run_notes
-from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.supervisor import Supervisor
 from determined.core.supervision.unclosed_runs import UnclosedRun, end_earlier_runs
 from determined.core.tensorboard import TensorboardFiles, TensorboardMode
 from determined.core.train import TrainContext
@@ -148,7 +148,7 @@ def open_run(
     checkpoint = CheckpointContext(
         distributed,
         storages[0],
-        supervisor,
+        supervisor.checkpoints,
         _retention(checkpoint_storage, described, info),
         facts.run_dir / CODE,
     )
@@ -189,9 +189,7 @@ def _mask_for(config: dict[str, Any]) -> Callable[[str], str]:
     return mask
 
 
-def _begin_now(
-    distributed: DistributedContext, supervisor: StoreSupervisor, checkpoint: CheckpointContext
-) -> DetachedRun:
+def _begin_now(distributed: DistributedContext, supervisor: Supervisor, checkpoint: CheckpointContext) -> DetachedRun:
     """Begin the attempt of a detached run on the chief, and return its description on every rank."""
 
     def begin() -> DetachedRun | None:

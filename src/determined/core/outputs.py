@@ -16,7 +16,7 @@ from determined.config.secrets.masking import mask_secrets
 from determined.core.checkpoints.output_recovery import recover
 from determined.core.distributed import DistributedContext
 from determined.core.ranks.agreement import in_step
-from determined.core.supervision.base import Supervisor
+from determined.core.supervision.supervisor import Supervisor
 from determined.errors import DeterminedError, InvalidExperimentException, StoreError
 from determined.plural import counted
 from determined.store.output_records import NewUpload, merged, rank_directory

@@ -6,7 +6,7 @@ import enum
 from types import TracebackType
 
 from determined.core.distributed import DistributedContext
-from determined.core.supervision.base import Supervisor
+from determined.core.supervision.supervisor import Supervisor
 from determined.stop_request import StopRequest
 
 

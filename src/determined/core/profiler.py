@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from determined.core.supervision.base import Supervisor
+from determined.core.supervision.supervisor import Supervisor
 
 logger = logging.getLogger("determined.core")
 

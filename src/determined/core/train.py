@@ -11,7 +11,8 @@ from typing import Any
 
 from determined.core.distributed import DistributedContext
 from determined.core.jsonable import to_jsonable
-from determined.core.supervision.base import StatusChange, Supervisor
+from determined.core.supervision.reports import StatusChange
+from determined.core.supervision.supervisor import Supervisor
 from determined.core.tensorboard import TensorboardFiles
 
 logger = logging.getLogger("determined.core")

@@ -9,7 +9,7 @@ from determined.checkpoint_storage.base import CheckpointStorage
 from determined.config.metric_values import number
 from determined.config.storage_directory import RETENTION
 from determined.config.stored import StoredSearcher
-from determined.core.supervision.base import Supervisor
+from determined.core.supervision.checkpoint_records import CheckpointRecords
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def retention_of(block: Any, searcher: StoredSearcher) -> Retention | None:
     return Retention(policy, searcher.metric)
 
 
-def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention) -> None:
+def clean_up(storage: CheckpointStorage, records: CheckpointRecords, keep: Retention) -> None:
     """Delete the checkpoints that this trial need not keep. A failure is logged: it costs disk space, not the run."""
     from determined.checkpoint_storage import retention
 
     try:
-        in_use = supervisor.checkpoints_in_use()
+        in_use = records.in_use()
         known = [
             retention.Checkpoint(
                 id=checkpoint.uuid,
@@ -54,11 +54,11 @@ def clean_up(storage: CheckpointStorage, supervisor: Supervisor, keep: Retention
                 in_use=checkpoint.uuid in in_use or checkpoint.borrowed,
                 resources=checkpoint.resources,
             )
-            for checkpoint in supervisor.checkpoints()
+            for checkpoint in records.active()
         ]
         # The store decides in one transaction: a checkpoint may have been registered just now.
-        claim = supervisor.condemn_checkpoints
+        claim = records.condemn_unused
         for uuid in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
-            supervisor.checkpoint_deleted(uuid)
+            records.set_deleted(uuid)
     except (OSError, DeterminedError) as error:
         logger.warning("old checkpoints were not removed: %s", error)

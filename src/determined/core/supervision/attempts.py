@@ -29,6 +29,17 @@ class Member(NamedTuple):
         return self.rank == 0
 
 
+class RecordedRun(NamedTuple):
+    """A run as one of its ranks records it. Nothing of this changes while it runs."""
+
+    new: NewRun
+    member: Member
+    place: str  # of the store
+    storage: str  # the name of the checkpoint storage, secrets masked
+    managed: Managed | None = None  # the connection to the runner, for a trial of a search
+    named: bool = False  # the user gave the run a name, which identifies its program
+
+
 class StoreOutOfReach(StoreError):
     """The store of the run is a file on another machine."""
 
@@ -41,16 +52,16 @@ class Attempts:
     it forever.
     """
 
-    def __init__(self, store: WorkerStore, place: str, run: NewRun, member: Member, managed: Managed | None) -> None:
+    def __init__(self, store: WorkerStore, run: RecordedRun) -> None:
         self._store = store
-        self._place = place
-        self._run = run
-        self._member = member
-        self._managed = managed
+        self._place = run.place
+        self._run = run.new
+        self._member = run.member
+        self._managed = run.managed
         # Every rank counts attempts in the same way. Reports before the first begin_attempt() belong to attempt 0.
         self._number = 0
         # A script that resumes does not say from which step: reports of earlier steps are kept.
-        self._start: tuple[str | None, int] = (None, 0 if managed is None else managed.steps_completed)
+        self._start: tuple[str | None, int] = (None, 0 if run.managed is None else run.managed.steps_completed)
 
     def start_another(self, checkpoint: str | None, steps_completed: int) -> None:
         """Let the next attempt start from this checkpoint and step. With several ranks every rank calls this."""

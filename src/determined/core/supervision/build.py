@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from determined.config.secrets.masking import mask_arguments, mask_secrets
-from determined.core.supervision.attempts import Member
+from determined.core.supervision.attempts import Member, RecordedRun
 from determined.core.supervision.detached import Detached
 from determined.core.supervision.managed import Managed
 from determined.core.supervision.run_identity import run_identity
-from determined.core.supervision.store_supervisor import StoreSupervisor
+from determined.core.supervision.supervisor import Supervisor
 from determined.git_commit import git_commit
 from determined.program import this_program
 from determined.store.open import checked_place
@@ -45,7 +45,7 @@ def supervise(
     name: str | None = None,
     labels: Sequence[str] = (),
     notes: str = "",
-) -> StoreSupervisor:
+) -> Supervisor:
     """Return the supervisor that records a run, with secrets masked, in the store named by the environment."""
     program = this_program()
     if name is not None:
@@ -68,16 +68,15 @@ def supervise(
     )
     if member.is_chief:
         _write_description(run)
-    return StoreSupervisor(
-        run_dir,
+    recorded = RecordedRun(
         run,
         member,
         place=(None if detached is None else detached.store) or checked_place(),
         storage=mask_secrets(storage),
         managed=managed,
-        sinking=_sinking(sinks, run),
         named=name is not None,
     )
+    return Supervisor(run_dir, recorded, sinking=_sinking(sinks, run))
 
 
 def _command() -> str:

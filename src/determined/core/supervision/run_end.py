@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 from determined.errors import InvalidHP
+from determined.stop_request import StopRequest
 from determined.store.states import AttemptState
 
 _STOPPED_POLITELY = (124, 129, 130, 143)  # exit codes of an early end by a time limit, SIGHUP, SIGINT or SIGTERM
@@ -37,6 +38,21 @@ def how_it_ended(error: BaseException | None) -> RunEnd:
     import traceback  # imported on use, like the mask below: most runs succeed
 
     return RunEnd("failed", _stored("".join(traceback.format_exception(error)).rstrip()), 1)
+
+
+def end_of_standalone_run(state: AttemptState, request: StopRequest | None, *, acknowledged: bool) -> AttemptState:
+    """Return how an attempt of a standalone run ended, where a request may have ended it.
+
+    After a request `fit` returns and the program ends well, but the run has not completed.
+    """
+    if state == "completed" and acknowledged:
+        ends: dict[StopRequest | None, AttemptState] = {
+            "pause": "stopped",
+            "reschedule": "stopped",
+            "cancel": "canceled",
+        }
+        return ends.get(request, state)
+    return "canceled" if state == "stopped" and request == "cancel" else state
 
 
 def _stored(reason: str) -> str:

@@ -1,0 +1,85 @@
+"""Reads the requests to stop a run from its store."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from determined.core.supervision.attempts import Attempts, RecordedRun, StoreOutOfReach
+from determined.core.supervision.log_once import LogOnce
+from determined.stop_request import StopRequest
+from determined.store.rows import BegunAttempt
+from determined.store.worker_store import WorkerStore
+from determined.store.writer import Writer
+
+_SECONDS_BETWEEN_TRIES = 1.0  # between attempts to find the run whose stop requests a rank wants to read
+
+
+class StopRequests:
+    """The requests to stop a run, from the store and from inside its process. The first one is kept."""
+
+    def __init__(
+        self,
+        run: RecordedRun,
+        writer: Writer[WorkerStore],
+        store: WorkerStore,
+        attempts: Attempts,
+        *,
+        current_attempt: Callable[[], BegunAttempt | None],
+        log_once: LogOnce,
+    ) -> None:
+        self._managed = run.managed
+        self._writer = writer
+        self._store = store
+        self._attempts = attempts
+        self._current_attempt = current_attempt
+        self._log_once = log_once
+        self._request: StopRequest | None = None
+        self._next_try_to_listen = 0.0
+        self._found: BegunAttempt | None = None  # the attempt whose requests a rank reads without having reported
+        self.listens = run.member.is_chief
+
+    @property
+    def request(self) -> StopRequest | None:
+        """The request to stop, if there is one."""
+        return self._request
+
+    def add(self, request: StopRequest) -> None:
+        """Keep a request unless there is an earlier one."""
+        self._request = self._request or request
+
+    def watch(self) -> None:
+        """Let the writer's thread read requests about once a second."""
+        self._writer.watch(self._check)
+
+    def listen(self) -> None:
+        """Read requests on a rank other than the chief; try later if its attempt has not begun."""
+        if self.listens or time.monotonic() < self._next_try_to_listen:
+            return
+        self._found = self._attempts.find()
+        if self._found is None:  # no rank has begun the attempt yet, or the store is on another machine
+            self._next_try_to_listen = time.monotonic() + _SECONDS_BETWEEN_TRIES
+            try:
+                self._attempts.check_reach()
+            except StoreOutOfReach as error:
+                self._log_once(logging.WARNING, f"requests to stop do not reach this rank: {error}")
+            return
+        self.listens = True
+        self._check(self._store)
+        self.watch()
+
+    def read(self, store: WorkerStore) -> bool:
+        """Read new requests; return whether a stop is requested."""
+        attempt = self._current_attempt() or self._found
+        if attempt is not None and self._request is None:
+            for request in store.requests(attempt.trial_id, attempt.last_request):
+                # Killing is up to the runner; the worker itself handles the request like a cancel.
+                self.add("cancel" if request.kind == "kill" else request.kind)
+        return self._request is not None
+
+    def _check(self, store: WorkerStore) -> None:
+        """Check that the trial still belongs to this process, and read requests. Called by the writer's thread."""
+        if self._managed is not None:
+            self._managed.check_is_ours(store)
+        self.read(store)
