@@ -122,7 +122,7 @@ def judged(error: str, *, code: int = 1, signal: str | None = None, before: str 
         trial,
         early_exit=None,
         acknowledged=False,
-        stopped_politely=False,
+        saved_and_stopped=False,
         has_reported=reported,
         max_restarts=5,
     )

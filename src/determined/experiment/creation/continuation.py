@@ -85,11 +85,11 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
     journal = store.experiments.journal(experiment.id)
     change = _change(files, experiment, journal, changes)
     trials = store.experiments.trials(experiment.id)
-    again = _to_go_on(change, trials)
+    again = _trials_to_continue(change, trials)
     if not change.names and not again and experiment.state not in EXPERIMENT_ENDED:
         return Continued((), (), None)  # already done, possibly by a call that was interrupted
-    told = _tell(store, experiment, files, journal, again, change.max_trials)
-    _refuse_to_do_nothing(experiment, change, told)
+    reaction = _reaction_of_search(store, experiment, files, journal, again, change.max_trials)
+    _refuse_to_do_nothing(experiment, change, reaction)
     names, config, left_to_runner = tuple(change.names), change.config.plain(), None
     if change.max_trials is not None and change.method.compares_trials:
         # The extension may affect paused trials, which only the runner can handle: it extends the search and records
@@ -98,9 +98,9 @@ def _reopen(store: Store, experiment: Experiment, lease: Lease, changes: dict[st
         if names == ("searcher.max_trials",):
             return Continued(names, (), left_to_runner)
         config["searcher"]["max_trials"] = change.before.searcher.plain()["max_trials"]
-        told = _tell(store, experiment, files, journal, again, None)
-    files.write_config(config, told.entries[-1].sequence)
-    store.experiments.commit(lease, _all_that_follows(change, config, trials, again, told))
+        reaction = _reaction_of_search(store, experiment, files, journal, again, None)
+    files.write_config(config, reaction.entries[-1].sequence)
+    store.experiments.commit(lease, _row_changes(change, config, trials, again, reaction))
     return Continued(names, tuple(trial.id for trial in again), left_to_runner)
 
 
@@ -123,8 +123,8 @@ class _Change:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """The journal entries of the search, and the trials that it creates."""
+class _Reaction:
+    """How the search reacts to the changes: journal entries, new trials, and whether nothing is left to do."""
 
     entries: list[JournalEntry]
     created: list[NewTrial]
@@ -148,7 +148,7 @@ def _change(
     return _Change(before, config, names)
 
 
-def _to_go_on(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
+def _trials_to_continue(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
     """Return the ended trials to resume.
 
     For a single trial that one; otherwise those that failed, and if the length was raised also those that completed.
@@ -162,42 +162,42 @@ def _to_go_on(change: _Change, trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in over if trial.state in states]
 
 
-def _tell(
+def _reaction_of_search(
     store: Store,
     experiment: Experiment,
     files: ExperimentFiles,
     journal: list[JournalEntry],
     again: Sequence[Trial],
     max_trials: int | None,
-) -> _Told:
+) -> _Reaction:
     """Replay the search, report the changes to it, and return its reaction. Nothing is written."""
     original = stored_model(files.read_config())
     search = restored(original, experiment.seed, store.experiments.snapshot(experiment.id), journal)
-    told = [] if search.begun else [search.start()]
+    answers = [] if search.begun else [search.start()]
     if max_trials is not None:
-        told.append(search.report(Extended(max_trials)))
-    told.append(search.report(Reopened(tuple(trial.number for trial in again))))
+        answers.append(search.report(Extended(max_trials)))
+    answers.append(search.report(Reopened(tuple(trial.number for trial in again))))
     created = [
         new_trial(action, original.searcher.source_checkpoint_uuid, original.hyperparameters)
-        for _, actions in told
+        for _, actions in answers
         for action in actions
         if isinstance(action, Create)
     ]
-    return _Told([entry for entry, _ in told], created, search.searcher.finished)
+    return _Reaction([entry for entry, _ in answers], created, search.searcher.finished)
 
 
-def _refuse_to_do_nothing(experiment: Experiment, change: _Change, told: _Told) -> None:
+def _refuse_to_do_nothing(experiment: Experiment, change: _Change, reaction: _Reaction) -> None:
     """Raise InvalidExperimentException if the changes leave nothing to do."""
     done_before = change.method.one_trial and experiment.state == "COMPLETED" and not change.names
-    if told.finished or done_before:
+    if reaction.finished or done_before:
         raise InvalidExperimentException(
             f"experiment {experiment.id} has ended, it is {experiment.state}, and nothing is left to do: "
             f"{method_of(change.before.searcher).to_continue}"
         )
 
 
-def _all_that_follows(
-    change: _Change, config: dict[str, Any], trials: Sequence[Trial], again: Sequence[Trial], told: _Told
+def _row_changes(
+    change: _Change, config: dict[str, Any], trials: Sequence[Trial], again: Sequence[Trial], reaction: _Reaction
 ) -> Change:
     """Return the row changes of a continuation with this plain configuration, to be committed in one transaction."""
     changed = new_hparams(change.before, change.config, change.names)
@@ -206,11 +206,11 @@ def _all_that_follows(
         return known if changed is None else mask_fixed(changed(known), change.config.hyperparameters)
 
     if changed is None:
-        created, touched = told.created, again
+        created, touched = reaction.created, again
     else:
-        created, touched = [new._replace(hparams=hparams(new.hparams)) for new in told.created], trials
+        created, touched = [new._replace(hparams=hparams(new.hparams)) for new in reaction.created], trials
     return Change(
-        journal=tuple(told.entries),
+        journal=tuple(reaction.entries),
         new_trials=tuple(created),
         trials=tuple(
             TrialChange(

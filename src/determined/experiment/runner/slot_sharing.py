@@ -11,7 +11,7 @@ from determined.experiment.runner.trials.stop_requests import request_stop
 def share(run: RunnerState) -> None:
     """Announce how many slots could be used now.
 
-    Trials on preempted slots are asked to save and exit; they resume later.
+    Trials on preempted slots are requested to save and exit; they resume later.
     """
     run.engine.want(_wanted(run))
     for key in run.engine.taken_back():

@@ -102,7 +102,7 @@ def _classify(run: RunnerState, trial: LiveTrial, event: Exited) -> tuple[exit_c
         trial,
         early_exit=row.early_exit,
         acknowledged=row.stop_acknowledged,
-        stopped_politely=bool(attempts) and attempts[-1].state == "stopped",
+        saved_and_stopped=bool(attempts) and attempts[-1].state == "stopped",
         has_reported=has_reported,
         max_restarts=run.settings.max_restarts,
     )

@@ -15,7 +15,11 @@ from determined.store.states import TrialState
 _MOST_LOSSES = 3  # above this, lost processes may be caused by the trial itself
 _TIME_LIMIT = "its time limit was reached"
 _ANOTHER_VERSION = re.compile(r"\bStoreVersionError\b")
-_POLITE_SIGNALS = (129, 130, 143)  # exit codes of a training that saved and exited because of SIGHUP, SIGINT or SIGTERM
+_CODES_AFTER_SAVING = (
+    129,
+    130,
+    143,
+)  # exit codes of a training that saved and exited because of SIGHUP, SIGINT or SIGTERM
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ def classify(
     *,
     early_exit: str | None,
     acknowledged: bool,
-    stopped_politely: bool,
+    saved_and_stopped: bool,
     has_reported: bool,
     max_restarts: int,
 ) -> Verdict:
@@ -68,14 +72,14 @@ def classify(
     if is_lost(exited) and trial.failures.lost < _MOST_LOSSES:
         lost = "its processes were lost with the engine" if exited.lost else cause(exited, "")
         return Verdict("QUEUED", None, lost, trial.restarts)
-    leaves_politely = exited.code == 0 or exited.code in _POLITE_SIGNALS
-    if stopping.request == "pause" and acknowledged and leaves_politely:
+    exits_as_requested = exited.code == 0 or exited.code in _CODES_AFTER_SAVING
+    if stopping.request == "pause" and acknowledged and exits_as_requested:
         return Verdict("PAUSED", None, None, trial.restarts)
-    if stopping.request == "stop" and leaves_politely:
+    if stopping.request == "stop" and exits_as_requested:
         return Verdict("COMPLETED", "completed", _TIME_LIMIT, trial.restarts)
     if exited.code == 0:
         return Verdict("COMPLETED", "completed", None, trial.restarts)
-    if stopped_politely and exited.code in _POLITE_SIGNALS:  # the signal came from outside, not from the runner
+    if saved_and_stopped and exited.code in _CODES_AFTER_SAVING:  # the signal came from outside, not from the runner
         return Verdict("QUEUED", None, "it saved and left because of a signal", trial.restarts)
     return _failure(exited, trial, max_restarts, has_reported=has_reported)
 
@@ -120,4 +124,8 @@ def cause(exited: Exited, last_error: str) -> str:
 
 def _unexpected(exited: Exited) -> str | None:
     """Return the reason for a trial that was requested to stop and failed instead, or None."""
-    return None if exited.code == 0 or exited.code in _POLITE_SIGNALS else f"exit code {exited.code} when asked to stop"
+    return (
+        None
+        if exited.code == 0 or exited.code in _CODES_AFTER_SAVING
+        else f"exit code {exited.code} when asked to stop"
+    )
