@@ -211,6 +211,29 @@ def test_a_trial_that_is_canceled_before_it_starts_is_not_said_to_have_started()
     assert [line.partition("] ")[2] for line in written] == ["trial 10 CANCELED before it started"]
 
 
+def test_a_trial_that_was_not_running_is_not_said_to_be_paused() -> None:
+    """When the experiment is paused, queued trials are recorded as PAUSED; a short run in between is told."""
+    written: list[str] = []
+    lines = LineView(written.append, new=True)
+    again = trial(1, "QUEUED", has_started=True, steps=4)
+    lines(view(trial(0, "QUEUED"), again))
+    lines(view(trial(0, "PAUSED", has_started=False), replace(again, state="PAUSED")))
+    assert written == []
+    lines(view(trial(0, "QUEUED"), again))
+    lines(view(trial(0, "PAUSED", steps=2), again))
+    assert [line.partition("] ")[2] for line in written] == [
+        "trial 10 started: lr=0",
+        "trial 10 PAUSED after 2 batches",
+    ]
+
+
+def test_trials_that_the_searcher_has_paused_before_are_no_news() -> None:
+    written: list[str] = []
+    lines = LineView(written.append, new=False)
+    lines(view(trial(0, "PAUSED", steps=4), trial(1, "RUNNING", steps=2)))
+    assert [line.partition("] ")[2] for line in written] == ["trial 11 resumed: lr=0.1"]
+
+
 def test_a_narrower_terminal_keeps_no_piece_of_a_frame() -> None:
     """A terminal wraps the lines that it shows anew when its window becomes narrower."""
     written = io.StringIO()

@@ -14,6 +14,7 @@ import pytest
 
 import determined
 from determined.engines.local import LocalEngine
+from determined.experiment.control import request
 from determined.experiment.runner.run import run_experiment
 from determined.experiment.runner.trials.live_trial import LiveTrial
 from determined.experiment.runner.trials.observed import Observed, Result
@@ -253,3 +254,30 @@ def test_rows_and_memory_agree_at_every_moment(
     assert {"RUNNING", "PAUSED"} <= seen[False]
     assert after_resuming <= seen[True]
     assert outcome(experiment).experiment.state == "COMPLETED"
+
+
+def test_a_canceled_trial_stays_canceled_when_the_search_is_extended() -> None:
+    """The searcher does not know of a cancel without a runner, and may promote a trial that is canceled."""
+    searcher = {"name": "async_halving", "num_rungs": 2, "divisor": 2, "max_time": 4, "time_metric": "batches"}
+    config = {
+        "name": "extended",
+        "entrypoint": "python3 train.py 0.02 4",
+        "hyperparameters": {"lr": {"type": "double", "minval": 0.1, "maxval": 1.0}},
+        "searcher": {"metric": "loss", **searcher, "max_trials": 6, "stop_once": False},
+        "reproducibility": {"experiment_seed": 5},
+    }
+    with LocalEngine(1) as engine, opened() as store:
+        experiment = create(engine, "steady", config)
+
+        def pause(view: View) -> None:
+            if sum(trial.state == "PAUSED" for trial in view.trials) == 1:
+                store.experiments.request(experiment, "pause")
+
+        assert run_experiment(checked_place(), experiment, engine=engine, observer=pause).state == "PAUSED"
+        request(store, experiment, "cancel")
+        canceled = [(row.id, row.state, row.runs) for row in store.experiments.trials(experiment)]
+        assert {state for _, state, _ in canceled} <= set(TRIAL_ENDED)
+        assert run_experiment(checked_place(), experiment, engine=engine, max_trials=10).state == "COMPLETED"
+        rows = store.experiments.trials(experiment)
+    assert [(row.id, row.state, row.runs) for row in rows[: len(canceled)]] == canceled
+    assert len(rows) == 10
