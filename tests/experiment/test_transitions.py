@@ -257,7 +257,7 @@ def test_rows_and_memory_agree_at_every_moment(
 
 
 def test_a_canceled_trial_stays_canceled_when_the_search_is_extended() -> None:
-    """The searcher does not know of a cancel without a runner, and may promote a trial that is canceled."""
+    """Without a runner nothing reports the cancel to the searcher, which still counts on these trials."""
     searcher = {"name": "async_halving", "num_rungs": 2, "divisor": 2, "max_time": 4, "time_metric": "batches"}
     config = {
         "name": "extended",
