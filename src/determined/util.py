@@ -41,6 +41,7 @@ def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: 
         except Exception as error:  # noqa: BLE001: which errors pass is known only to the client of the user's choice
             if attempt + 1 == n_retries:
                 raise
+            # With a random part, so that processes which failed together do not try again together.
             pause = min(2.0**attempt + random.random(), max_backoff)
             logger.warning("downloading %s failed (%s), trying again in %.1f s", blob, error, pause)
             time.sleep(pause)

@@ -77,7 +77,7 @@ class SystemSampler:
         self._process = psutil.Process(os.getpid())
         self._rates: dict[str, tuple[float, float]] = {}
         self._nvml, self._gpus = _open_nvml()
-        psutil.cpu_percent()
+        psutil.cpu_percent()  # the first call returns 0 and starts the measurement
         self.sample()  # the first sample has no rates and only initializes them
 
     def sample(self) -> Sample:

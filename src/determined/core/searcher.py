@@ -116,6 +116,7 @@ class SearcherContext:
             yield operation
             if is_chief and not operation._completed:
                 raise RuntimeError("the searcher operation was left without report_completed()")
+            # Only the chief knows of a stop; a rank that did not leave with it would wait in the next collective.
             if until < length and self._distributed.broadcast(is_chief and self._preempt.pending()):
                 return
 

@@ -48,6 +48,7 @@ def bind(
     first, rest = wanted[0], wanted[1:]
     known = {*positional, *keywords} - only_positional
 
+    # The usual case first: the method itself is called for each batch, without a wrapper around it.
     in_order = positional[: len(wanted)]
     if in_order[1:] == rest and in_order[:1] and in_order[0] not in rest:
         return method

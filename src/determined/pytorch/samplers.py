@@ -84,7 +84,7 @@ class _Repeat(_Layer):
             return None
         at, length = one_pass
         if length == 0:
-            return None
+            return None  # iterating raises the error about a sampler without items
         return (lambda i: at(*divmod(i, length))), ENDLESS
 
     def _walk(self) -> Iterator[Any]:

@@ -33,6 +33,7 @@ class TrainUnit:
         return type(other) is type(self) and bool(self.value == other.value)
 
     def __hash__(self) -> int:
+        # A container may not be hashable; equal units still have equal hashes.
         return hash((type(self), self.value if isinstance(self.value, int) else None))
 
     @staticmethod

@@ -38,6 +38,7 @@ class CheckpointUpload:
         self._announce = announce
         self._abandon = abandon
         self._failure: Exception | None = None
+        # A daemon, because an upload that hangs must not keep the program from exiting.
         self._thread = threading.Thread(target=self._see_through, name="determined-storing", daemon=True)
         self._thread.start()
 

@@ -47,6 +47,7 @@ def without_prefix(state_dict: dict[str, Any], prefix: str = "module.") -> dict[
     if not state_dict or not all(key.startswith(prefix) for key in state_dict):
         return state_dict
     bare = OrderedDict((key.removeprefix(prefix), value) for key, value in state_dict.items())
+    # torch keeps the versions of layers in this attribute; load_state_dict reads it to convert states of old layers.
     layers = getattr(state_dict, "_metadata", {})
     bare._metadata = {  # type: ignore[attr-defined]
         name.removeprefix(prefix): value

@@ -69,7 +69,7 @@ class _Pickler(pickle.Pickler):
     """A pickler that writes objects of the run as references."""
 
     def __init__(self, file: io.BytesIO, references: References) -> None:
-        super().__init__(file, protocol=4)
+        super().__init__(file, protocol=4)  # fixed, so that an older Python can read the checkpoint, too
         self._references = references
 
     def persistent_id(self, value: Any) -> str | None:

@@ -64,6 +64,7 @@ class Restore(NamedTuple):
         self._restore_window(checkpoint, state, window)
         if state.batches_trained and checkpoint.get("rank_data"):
             self.data.load_state_dicts(checkpoint["rank_data"])
+        # Callbacks come last, because they may look at the restored models and optimizers.
         callbacks = checkpoint.get("callbacks") or {}
         if not isinstance(callbacks, dict):
             kind = type(callbacks).__name__

@@ -63,6 +63,8 @@ class ShardedBatches(Sampler[Any]):
         size, whole = shape.batch_size, shape.batches()
         if whole == 0:
             raise ValueError("a sampler without items cannot be repeated: is the data set empty?")
+        # First the rest of the pass in progress. It may have begun with another batch size, so that its batches do not
+        # begin at multiples of this one.
         left = shape.batches(record)
         yield from (
             cut(passes, first, first + size)
@@ -74,6 +76,7 @@ class ShardedBatches(Sampler[Any]):
             further, within = divmod(number, whole)
             return cut(passes + 1 + further, within * size, within * size + size)
 
+        # Batches are distributed across the end of a pass: each rank keeps its distance of `ranks` batches.
         taken = len(range(self._rank, left, self.ranks))
         yield from map(batch, itertools.count(self._rank + taken * self.ranks - left, self.ranks))
 

@@ -83,6 +83,8 @@ class DataPosition(NamedTuple):
             shape = PassShape(records, span.batch_size, drop_last)
             left, whole = span.batches, shape.batches()
             if left > shape.batches(record):
+                # The rest of the pass in progress, and one batch of the next: complete passes after it follow by
+                # division, and a position after the last batch of a pass stays in that pass.
                 left -= shape.batches(record) + 1
                 more, left = divmod(left, max(1, whole))
                 passes, record, left = passes + 1 + more, 0, left + 1
