@@ -30,6 +30,7 @@ from determined.searchers.base import Create, Exited, Extended, Reopened
 from determined.searchers.build import build
 from determined.searchers.method import Method
 from determined.searchers.preview import preview
+from determined.searchers.simulate import Behaviour, simulate
 from determined.sinks.base import Sink
 from tests.searchers.methods import GRID, METHODS, SPACE, config
 
@@ -84,10 +85,11 @@ def test_the_registered_properties_are_those_of_the_searcher(name: str) -> None:
     settings, registered = config(name), SEARCH_METHODS[METHODS[name]["name"]]
     searcher = build(settings, space_of(name), 7)
     created = [action for action in searcher.start() if isinstance(action, Create)]
-    assert ("max_trials" in type(settings).model_fields) == registered.extendable
-    if registered.extendable:
+    if "max_trials" in type(settings).model_fields:
+        assert "searcher.max_trials" in settings.to_continue
         searcher.on_event(Extended(settings.max_trials + 1))
     else:
+        assert "searcher.max_trials" not in settings.to_continue
         with pytest.raises(InvalidConfigurationException, match=r"extended|trials"):
             searcher.on_event(Extended(100))
     if not registered.compares_trials:
@@ -97,6 +99,15 @@ def test_the_registered_properties_are_those_of_the_searcher(name: str) -> None:
         assert not searcher.finished
     if not registered.compares_trials or registered.one_trial:
         assert all(action.goal is None for action in created), "trials that are not compared have no goal"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_registry_says_whether_trials_are_copied(name: str) -> None:
+    searcher = build(config(name), space_of(name), 7)
+    trace = simulate(searcher, lambda create: Behaviour(lambda time: create.number + 1 / time, ends_at=65), slots=3)
+    created = [action for actions in trace.decisions.values() for action in actions if isinstance(action, Create)]
+    copied = any(action.source is not None for action in created)
+    assert copied == SEARCH_METHODS[METHODS[name]["name"]].copies_trials
 
 
 @pytest.mark.parametrize("name", STORAGE_TYPES)

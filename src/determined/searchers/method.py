@@ -32,6 +32,9 @@ class Outline:
 class Method(SearcherBlock, ABC):
     """A search method with its settings. Each is registered in `determined/config/registry/search_methods.py`."""
 
+    # Whether the user can increase the number of trials follows from the fields: a method with `max_trials` accepts the
+    # event `Extended`, and one without it refuses it with a reason.
+
     # What the user can do if an ended search is to be continued and nothing is left to do.
     to_continue: ClassVar[str] = (
         "its trials were compared and are over; give it more with --config searcher.max_trials=N"

@@ -12,18 +12,15 @@ class SearchMethod(NamedTuple):
     one_trial: bool = False  # the search is a single trial, so its hyperparameters can change when it is continued
     compares_trials: bool = True  # results influence other trials, so ended trials cannot be resumed or repeated
     copies_trials: bool = False  # trials start from checkpoints of others, so every trial needs one at its goal
-    extendable: bool = True  # the user can increase the number of trials
 
 
 SEARCH_METHODS = {
-    "single": SearchMethod(
-        "determined.searchers.methods.single:SingleSearch", one_trial=True, compares_trials=False, extendable=False
-    ),
+    "single": SearchMethod("determined.searchers.methods.single:SingleSearch", one_trial=True, compares_trials=False),
     "random": SearchMethod("determined.searchers.methods.random:RandomSearch", compares_trials=False),
-    "grid": SearchMethod("determined.searchers.methods.grid:GridSearch", compares_trials=False, extendable=False),
+    "grid": SearchMethod("determined.searchers.methods.grid:GridSearch", compares_trials=False),
     "async_halving": SearchMethod("determined.searchers.methods.async_halving:AsyncHalving"),
     "adaptive_asha": SearchMethod("determined.searchers.methods.adaptive_asha:AdaptiveAsha"),
-    "pbt": SearchMethod("determined.searchers.methods.pbt:PopulationSearch", copies_trials=True, extendable=False),
+    "pbt": SearchMethod("determined.searchers.methods.pbt:PopulationSearch", copies_trials=True),
     "optuna": SearchMethod("determined.searchers.methods.optuna:OptunaSearch"),
 }
 
