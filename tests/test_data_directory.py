@@ -61,7 +61,7 @@ def test_one_variable_moves_everything(
     assert len(rows) == 2
     for row in rows:
         assert row.storage == str(data / "checkpoints")
-        assert (data / "checkpoints" / row.uuid / "metadata.json").is_file()
+        assert (data / "checkpoints" / row.checkpoint_id / "metadata.json").is_file()
     assert not (tmp_path / "home").exists()
     assert not data_home.exists()
     copied = [path.relative_to(data) for path in data.rglob("store.sqlite")]
@@ -100,14 +100,14 @@ class TestEarlierLayout:
         """Store a checkpoint as earlier versions did, and return its id."""
         fit(LineTrial, max_length=pytorch.Batch(2), options={"checkpoint_storage": str(paths.data_dir()), "name": "a"})
         (row,) = announced(data_home)
-        assert (paths.data_dir() / row.uuid / "metadata.json").is_file()
-        return row.uuid
+        assert (paths.data_dir() / row.checkpoint_id / "metadata.json").is_file()
+        return row.checkpoint_id
 
     def test_the_next_run_continues_from_it(self, earlier: str, data_home: Path) -> None:
         trial = fit(LineTrial, max_length=pytorch.Batch(3), latest_checkpoint="latest", options={"name": "a"})
         assert trial.batch_indices == [2]
-        (newest,) = [row for row in announced(data_home) if row.uuid != earlier]
-        assert (paths.checkpoints_dir() / newest.uuid).is_dir()
+        (newest,) = [row for row in announced(data_home) if row.checkpoint_id != earlier]
+        assert (paths.checkpoints_dir() / newest.checkpoint_id).is_dir()
 
     def test_commands_and_the_core_api_find_and_delete_it(
         self, earlier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -142,7 +142,7 @@ class TestEarlierLayout:
             patch.setattr(paths, "checkpoints_dir", paths.data_dir)
             process(4, stop_at=2, batch_size=1)
         (output,) = paths.data_dir().glob("output-*")
-        process(4, batch_size=1, latest_checkpoint=announced(data_home)[-1].uuid)
+        process(4, batch_size=1, latest_checkpoint=announced(data_home)[-1].checkpoint_id)
         found = {path.name: json.loads(path.read_text()) for path in output.rglob("*.json")}
         assert found == {f"batch_{number}.json": [number] for number in range(4)}
         with opened() as store:

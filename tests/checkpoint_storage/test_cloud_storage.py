@@ -20,7 +20,7 @@ from determined.checkpoint_storage import build_from_argument, manifest
 from determined.checkpoint_storage.base import METADATA_FILE
 from determined.checkpoint_storage.bucket import PART_BYTES, Bucket
 from determined.checkpoint_storage.cloud import CloudStorage
-from determined.checkpoint_storage.retention import Checkpoint, Policy, clean_up
+from determined.checkpoint_storage.retention import Candidate, Policy, clean_up
 from determined.errors import CheckpointNotFound, InvalidCheckpointException
 from tests.helpers.s3_server import S3Server
 
@@ -197,7 +197,7 @@ def test_a_clean_up_through_an_object_store(storage: CloudStorage) -> None:
         path = storage.stage(f"c{steps}")
         write(path, {"state": b"x" * steps})
         manifest.write(path)
-        history.append(Checkpoint(f"c{steps}", 1, steps, resources=storage.commit(f"c{steps}")))
+        history.append(Candidate(f"c{steps}", 1, steps, resources=storage.commit(f"c{steps}")))
     storage._bucket.put("c3/state", b"yyy")
     assert clean_up(storage, history, Policy(0, 0, 1)).removed == ("c1",)
     assert storage.metadata("c2")

@@ -51,7 +51,7 @@ def test_one_rank(server: S3Server, tmp_path: Path, data_home: Path, caplog: pyt
         with pytest.raises(CheckpointNotFound):
             use.get_metadata(storage_id)
     assert left_here() == []
-    assert [row.uuid for row in announced(data_home)][-1] == partial
+    assert [row.checkpoint_id for row in announced(data_home)][-1] == partial
     assert announced(data_home)[-1].resources == {"b": 1, "metadata.json": 26}
     told = (data_home / "determined").rglob("*")
     assert not any(storage["secret_key"].encode() in file.read_bytes() for file in told if file.is_file())

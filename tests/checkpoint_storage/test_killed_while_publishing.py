@@ -70,7 +70,7 @@ def on_disk(root: Path) -> list[str]:
 
 def check(root: Path, data_home: Path, last: int) -> None:
     rows = announced(data_home)
-    assert on_disk(root) == sorted(row.uuid for row in rows)
+    assert on_disk(root) == sorted(row.checkpoint_id for row in rows)
     assert sorted(row.steps_completed for row in rows) == list(range(1, last + 1))
     assert all(row.resources["weights"] == len(str(row.steps_completed)) for row in rows)
     (run,) = runs()
@@ -121,7 +121,9 @@ def test_a_damaged_one_is_removed_and_strangers_stay(tmp_path: Path, data_home: 
     live(tmp_path, str(damaged.parent), 1)
     assert not damaged.exists()
     assert all(other.is_dir() for other in others)
-    assert sorted([*(other.name for other in others), announced(data_home)[-1].uuid]) == on_disk(damaged.parent)
+    assert sorted([*(other.name for other in others), announced(data_home)[-1].checkpoint_id]) == on_disk(
+        damaged.parent
+    )
 
 
 def test_it_is_deleted_with_its_experiment(tmp_path: Path) -> None:
@@ -141,7 +143,9 @@ def test_another_store_leaves_it_alone(tmp_path: Path, data_home: Path, monkeypa
     live(tmp_path, str(published.parent), 1)
     assert published.is_dir()
     with opened() as store:
-        assert [row.uuid for run in store.runs() for row in store.checkpoints(run.trial_id)] != [published.name]
+        assert [row.checkpoint_id for run in store.runs() for row in store.checkpoints(run.trial_id)] != [
+            published.name
+        ]
     monkeypatch.delenv("DET_STORE")
     assert announced(data_home) == []
 
@@ -151,7 +155,7 @@ def test_any_later_run_with_the_same_storage_records_it(tmp_path: Path, data_hom
     with core.init(checkpoint_storage=str(published.parent)) as context:
         context.begin_attempt()
     (row,) = announced(data_home)
-    assert (row.uuid, row.steps_completed, row.attempt) == (published.name, 1, 1)
+    assert (row.checkpoint_id, row.steps_completed, row.attempt) == (published.name, 1, 1)
     assert row.trial_id == runs()[0].trial_id != runs()[1].trial_id
 
 
@@ -204,7 +208,7 @@ def test_a_storage_that_cannot_be_read_now_is_looked_at_later(tmp_path: Path) ->
     with pytest.raises(OSError, match="network"):
         recover_unrecorded(writer.queued(LocalWorkerStore), str(published.parent), fails)
     (found,) = writer.ask(lambda store: store.publishing.unrecorded(str(published.parent)))
-    assert found.uuid == published.name
+    assert found.checkpoint_id == published.name
     writer.close()
 
 

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from determined.checkpoint_storage import DirectoryStorage, manifest
-from determined.checkpoint_storage.retention import Checkpoint, Policy, clean_up, keep
+from determined.checkpoint_storage.retention import Candidate, Policy, clean_up, keep
 
 A, B = 1, 2
 NAN, INF = math.nan, math.inf
 
 
-def checkpoint(name: str, trial: int, steps: int, metric: float | None = None, validated: int = 0) -> Checkpoint:
-    return Checkpoint(name, trial, steps, metric, validated)
+def checkpoint(name: str, trial: int, steps: int, metric: float | None = None, validated: int = 0) -> Candidate:
+    return Candidate(name, trial, steps, metric, validated)
 
 
 EXAMPLE = [
@@ -97,12 +97,12 @@ class Files:
         self.root = root
         self._damaged: set[str] = set()
 
-    def put(self, checkpoint: Checkpoint) -> Checkpoint:
-        directory = self.root / checkpoint.id
+    def put(self, checkpoint: Candidate) -> Candidate:
+        directory = self.root / checkpoint.checkpoint_id
         directory.mkdir(parents=True)
-        (directory / "state_dict.pth").write_bytes(checkpoint.id.encode() * 10)
+        (directory / "state_dict.pth").write_bytes(checkpoint.checkpoint_id.encode() * 10)
         manifest.write(directory)
-        return replace(checkpoint, resources=self.storage.resources(checkpoint.id))
+        return replace(checkpoint, resources=self.storage.resources(checkpoint.checkpoint_id))
 
     def damage(self, name: str) -> None:
         (self.root / name / "state_dict.pth").write_bytes(b"x" * len(name) * 10)
@@ -152,7 +152,7 @@ def test_a_damaged_best_one_is_replaced_by_the_next_best(files: Files) -> None:
 def test_a_trial_without_a_good_checkpoint_loses_none(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     history = [files.put(c) for c in EXAMPLE[:4]]
     for c in history:
-        files.damage(c.id)
+        files.damage(c.checkpoint_id)
     assert clean_up(files.storage, history, Policy(0, 0, 1)).removed == ()
     assert files.there() == {"a1", "a2", "a3", "a4"}
     assert "trial 1 has no good checkpoint" in caplog.text
@@ -209,7 +209,7 @@ def test_storage_that_cannot_be_read_is_no_reason_to_delete(files: Files) -> Non
     present = files.there()
 
     class Unreachable(DirectoryStorage):
-        def resources(self, storage_id: str) -> dict[str, int]:
+        def resources(self, checkpoint_id: str) -> dict[str, int]:
             raise ConnectionError("the storage cannot be reached")
 
     with pytest.raises(ConnectionError):
@@ -228,36 +228,36 @@ class History:
 
     files: Files
     policy: Policy
-    stored: list[Checkpoint] = field(default_factory=list)
+    stored: list[Candidate] = field(default_factory=list)
     steps: dict[int, int] = field(default_factory=dict)
 
     def save(self, trial: int, advance: int, metric: float | None, damaged: bool, registered: bool) -> None:
         self.steps[trial] = max(1, self.steps.get(trial, 0) + advance - (1 if advance == 0 else 0))
         number = len(self.stored)
-        new = Checkpoint(f"c{number}", trial, self.steps[trial], metric, number, registered and number % 3 == 0)
+        new = Candidate(f"c{number}", trial, self.steps[trial], metric, number, registered and number % 3 == 0)
         self.stored.append(self.files.put(new))
         if damaged:
-            self.files.damage(new.id)
+            self.files.damage(new.checkpoint_id)
         self.check_a_clean_up(ended=[])
 
     def check_a_clean_up(self, ended: list[int]) -> None:
         present, good = self.files.there(), self.files.good()
-        living = [c for c in self.stored if c.id in present]
+        living = [c for c in self.stored if c.checkpoint_id in present]
         clean_up(self.files.storage, living, self.policy, ended=ended)
         left = self.files.there()
         assert keep(living, self.policy) <= left
         for trial in {c.trial for c in living}:
-            own = [c for c in living if c.trial == trial and c.id in good]
+            own = [c for c in living if c.trial == trial and c.checkpoint_id in good]
             if not own:
-                assert {c.id for c in living if c.trial == trial} <= left
+                assert {c.checkpoint_id for c in living if c.trial == trial} <= left
             elif trial in ended:
-                assert any(c.id in left for c in own)
+                assert any(c.checkpoint_id in left for c in own)
             else:
                 newest = max(own, key=lambda c: (c.steps, living.index(c)))
-                assert newest.id in left
-                assert own[-1].id in left
+                assert newest.checkpoint_id in left
+                assert own[-1].checkpoint_id in left
         # Ranks are held by good checkpoints only.
-        assert keep([c for c in living if c.id in good], self.policy) <= left
+        assert keep([c for c in living if c.checkpoint_id in good], self.policy) <= left
 
 
 def lose_nothing(policy: Policy, saves: list[tuple[int, int, float | None, bool, bool]]) -> None:

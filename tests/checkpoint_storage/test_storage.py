@@ -18,7 +18,7 @@ from determined.checkpoint_storage import (
     DirectoryStorage,
     build_from_argument,
     build_from_config,
-    checkpoint_id,
+    checked_id,
 )
 from determined.errors import (
     CheckpointNotFound,
@@ -40,11 +40,11 @@ def put(storage: DirectoryStorage, name: str, **files: str) -> None:
 
 
 def test_ids() -> None:
-    assert checkpoint_id("0a-B_9") == "0a-B_9"
-    assert checkpoint_id("x" * 128)
+    assert checked_id("0a-B_9") == "0a-B_9"
+    assert checked_id("x" * 128)
     for bad in ("", ".", "..", "-x", "_x", "a/b", "a\\b", "a\n", "a\0", "x" * 129, "ü", "a.b", " a", None, 3, b"a"):
         with pytest.raises(CheckpointNotFound, match="checkpoint"):
-            checkpoint_id(bad)
+            checked_id(bad)
 
 
 def test_a_checkpoint_appears_when_it_is_committed(storage: DirectoryStorage) -> None:

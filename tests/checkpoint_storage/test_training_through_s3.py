@@ -51,7 +51,7 @@ def train(config: dict[str, Any], length: int, seed: int, latest: str | None = N
 
 def train_and_resume(config: dict[str, Any]) -> list[dict[str, Any]]:
     whole = train(config, 9, 0)
-    first = next(row.uuid for row in announced(paths.data_dir().parent) if row.steps_completed == 4)
+    first = next(row.checkpoint_id for row in announced(paths.data_dir().parent) if row.steps_completed == 4)
     return [whole, train(config, 9, 5, first)]
 
 
@@ -61,7 +61,9 @@ def check(server: S3Server, data_home: Path, whole: dict[str, Any], resumed: dic
     rows = announced(data_home)
     assert [row.steps_completed for row in rows] == [4, 8, 9, 8, 9]
     for row in rows:
-        assert {"metadata.json", "manifest.json", "state_dict.pth"} <= set(os.listdir(server.bucket / row.uuid))
+        assert {"metadata.json", "manifest.json", "state_dict.pth"} <= set(
+            os.listdir(server.bucket / row.checkpoint_id)
+        )
     assert os.listdir(data_home / "determined" / "cloud") == []
 
 
@@ -78,12 +80,12 @@ def test_a_damaged_state_is_named_before_the_first_batch(server: S3Server, data_
     config = server.config()
     train(config, 1, 0)
     (row,) = announced(data_home)
-    file = server.bucket / row.uuid / "state_dict.pth"
+    file = server.bucket / row.checkpoint_id / "state_dict.pth"
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(Exception, match=rf"checkpoint {row.uuid} is damaged: .*state_dict.pth"):
-        train(config, 2, 0, row.uuid)
+    with pytest.raises(Exception, match=rf"checkpoint {row.checkpoint_id} is damaged: .*state_dict.pth"):
+        train(config, 2, 0, row.checkpoint_id)
 
 
 def test_the_policy_of_a_configuration_holds_on_a_server_too(server: S3Server) -> None:

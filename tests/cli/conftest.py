@@ -106,11 +106,11 @@ def filled_store(searched: Searched, tmp_path: Path) -> dict[str, str]:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "train.py").write_text(PROGRAM)
     (tmp_path / "config.yaml").write_text(CONFIG)
-    registered = searched.checkpoint(1, 8).uuid
+    registered = searched.checkpoint(1, 8).checkpoint_id
     with opened() as store:
         new_experiment(store, "nobody runs it")
         store.registry.register(store.registry.create_model("digits").id, registered)
-    spare = searched.checkpoint(2, 4).uuid
+    spare = searched.checkpoint(2, 4).checkpoint_id
     ids = {"experiment": "1", "trial": "1", "checkpoint": registered, "spare": spare, "idle": "2", "model": "digits"}
     return {**ids, "config": "config.yaml", "model_dir": "model"}
 

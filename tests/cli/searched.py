@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from determined.store.records import Checkpoint
+from determined.store.records import StoredCheckpoint
 from tests.helpers.records import opened
 from tests.helpers.searches import Search
 
@@ -57,12 +57,12 @@ class Searched:
         with opened(self.home) as store:
             return min(store.experiments.trials(self.id), key=lambda trial: trial.best or 0).id
 
-    def checkpoint(self, trial_id: int, batches: int) -> Checkpoint:
+    def checkpoint(self, trial_id: int, batches: int) -> StoredCheckpoint:
         with opened(self.home) as store:
             return next(row for row in store.checkpoints(trial_id) if row.steps_completed == batches)
 
-    def files(self, row: Checkpoint) -> Path:
-        return Path(row.storage) / row.uuid
+    def files(self, row: StoredCheckpoint) -> Path:
+        return Path(row.storage) / row.checkpoint_id
 
     def restore(self) -> None:
         shutil.rmtree(self.home)

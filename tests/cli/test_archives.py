@@ -74,7 +74,7 @@ def test_a_search_arrives_complete_and_belongs_to_the_new_store(
     assert not experiment.borrowed
     assert det_json("e", "describe", "1") == before
     for row in rows:
-        assert stat.S_IMODE((machine / "checkpoints" / row.uuid / "weights").stat().st_mode) == 0o600
+        assert stat.S_IMODE((machine / "checkpoints" / row.checkpoint_id / "weights").stat().st_mode) == 0o600
     path = Path(det_ok("e", "download", "1", "-q").strip())
     assert (path / "weights").read_text() == "8"
     assert det_json("c", "describe", path.name)["uuid"] == path.name
@@ -93,7 +93,7 @@ def test_a_search_arrives_complete_and_belongs_to_the_new_store(
 def test_the_best_and_registered_checkpoints_alone(
     searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registered = searched.checkpoint(2, 4).uuid
+    registered = searched.checkpoint(2, 4).checkpoint_id
     det_ok("model", "create", "net")
     det_ok("model", "register-version", "net", registered)
     best = det_json("e", "list-checkpoints", "1", "--best", "1")[0]["uuid"]
@@ -107,11 +107,11 @@ def test_the_best_and_registered_checkpoints_alone(
     assert sorted(path.name for path in Path("elsewhere").iterdir()) == sorted([best, registered])
     assert not (machine / "experiments").exists()
     with opened() as store:
-        others = [row for row in store.experiments.checkpoints(1) if row.uuid not in (best, registered)]
+        others = [row for row in store.experiments.checkpoints(1) if row.checkpoint_id not in (best, registered)]
         assert all(row.borrowed and row.storage != str(Path("elsewhere").absolute()) for row in others)
     det_ok("e", "download", "1")
     shutil.rmtree(searched.home / "determined" / "checkpoints")
-    absent = det("c", "download", others[0].uuid)
+    absent = det("c", "download", others[0].checkpoint_id)
     assert absent.exit_code == 1
     assert "it was imported without its files. Export it with --checkpoints all, or import with --map" in absent.stderr
 
@@ -199,7 +199,7 @@ def test_a_damaged_checkpoint_is_not_exported(searched: Searched, tmp_path: Path
     (searched.files(row) / "weights").write_text("12345")
     refused = det("e", "export", "1", "--checkpoints", "all", "-o", "all.tar")
     assert refused.exit_code == 1
-    assert f"checkpoint {row.uuid}" in refused.stderr
+    assert f"checkpoint {row.checkpoint_id}" in refused.stderr
     assert list(tmp_path.iterdir()) == [] or [path.name for path in tmp_path.iterdir()] == ["searched"]
 
 
@@ -341,7 +341,9 @@ def test_any_changed_byte_is_noticed(data: st.DataObject, archive_of_search: Pat
             assert chosen.offset <= position < chosen.offset_data
             with opened() as store:
                 for row in store.experiments.checkpoints(1):
-                    assert (machine / "checkpoints" / row.uuid / "weights").read_text() == str(row.steps_completed)
+                    assert (machine / "checkpoints" / row.checkpoint_id / "weights").read_text() == str(
+                        row.steps_completed
+                    )
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])

@@ -36,12 +36,16 @@ def imported(searched: Searched, monkeypatch: pytest.MonkeyPatch) -> Searched:
 def test_nothing_deletes_the_files(imported: Searched, monkeypatch: pytest.MonkeyPatch) -> None:
     before = files_of(imported.home)
     row = imported.checkpoint(1, 4)
-    for words in (["delete", row.uuid], ["rm", row.uuid, "--glob", "weights"], ["rm", row.uuid, "--glob", "*"]):
+    for words in (
+        ["delete", row.checkpoint_id],
+        ["rm", row.checkpoint_id, "--glob", "weights"],
+        ["rm", row.checkpoint_id, "--glob", "*"],
+    ):
         refused = det("c", *words, "--yes")
         assert refused.exit_code == 1
-        assert re.search(f"checkpoint {row.uuid}(: it)? was imported", refused.stderr)
+        assert re.search(f"checkpoint {row.checkpoint_id}(: it)? was imported", refused.stderr)
         assert "delete it there; deleting experiment 1 removes the records here" in refused.stderr
-    assert "PARTIALLY" not in det_ok("c", "rm", row.uuid)
+    assert "PARTIALLY" not in det_ok("c", "rm", row.checkpoint_id)
     policy = ("--save-experiment-best", "0", "--save-trial-best", "0", "--save-trial-latest", "0")
     assert json.loads(det("e", "set", "gc-policy", "1", *policy, "--yes", "--json").stdout)["removed"] == []
     refused = det("e", "delete-tb-files", "1", "--yes")
@@ -53,14 +57,14 @@ def test_nothing_deletes_the_files(imported: Searched, monkeypatch: pytest.Monke
     assert det_json("e", "ls") == []
     assert files_of(imported.home) == before
     monkeypatch.delenv("DET_STORE")
-    assert det_ok("c", "download", row.uuid, "-q")
+    assert det_ok("c", "download", row.checkpoint_id, "-q")
 
 
 def test_what_a_new_store_takes_over_is_its_own(imported: Searched, monkeypatch: pytest.MonkeyPatch) -> None:
     det_ok("store", "export", "again.jsonl")
     use(monkeypatch, "third.sqlite")
     assert "not copied" not in det_ok("store", "import", "again.jsonl", "--take-over")
-    uuid = imported.checkpoint(1, 4).uuid
+    uuid = imported.checkpoint(1, 4).checkpoint_id
     assert "was imported" in det("c", "delete", uuid, "--yes").stderr  # it was not the second store's to give away
     use(monkeypatch, "fourth.sqlite")
     det_ok("store", "import", "all.jsonl", "--take-over")
@@ -76,7 +80,7 @@ def test_a_search_that_goes_on_cleans_up_behind_itself_alone(
     """By a file of somebody who marks what he wants to have deleted."""
     det_ok("store", "export", "all.jsonl")
     victim = searched.checkpoint(1, 4)
-    changed = [marked(json.loads(line), victim.uuid) for line in Path("all.jsonl").read_text().splitlines()]
+    changed = [marked(json.loads(line), victim.checkpoint_id) for line in Path("all.jsonl").read_text().splitlines()]
     Path("all.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in changed))
     use(monkeypatch, "other.sqlite")
     det_ok("store", "import", "all.jsonl")

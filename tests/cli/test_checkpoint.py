@@ -34,7 +34,7 @@ def test_unknown_ones(command: str, uuid: str) -> None:
 
 
 def test_describe(searched: Searched) -> None:
-    uuid = searched.checkpoint(2, 8).uuid
+    uuid = searched.checkpoint(2, 8).checkpoint_id
     printed = det_ok("checkpoint", "describe", uuid)
     assert head_of(printed) == COLUMNS
     (row,) = rows_of(printed)
@@ -46,7 +46,7 @@ def test_describe(searched: Searched) -> None:
 
 
 def test_download(searched: Searched) -> None:
-    uuid = searched.checkpoint(1, 4).uuid
+    uuid = searched.checkpoint(1, 4).checkpoint_id
     assert det_ok("c", "download", uuid, "-q") == f"checkpoints/{uuid}\n"
     assert Path("checkpoints", uuid, "weights").read_text() == "4"
     assert det_json("c", "download", uuid, "-o", "here", "--mode", "direct")["path"] == "here"
@@ -55,7 +55,7 @@ def test_download(searched: Searched) -> None:
 
 def test_delete_asks_and_removes_the_files(searched: Searched) -> None:
     rows = [searched.checkpoint(1, 4), searched.checkpoint(1, 8)]
-    both = ",".join(row.uuid for row in rows)
+    both = ",".join(row.checkpoint_id for row in rows)
     for answer in ("n\n", ""):
         result = CliRunner().invoke(main, ["c", "delete", both], input=answer)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -67,11 +67,11 @@ def test_delete_asks_and_removes_the_files(searched: Searched) -> None:
     assert searched.checkpoint(1, 4).state == "DELETED"
     assert searched.files(searched.checkpoint(1, 12)).is_dir()
     assert det("c", "delete", f"{both},", "--yes").exit_code == 2
-    again = CliRunner().invoke(main, ["c", "delete", rows[0].uuid], input="")  # there is nothing to ask
-    assert (again.exit_code, again.output) == (0, f"Checkpoint {rows[0].uuid} is DELETED already\n")
-    third = searched.checkpoint(1, 12).uuid
-    assert det("c", "delete", f"{rows[0].uuid},{third}", "--yes").stdout.splitlines() == [
-        f"Checkpoint {rows[0].uuid} is DELETED already",
+    again = CliRunner().invoke(main, ["c", "delete", rows[0].checkpoint_id], input="")  # there is nothing to ask
+    assert (again.exit_code, again.output) == (0, f"Checkpoint {rows[0].checkpoint_id} is DELETED already\n")
+    third = searched.checkpoint(1, 12).checkpoint_id
+    assert det("c", "delete", f"{rows[0].checkpoint_id},{third}", "--yes").stdout.splitlines() == [
+        f"Checkpoint {rows[0].checkpoint_id} is DELETED already",
         "Deleted 1 checkpoint",
     ]
 
@@ -79,12 +79,12 @@ def test_delete_asks_and_removes_the_files(searched: Searched) -> None:
 def test_what_is_registered_stays(searched: Searched, store: Store) -> None:
     model = store.registry.create_model("it's a model")
     kept, other = searched.checkpoint(1, 8), searched.checkpoint(1, 4)
-    store.registry.register(model.id, kept.uuid)
-    both = f"{other.uuid},{kept.uuid}"
-    for words in (["delete", both], ["rm", kept.uuid, "--glob", "weights"], ["rm", both, "--glob", "*"]):
+    store.registry.register(model.id, kept.checkpoint_id)
+    both = f"{other.checkpoint_id},{kept.checkpoint_id}"
+    for words in (["delete", both], ["rm", kept.checkpoint_id, "--glob", "weights"], ["rm", both, "--glob", "*"]):
         result = det("c", *words, "--yes")
         assert result.exit_code == 1
-        assert kept.uuid in result.stderr
+        assert kept.checkpoint_id in result.stderr
         assert "is registered as version 1 of model" in result.stderr
     for row in (kept, other):
         assert (searched.files(row) / "weights").exists()
@@ -93,21 +93,21 @@ def test_what_is_registered_stays(searched: Searched, store: Store) -> None:
 
 def test_rm(searched: Searched) -> None:
     row = searched.checkpoint(2, 16)
-    assert CliRunner().invoke(main, ["c", "rm", row.uuid, "--glob", "opt*"], input="n\n").exit_code == 1
+    assert CliRunner().invoke(main, ["c", "rm", row.checkpoint_id, "--glob", "opt*"], input="n\n").exit_code == 1
     assert (searched.files(row) / "optimizer.bin").exists()
-    result = det("c", "rm", row.uuid, "--glob", "opt*", "--yes", "--json")
-    assert f"{row.uuid}: optimizer.bin (16 B)" in result.stderr
+    result = det("c", "rm", row.checkpoint_id, "--glob", "opt*", "--yes", "--json")
+    assert f"{row.checkpoint_id}: optimizer.bin (16 B)" in result.stderr
     (plain,) = json.loads(result.stdout)
     assert (plain["state"], "optimizer.bin" in plain["resources"]) == ("PARTIALLY_DELETED", False)
     assert sorted(path.name for path in searched.files(row).iterdir()) == ["metadata.json", "weights"]
     other = searched.checkpoint(2, 12)
     (searched.files(other) / "weights").unlink()
-    assert "PARTIALLY_DELETED" in det_ok("c", "rm", other.uuid)
+    assert "PARTIALLY_DELETED" in det_ok("c", "rm", other.checkpoint_id)
     assert "weights" not in searched.checkpoint(2, 12).resources
 
 
 def test_as_a_process(searched: Searched) -> None:
-    uuid = searched.checkpoint(1, 16).uuid
+    uuid = searched.checkpoint(1, 16).checkpoint_id
     done = run_det("c", "delete", uuid, input="")
     assert (done.returncode, done.stdout) == (1, "")
     done = run_det("c", "delete", uuid, "--yes", "--json")

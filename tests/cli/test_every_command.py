@@ -51,12 +51,12 @@ def given(tmp_path: Path) -> dict[str, str]:
 def filled(searched: Searched, given: dict[str, str], request: pytest.FixtureRequest) -> dict[str, str]:
     """What arguments mean in the store with the search."""
     case: Case = COMMANDS[request.node.callspec.params["name"]]
-    registered = searched.checkpoint(1, 8).uuid
+    registered = searched.checkpoint(1, 8).checkpoint_id
     with opened() as store:
         new_experiment(store, "nobody runs it")
         if "{model}" in case.arguments or case.tables:
             store.registry.register(store.registry.create_model("digits").id, registered)
-    return {**given, "checkpoint": registered, "spare": searched.checkpoint(2, 4).uuid}
+    return {**given, "checkpoint": registered, "spare": searched.checkpoint(2, 4).checkpoint_id}
 
 
 @pytest.fixture

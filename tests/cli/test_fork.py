@@ -57,11 +57,11 @@ def test_changes_are_laid_over_it(searched: Searched) -> None:
 
 
 def test_it_begins_with_a_checkpoint(searched: Searched) -> None:
-    best = searched.checkpoint(searched.best, 8).uuid
+    best = searched.checkpoint(searched.best, 8).checkpoint_id
     latest = det_json("e", "fork", str(searched.id), "--paused", "--from-checkpoint", "latest")
-    named = searched.checkpoint(2, 12).uuid
+    named = searched.checkpoint(2, 12).checkpoint_id
     with opened(searched.home) as store:
-        newest = store.experiments.checkpoints(searched.id)[0].uuid
+        newest = store.experiments.checkpoints(searched.id)[0].checkpoint_id
     for fork, uuid in (
         (latest, newest),
         (det_json("e", "fork", str(searched.id), "--paused", "--from-checkpoint", "best"), best),

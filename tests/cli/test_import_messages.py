@@ -116,8 +116,8 @@ def test_a_damaged_or_deleted_checkpoint_is_named_once(searched: Searched, tmp_p
     row = searched.checkpoint(1, 4)
     (searched.files(row) / "weights").write_text("12345")
     said = det("e", "export", "1", "--checkpoints", "all", "-o", "all.tar").stderr
-    assert said.startswith(f"Cannot export experiment 1: checkpoint {row.uuid} in ")
-    assert det("c", "delete", row.uuid, "--yes").exit_code == 0
+    assert said.startswith(f"Cannot export experiment 1: checkpoint {row.checkpoint_id} in ")
+    assert det("c", "delete", row.checkpoint_id, "--yes").exit_code == 0
     for command in ("export", "download"):
-        said = det("c", command, row.uuid).stderr
-        assert re.fullmatch(rf"Cannot {command} checkpoint {row.uuid}: it is DELETED\n", said)
+        said = det("c", command, row.checkpoint_id).stderr
+        assert re.fullmatch(rf"Cannot {command} checkpoint {row.checkpoint_id}: it is DELETED\n", said)

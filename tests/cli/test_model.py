@@ -57,7 +57,7 @@ def test_order_and_pages() -> None:
 
 
 def test_versions(searched: Searched) -> None:
-    first, second = searched.checkpoint(1, 8).uuid, searched.checkpoint(2, 16).uuid
+    first, second = searched.checkpoint(1, 8).checkpoint_id, searched.checkpoint(2, 16).checkpoint_id
     det_ok("m", "create", "digits")
     printed = det_ok("m", "register-version", "digits", first)
     assert head_of(printed) == VERSION
@@ -84,7 +84,7 @@ def test_versions(searched: Searched) -> None:
 
 
 def test_a_version_is_deleted_as_the_refusal_says(searched: Searched) -> None:
-    uuid = searched.checkpoint(1, 8).uuid
+    uuid = searched.checkpoint(1, 8).checkpoint_id
     det_ok("m", "create", "my digits")
     for _ in range(2):
         det_ok("m", "register-version", "my digits", uuid)

@@ -115,7 +115,7 @@ def test_a_search_moves_to_another_store(
     assert det_json("store", "import", "moved")["experiments"] == [
         {"there": 1, "here": 1, "name": "odd/../name", "new": False}
     ]
-    best = searched.checkpoint(searched.best, 8).uuid
+    best = searched.checkpoint(searched.best, 8).checkpoint_id
     assert det_ok("e", "download", "1", "-q", "-o", "fetched").strip().endswith(best)  # files are where they were
 
 

@@ -32,7 +32,7 @@ def test_the_best_trial_its_checkpoint_and_what_to_type(store: Store, search: in
 def test_the_checkpoint_named_is_one_that_exists(store: Store, search: int) -> None:
     best = summarize(store, search).checkpoint
     assert best is not None
-    store.set_checkpoint_deleted(best.uuid)
+    store.set_checkpoint_deleted(best.checkpoint_id)
     other = summarize(store, search).checkpoint
     assert other is not None
     assert other.steps_completed == 4

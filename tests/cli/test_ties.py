@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from determined.checkpoint_storage.retention import Checkpoint, Policy, keep
+from determined.checkpoint_storage.retention import Candidate, Policy, keep
 from determined.cli.downloads import in_order
 from determined.cli.running.summary import summarize
 from determined.cli.tensorboard.directories import chosen_trials
@@ -44,14 +44,14 @@ def test_of_equal_trials_the_oldest_is_the_best_everywhere(store: Store, tied: t
     summary = summarize(store, experiment_id)
     assert summary.best is not None
     assert summary.checkpoint is not None
-    assert (summary.best.id, summary.checkpoint.uuid) == (oldest, checkpoint)
+    assert (summary.best.id, summary.checkpoint.checkpoint_id) == (oldest, checkpoint)
 
     listed = [row["uuid"] for row in det_json("e", "lc", str(experiment_id), "--best", "9")]
     assert listed[:2] == [checkpoint, f"checkpoint-{oldest}-20"]
     assert [row.rsplit("-", 1)[0] for row in listed[2:8:2]] == [f"checkpoint-{trial}" for trial in trials[2:]]
     experiment = store.experiments.get(experiment_id)
     ordered = in_order(experiment, store.experiments.checkpoints(experiment_id), None, None)
-    assert [row.uuid for row in ordered[:9]] == listed
+    assert [row.checkpoint_id for row in ordered[:9]] == listed
     assert det_json("e", "compare", str(experiment_id))["contenders"][0]["trial_id"] == oldest
     assert det_json("e", "compare", str(experiment_id))["contenders"][0]["best_at"] == BEST_STEP
     assert [trial.id for trial in chosen_trials(store, [experiment_id], [])] == [*trials[1:], trials[0]]
@@ -77,7 +77,13 @@ def test_of_equal_trials_the_oldest_is_the_best_in_the_sdk(tied: tuple[int, list
 def test_the_best_checkpoint_of_equal_trials_stays(store: Store, tied: tuple[int, list[int]]) -> None:
     experiment_id, trials = tied
     stored = [
-        Checkpoint(row.uuid, row.trial_id, row.steps_completed, (row.validation or {})["accuracy"], row.steps_completed)
+        Candidate(
+            row.checkpoint_id,
+            row.trial_id,
+            row.steps_completed,
+            (row.validation or {})["accuracy"],
+            row.steps_completed,
+        )
         for row in reversed(store.experiments.checkpoints(experiment_id))
     ]
     policy = Policy(save_experiment_best=1, save_trial_best=0, save_trial_latest=0, smaller_is_better=False)

@@ -45,7 +45,7 @@ def test_describe(searched: Searched) -> None:
     assert head_of(second) == WORKLOADS
     rows = rows_of(second)
     assert [row["# of Batches"] for row in rows] == ["4", "8", "12", "16"]
-    assert rows[1]["Checkpoint UUID"] == searched.checkpoint(1, 8).uuid
+    assert rows[1]["Checkpoint UUID"] == searched.checkpoint(1, 8).checkpoint_id
     assert rows[1]["Checkpoint"] == "COMPLETED"
     assert json.loads(rows[1]["Validation Metrics"])["accuracy"] == 8
 
@@ -119,31 +119,34 @@ class TestDownload:
         ],
     )
     def test_the_one_that_was_asked_for(self, searched: Searched, words: list[str], batches: int) -> None:
-        wanted = searched.checkpoint(2, batches).uuid
+        wanted = searched.checkpoint(2, batches).checkpoint_id
         plain = det_json("t", "download", "2", *words)
         assert (plain["uuid"], plain["path"]) == (wanted, f"checkpoints/{wanted}")
         assert Path(plain["path"], "weights").read_text() == str(batches)
 
     def test_by_uuid_and_with_one_checkpoint_alone(self, searched: Searched) -> None:
         row = searched.checkpoint(1, 12)
-        assert det_ok("t", "download", "1", "--uuid", row.uuid, "-o", "a/b", "-q") == "a/b\n"
+        assert det_ok("t", "download", "1", "--uuid", row.checkpoint_id, "-o", "a/b", "-q") == "a/b\n"
         assert Path("a/b/weights").read_text() == "12"
         for batches in (4, 8, 16):
-            det("c", "delete", searched.checkpoint(1, batches).uuid, "--yes")
+            det("c", "delete", searched.checkpoint(1, batches).checkpoint_id, "--yes")
         for word in ("--best", "--latest"):
-            assert det_json("t", "download", "1", word, "-o", word.strip("-"))["uuid"] == row.uuid
+            assert det_json("t", "download", "1", word, "-o", word.strip("-"))["uuid"] == row.checkpoint_id
         printed = det_ok("t", "download", "1", "--best")
-        assert rows_of(printed.partition("\n\n")[0])[0]["Checkpoint UUID"] == row.uuid
-        assert f"Local checkpoint path: checkpoints/{row.uuid}" in printed
-        det("c", "delete", row.uuid, "--yes")
+        assert rows_of(printed.partition("\n\n")[0])[0]["Checkpoint UUID"] == row.checkpoint_id
+        assert f"Local checkpoint path: checkpoints/{row.checkpoint_id}" in printed
+        det("c", "delete", row.checkpoint_id, "--yes")
         assert "trial 1: it has no checkpoint any more" in det("t", "download", "1", "--latest").stderr
-        assert f"checkpoint {row.uuid} is DELETED" in det("t", "download", "1", "--uuid", row.uuid, "-o", "new").stderr
+        assert (
+            f"checkpoint {row.checkpoint_id} is DELETED"
+            in det("t", "download", "1", "--uuid", row.checkpoint_id, "-o", "new").stderr
+        )
 
     def test_what_is_refused(self, searched: Searched) -> None:
         for words in ([], ["--best", "--latest"], ["--latest", "--sort-by", "x"], ["--best", "--sort-by", "accuracy"]):
             assert det("t", "download", "1", *words).exit_code == 2
         assert "has no checkpoint '../x'" in det("t", "download", "1", "--uuid", "../x").stderr
-        other = searched.checkpoint(2, 8).uuid
+        other = searched.checkpoint(2, 8).checkpoint_id
         assert f"trial 1: it has no checkpoint '{other}'" in det("t", "download", "1", "--uuid", other).stderr
         Path("mine").mkdir()
         Path("mine", "notes").write_text("keep")

@@ -45,7 +45,7 @@ def test_unknown_ids(words: list[str]) -> None:
 
 
 def test_download(searched: Searched) -> None:
-    best = searched.checkpoint(searched.best, 8).uuid
+    best = searched.checkpoint(searched.best, 8).checkpoint_id
     assert det_ok("e", "download", "1", "-q") == f"checkpoints/{best}\n"
     assert Path("checkpoints", best, "weights").read_text() == "8"
     found = det_json("e", "download", "1", "--top-n", "2", "-o", "two")
@@ -120,7 +120,7 @@ class TestGcPolicy:
 
     def test_what_is_registered_and_one_good_of_each_trial_stay(self, searched: Searched, store: Store) -> None:
         model = store.registry.create_model("m")
-        store.registry.register(model.id, searched.checkpoint(1, 4).uuid)
+        store.registry.register(model.id, searched.checkpoint(1, 4).checkpoint_id)
         (searched.files(searched.checkpoint(2, 16)) / "weights").write_text("damaged")
         nothing = [word if word.startswith("--") else "0" for word in POLICY]
         assert det("e", "set", "gc-policy", "1", *nothing, "--yes").exit_code == 0
@@ -132,8 +132,8 @@ class TestGcPolicy:
     def present(self, searched: Searched) -> set[tuple[int, int]]:
         """What is there by the store, and by its files."""
         known = [searched.checkpoint(trial, batches) for trial in (1, 2) for batches in (4, 8, 12, 16)]
-        assert {row.uuid for row in known if row.state == "ACTIVE"} == {
-            row.uuid for row in known if searched.files(row).exists()
+        assert {row.checkpoint_id for row in known if row.state == "ACTIVE"} == {
+            row.checkpoint_id for row in known if searched.files(row).exists()
         }
         return {(row.trial_id, row.steps_completed) for row in known if row.state == "ACTIVE"}
 
@@ -177,7 +177,7 @@ class TestDelete:
         assert asked.exit_code == 1
         assert "Delete experiment 1 (odd/../name, COMPLETED) with 2 trials and 8 checkpoints?" in asked.stderr
         plain = det_json("e", "delete", "1", "--yes")
-        assert row.uuid in plain["checkpoints"]
+        assert row.checkpoint_id in plain["checkpoints"]
         assert not searched.files(row).exists()
         assert det_json("e", "ls", "--all") == []
         left = [path for path in (searched.home / "determined").rglob("*") if path.is_file()]
@@ -185,10 +185,10 @@ class TestDelete:
 
     def test_not_what_is_registered_or_at_work(self, searched: Searched, store: Store) -> None:
         row = searched.checkpoint(1, 8)
-        store.registry.register(store.registry.create_model("../m").id, row.uuid)
+        store.registry.register(store.registry.create_model("../m").id, row.checkpoint_id)
         refused = det("e", "delete", "1", "--yes")
         assert refused.exit_code == 1
-        assert f"checkpoint {row.uuid} is registered as version 1 of model '../m'" in refused.stderr
+        assert f"checkpoint {row.checkpoint_id} is registered as version 1 of model '../m'" in refused.stderr
         assert searched.files(row).exists()
         active = new_experiment(store)
         lead(store, active)

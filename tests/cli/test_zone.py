@@ -45,7 +45,7 @@ def test_utc_holds_for_one_command_alone(in_berlin: None, search: int) -> None:
 def test_every_command_that_shows_times_can_show_them_in_utc(in_berlin: None, store: Store, search: int) -> None:
     del in_berlin
     first = store.experiments.trials(search)[0].id
-    uuid = store.checkpoints(first)[0].uuid
+    uuid = store.checkpoints(first)[0].checkpoint_id
     det_ok("m", "create", "digits")
     for words in (
         ["e", "ls"],

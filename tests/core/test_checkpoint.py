@@ -59,7 +59,7 @@ def test_upload_and_download(context: core.Context, source: Path, tmp_path: Path
     with context.checkpoint.restore_path(storage_id) as path:
         assert path == stored
     (record,) = records.announced(paths.data_dir().parent)
-    assert record.uuid == storage_id
+    assert record.checkpoint_id == storage_id
     assert record.metadata == {**STEPS, "who": {"me": [1, None]}}
     assert record.resources["sub/a"] == 1
     assert record.resources["sub/"] == 0

@@ -391,7 +391,7 @@ def test_a_restart_loses_and_doubles_nothing_of_any_rank(data_home: Path) -> Non
     """Every process is killed as soon as a checkpoint is recorded: what came before it is not reported again."""
     killed = run_ranks(KILLED, n=3, args=[""], check=False)
     assert {rank.returncode for rank in killed} == {-signal.SIGKILL}
-    run_ranks(KILLED, n=2, args=[announced(data_home)[-1].uuid])  # on fewer ranks
+    run_ranks(KILLED, n=2, args=[announced(data_home)[-1].checkpoint_id])  # on fewer ranks
     assert stored() == sorted(
         ("training", step, rank, {"shared": step, "of 0": 10 * step} if rank == 0 else {f"of {rank}": 10 * step})
         for step in range(1, 7)

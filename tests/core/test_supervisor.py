@@ -61,7 +61,7 @@ def test_a_deleted_checkpoint_is_marked(context: core.Context) -> None:
     context.checkpoint.delete(second)
     context._supervisor.flush()
     with opened() as store:
-        assert [found.uuid for found in store.latest_checkpoints()] == [first]
+        assert [found.checkpoint_id for found in store.latest_checkpoints()] == [first]
         assert [found.state for found in store.checkpoints(run_of(context).trial_id)] == ["DELETED", "ACTIVE"]
 
 

@@ -35,8 +35,8 @@ class Together(DirectoryStorage):
         super().__init__(root)
         self._barrier = barrier
 
-    def fetch(self, storage_id: str, directory: Path, wanted: object = None) -> None:
-        super().fetch(storage_id, directory)
+    def fetch(self, checkpoint_id: str, directory: Path, wanted: object = None) -> None:
+        super().fetch(checkpoint_id, directory)
         self._barrier.wait(timeout=60)
 
 

@@ -165,7 +165,7 @@ def test_population(engine: LocalEngine, slots: int) -> None:
     assert all(length % 4 == 0 for length in trained)
     assert sorted(trial.state for trial in found.trials) == ["COMPLETED"] * 4 + ["STOPPED_EARLY"] * 2
     with opened() as store:
-        owners = {c.uuid: c.trial_id for c in store.experiments.checkpoints(found.experiment.id)}
+        owners = {c.checkpoint_id: c.trial_id for c in store.experiments.checkpoints(found.experiment.id)}
     for copy, first in zip(copies, (4, 8), strict=True):
         given, held, own = starts(found, copy.number)[0]
         assert (held, own) == (first, 0)
@@ -192,11 +192,11 @@ def test_warm_start(engine: LocalEngine) -> None:
     first = run(engine, "steady", config({"name": "single"}, hyperparameters={"lr": 0.5}))
     with opened() as store:
         (checkpoint,) = store.checkpoints(first.trials[0].id)
-    for source in ({"source_trial_id": first.trials[0].id}, {"source_checkpoint_uuid": checkpoint.uuid}):
+    for source in ({"source_trial_id": first.trials[0].id}, {"source_checkpoint_uuid": checkpoint.checkpoint_id}):
         found = run(engine, "steady", config({"name": "random", "max_trials": 2, **source}))
         assert lengths(found) == [16, 16]
         for trial in found.trials:
-            assert starts(found, trial.number) == [(checkpoint.uuid, 16, 0)]
-            assert trial.latest_checkpoint not in (None, checkpoint.uuid)
+            assert starts(found, trial.number) == [(checkpoint.checkpoint_id, 16, 0)]
+            assert trial.latest_checkpoint not in (None, checkpoint.checkpoint_id)
     with opened() as store:
         assert [known.state for known in store.checkpoints(first.trials[0].id)] == ["ACTIVE"]

@@ -58,7 +58,7 @@ def weights_and_metrics(search: Search, experiment: int) -> tuple[list[bytes], A
     with search.opened() as store:
         (trial,) = store.experiments.trials(experiment)
         newest = max(store.checkpoints(trial.id), key=lambda row: row.steps_completed)
-    state = torch.load(Path(newest.storage) / newest.uuid / "state_dict.pth")["models_state_dict"][0]
+    state = torch.load(Path(newest.storage) / newest.checkpoint_id / "state_dict.pth")["models_state_dict"][0]
     return [tensor.numpy().tobytes() for tensor in state.values()], search.record(experiment)["trials"][0]["metrics"]
 
 

@@ -70,7 +70,7 @@ def test_the_log_of_a_trial_says_everything_once(engine: LocalEngine) -> None:
     (trial,) = found.trials
     with opened() as store:
         lines = [line.text for line in store.logs(trial.id)]
-        uuids = [row.uuid for row in store.checkpoints(trial.id)]
+        uuids = [row.checkpoint_id for row in store.checkpoints(trial.id)]
     text = "\n".join(lines)
     assert len(uuids) == 2, text
     for uuid in uuids:  # that the policy deletes one later is said as well

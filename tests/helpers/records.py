@@ -13,7 +13,7 @@ from typing import Any
 
 from determined import core
 from determined.store.open import open_store
-from determined.store.records import Checkpoint, Metric, Run
+from determined.store.records import Metric, Run, StoredCheckpoint
 from determined.store.store import Store
 
 
@@ -53,10 +53,10 @@ def metrics_of(context: core.Context) -> list[Metric]:
 
 def checkpoints(data_home: Path) -> list[Path]:
     """The checkpoints below a data directory, the oldest first, by what the runs announced."""
-    return [data_home / "determined" / "checkpoints" / row.uuid for row in announced(data_home)]
+    return [data_home / "determined" / "checkpoints" / row.checkpoint_id for row in announced(data_home)]
 
 
-def announced(data_home: Path) -> list[Checkpoint]:
+def announced(data_home: Path) -> list[StoredCheckpoint]:
     """The checkpoints of all runs, the oldest first."""
     with opened(data_home) as store:
         found = [row for run in store.runs() for row in store.checkpoints(run.trial_id)]

@@ -82,7 +82,7 @@ def records_in(files: dict[str, Any]) -> list[int]:
 
 
 def newest_progress(data_home: Path) -> str:
-    return announced(data_home)[-1].uuid
+    return announced(data_home)[-1].checkpoint_id
 
 
 def test_every_upload_stays_and_lies_where_0_38_had_it(data_home: Path, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_going_back_further_than_the_last_progress_loses_no_file(
                 (path / f"at_{self.context._batches_begun}.json").write_text("[]")
 
     process(8, processor=Replacing, batch_size=1)
-    first = announced(data_home)[0].uuid
+    first = announced(data_home)[0].checkpoint_id
     seen: list[Any] = []
 
     class Looking(Replacing):

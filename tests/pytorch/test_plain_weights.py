@@ -38,7 +38,7 @@ class TwoModels(LineTrial):
 def test_one_model(work_dir: Path, data_home: Path) -> None:
     trial = fit(LineTrial, max_length=pytorch.Batch(2))
     (row,) = announced(data_home)
-    done = det_json("checkpoint", "export", row.uuid, "-o", "model.pt")
+    done = det_json("checkpoint", "export", row.checkpoint_id, "-o", "model.pt")
     assert (done["models"], done["tensors"]) == (1, len(trial.model.state_dict()))
     assert stat.S_IMODE(Path("model.pt").stat().st_mode) == 0o600
     found = torch.load("model.pt", weights_only=True)
@@ -50,7 +50,7 @@ def test_one_model(work_dir: Path, data_home: Path) -> None:
     loaded = warm.run([sys.executable, "load.py", "model.pt"], cwd=work_dir, capture_output=True, text=True)
     assert loaded.returncode == 0, loaded.stderr
     assert loaded.stdout.split()[-1] == str(trial.weight.item())
-    refused = det("checkpoint", "export", row.uuid, "-o", "model.pt")
+    refused = det("checkpoint", "export", row.checkpoint_id, "-o", "model.pt")
     assert refused.exit_code == 1
     assert [path.name for path in work_dir.iterdir() if path.name.startswith(".")] == []
 
@@ -58,9 +58,9 @@ def test_one_model(work_dir: Path, data_home: Path) -> None:
 def test_several_models_and_shared_tensors_as_safetensors(work_dir: Path, data_home: Path) -> None:
     fit(TwoModels, max_length=pytorch.Batch(1))
     (row,) = announced(data_home)
-    said = det_ok("checkpoint", "export", row.uuid, "--format", "safetensors")
+    said = det_ok("checkpoint", "export", row.checkpoint_id, "--format", "safetensors")
     assert "of 2 models" in said
-    found = load_file(f"{row.uuid}.safetensors")
+    found = load_file(f"{row.checkpoint_id}.safetensors")
     assert {"0.weight", "1.0.weight", "1.0.bias", "1.1.weight", "1.1.bias"} <= found.keys()
     assert torch.equal(found["1.0.weight"], found["1.1.weight"])
 
@@ -70,7 +70,7 @@ def test_without_the_package(work_dir: Path, data_home: Path, monkeypatch: pytes
     (row,) = announced(data_home)
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     monkeypatch.setitem(sys.modules, "safetensors", None)
-    refused = det("checkpoint", "export", row.uuid, "--format", "safetensors")
+    refused = det("checkpoint", "export", row.checkpoint_id, "--format", "safetensors")
     assert refused.exit_code == 1
     assert 'pip install "determined-pytorch[safetensors]"' in refused.stderr
     assert not list(work_dir.glob("*.safetensors"))

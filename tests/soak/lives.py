@@ -24,7 +24,7 @@ from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from determined.checkpoint_storage import manifest
 from determined.errors import InvalidCheckpointException
-from determined.store.records import Checkpoint
+from determined.store.records import StoredCheckpoint
 from tests.helpers import records
 from tests.helpers.ranks import free_port
 
@@ -185,12 +185,12 @@ class Life:
     def final_state(self) -> dict[str, Any]:
         """Everything in the last checkpoint, each value under the path to it."""
         newest = max(self.announced(), key=lambda row: (row.steps_completed, row.reported))
-        directory = self.storage / newest.uuid
+        directory = self.storage / newest.checkpoint_id
         counters = json.loads((directory / "trial_state.json").read_text())
         leaves, _ = tree_flatten_with_path({"state": torch.load(directory / "state_dict.pth"), "counters": counters})
         return {keystr(path): value for path, value in leaves}
 
-    def announced(self) -> list[Checkpoint]:
+    def announced(self) -> list[StoredCheckpoint]:
         if not (self.data_home / "determined" / "store.sqlite").exists():
             return []
         return records.announced(self.data_home)
@@ -203,10 +203,10 @@ class Life:
         """Everything named like a checkpoint is looked at; what was announced must be there."""
         seen = {entry.name for entry in self.storage.iterdir()} if self.storage.exists() else set()
         ids = {name for name in seen if _ID.fullmatch(name)}
-        for missing in {row.uuid for row in self.announced()} - ids:
+        for missing in {row.checkpoint_id for row in self.announced()} - ids:
             yield f"checkpoint {missing} was announced and is not there"
         if all_of_them:  # at the end of the last life, which records what killed ones could not
-            for unrecorded in ids - {row.uuid for row in self.announced()}:
+            for unrecorded in ids - {row.checkpoint_id for row in self.announced()}:
                 yield f"checkpoint {unrecorded} is there and was never recorded"
         for name in ids if all_of_them else ids - self._looked_at:
             self._looked_at.add(name)

@@ -44,7 +44,7 @@ def fill(store: Store) -> None:
     store.experiments.commit(lease, Change(experiment=ended))
     store.experiments.release(lease)
     model = store.registry.create_model(ODD, labels=["a"], metadata={"k": [1]})
-    store.registry.register(model.id, saved[0].uuid)
+    store.registry.register(model.id, saved[0].checkpoint_id)
     first = begin(store, labels=("one", ODD), notes=ODD, command=f"python train.py {ODD}", git_commit="1" * 40)
     own = checkpoint(first, 2)
     end = EndRow(first.trial_id, 1, "failed", 7000.0, 1.0, reason=f"ValueError: {ODD}", exit_code=1)
@@ -53,9 +53,9 @@ def fill(store: Store) -> None:
         sent = upload(first, rank=rank, batches=2, files={"part.json": 10, "deep/er.json": rank})
         store.outputs.begin_upload(sent)
         store.outputs.finish_upload(sent.key)
-    begin(store, checkpoint=saved[1].uuid, steps=4)
+    begin(store, checkpoint=saved[1].checkpoint_id, steps=4)
     held, _ = with_trials(store, 1, parent_id=lease.experiment_id, key=str(uuid.uuid4()))
-    store.experiments.commit(held, Change(new_trials=(new_trial(1, source=saved[0].uuid),)))
+    store.experiments.commit(held, Change(new_trials=(new_trial(1, source=saved[0].checkpoint_id),)))
 
 
 def rows_of(place: str) -> dict[str, list[dict[str, Any]]]:

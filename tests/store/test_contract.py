@@ -223,8 +223,8 @@ class TestCheckpoints:
             ]
         )
         second, first = store.checkpoints(attempt.trial_id)
-        assert (second.uuid, second.steps_completed, second.validation) == ("second", 5, {"error": math.inf})
-        assert (first.uuid, first.steps_completed, first.validation) == ("first", 9, None)
+        assert (second.checkpoint_id, second.steps_completed, second.validation) == ("second", 5, {"error": math.inf})
+        assert (first.checkpoint_id, first.steps_completed, first.validation) == ("first", 9, None)
         assert (first.metadata, first.resources) == ({"steps_completed": 9}, {"state_dict.pth": 5})
         assert (first.storage, first.state, first.attempt, first.reported) == ("/checkpoints", "ACTIVE", 1, 4000.0)
 
@@ -236,7 +236,7 @@ class TestCheckpoints:
         store.write([checkpoint(other, 1, "other")])
 
         def latest(program: str | None) -> list[str]:
-            return [found.uuid for found in store.latest_checkpoints(program=program)]
+            return [found.checkpoint_id for found in store.latest_checkpoints(program=program)]
 
         assert latest("/home/me/train.py") == ["new-2", "new-1", "old-7"]
         assert latest(None) == ["other", "new-2", "new-1", "old-7"]
@@ -244,12 +244,12 @@ class TestCheckpoints:
         begin(store, checkpoint="old-7", steps=7)  # which makes it the newest run
         store.set_checkpoint_deleted("new-2")
         assert latest("/home/me/train.py") == ["old-7", "new-1"]
-        assert [found.uuid for found in store.latest_checkpoints(limit=1)] == ["old-7"]
+        assert [found.checkpoint_id for found in store.latest_checkpoints(limit=1)] == ["old-7"]
         assert [found.state for found in store.checkpoints(new.trial_id)] == ["DELETED", "ACTIVE"]
 
     def test_the_latest_of_an_identity_are_those_that_its_own_attempts_saved(self, store: Store) -> None:
         def latest(identity: str, program: str | None = None) -> list[str]:
-            return [found.uuid for found in store.latest_checkpoints(identity, program)]
+            return [found.checkpoint_id for found in store.latest_checkpoints(identity, program)]
 
         earlier = begin(store)  # recorded by an earlier version, which knew no identities
         store.write([checkpoint(earlier, 1, "earlier")])

@@ -250,7 +250,7 @@ class TestTrials:
         store.write([checkpoint(attempts[0], 1, "a"), checkpoint(attempts[1], 1, "b"), checkpoint(attempts[0], 2, "c")])
         store.write([metric(attempts[1], "validation", 1, {"error": 0.5})])
         found = store.experiments.checkpoints(lease.experiment_id)
-        assert [row.uuid for row in found] == ["c", "b", "a"]
+        assert [row.checkpoint_id for row in found] == ["c", "b", "a"]
         assert found[1].validation == {"error": 0.5}
 
 

@@ -15,7 +15,7 @@ def run_with_checkpoint(store: Store) -> tuple[int, int, str]:
     run = begin(store)
     row = checkpoint(run, 5)
     store.write([row, EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
-    return run.experiment_id, run.trial_id, row.uuid
+    return run.experiment_id, run.trial_id, row.checkpoint_id
 
 
 def test_uses_of_a_checkpoint_and_of_a_version(store: Store) -> None:

@@ -23,7 +23,7 @@ def test_a_trial_that_is_known_by_its_names_goes_on_after_its_newest_checkpoint(
     again = begin(store, external_experiment="my/../search", external_trial="a\n😀", seed=9)
     assert (again.experiment_id, again.trial_id, again.number) == (first.experiment_id, first.trial_id, 2)
     trial = store.experiments.trial(again.trial_id)
-    assert (trial.seed, trial.latest_checkpoint, trial.steps_completed) == (7, saved.uuid, 5)
+    assert (trial.seed, trial.latest_checkpoint, trial.steps_completed) == (7, saved.checkpoint_id, 5)
     assert store.attempts(again.trial_id)[-1].start_step == 5
     assert [row.steps_completed for row in store.metrics(again.trial_id)] == [5], "what is done again does not count"
 

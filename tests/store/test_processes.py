@@ -117,7 +117,7 @@ store.close()
 with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
     checkpoint, done, total = None, 0, 0.0
     if found:
-        checkpoint = found[0].uuid
+        checkpoint = found[0].checkpoint_id
         with context.checkpoint.restore_path(checkpoint) as path:
             done, total = int((path / "done").read_text()), float((path / "total").read_text())
     context.begin_attempt(checkpoint=checkpoint, steps_completed=done)

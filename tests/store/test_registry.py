@@ -24,7 +24,7 @@ def saved(store: Store) -> str:
     run = begin(store)
     row = checkpoint(run, 5)
     store.write([row, EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
-    return row.uuid
+    return row.checkpoint_id
 
 
 class TestModels:
@@ -130,10 +130,10 @@ class TestVersions:
             store.write([row])
             done = both_at_once(
                 place,
-                partial(register, model.id, row.uuid),
-                partial(condemn, row.uuid),
+                partial(register, model.id, row.checkpoint_id),
+                partial(condemn, row.checkpoint_id),
             )
-            state = store.upkeep.checkpoint(row.uuid).state
+            state = store.upkeep.checkpoint(row.checkpoint_id).state
             assert (done, state) in (([0], "ACTIVE"), ([1], "DELETED"))
 
 

@@ -28,7 +28,7 @@ def test_it_opens(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     newest, oldest = store.experiments.list()
     assert [(row.id, row.name, row.by_hand) for row in (oldest, newest)] == [(1, "old", True), (2, "other.py", True)]
     assert [(row.steps_completed, row.rank) for row in store.metrics(1, archived=True)] == [(5, 0), (6, 0)]
-    assert [row.uuid for row in store.checkpoints(1)] == ["c"]
+    assert [row.checkpoint_id for row in store.checkpoints(1)] == ["c"]
     assert [line.text for line in store.logs(1)] == ["hello"]
     store.close()
     with closing(sqlite3.connect(place)) as connection:

@@ -22,7 +22,7 @@ def ended_by_hand(store: Store, **arguments: object) -> tuple[int, str]:
     run = begin(store, **arguments)
     row = checkpoint(run, 5)
     store.write([row, EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
-    return run.experiment_id, row.uuid
+    return run.experiment_id, row.checkpoint_id
 
 
 class TestExperiments:
@@ -114,11 +114,11 @@ class TestCheckpoints:
         run = begin_managed(store, lease, trial_id)
         old, new = checkpoint(run, 1), checkpoint(run, 2)
         store.write([old, new])
-        store.upkeep.condemn([old.uuid])
-        with pytest.raises(CheckpointInUse, match=f"{new.uuid} is the newest of trial {trial_id}"):
-            store.upkeep.condemn([new.uuid])
+        store.upkeep.condemn([old.checkpoint_id])
+        with pytest.raises(CheckpointInUse, match=f"{new.checkpoint_id} is the newest of trial {trial_id}"):
+            store.upkeep.condemn([new.checkpoint_id])
         store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="CANCELED", ended=9.0),)))
-        store.upkeep.condemn([new.uuid])
+        store.upkeep.condemn([new.checkpoint_id])
 
     def test_a_clean_up_takes_only_what_nobody_needs(self, store: Store) -> None:
         lease, (trial_id,) = with_trials(store, 1)
@@ -126,13 +126,15 @@ class TestCheckpoints:
         registered, surplus, newest = checkpoint(run, 1), checkpoint(run, 2), checkpoint(run, 3)
         store.write([registered, surplus, newest])
         model = store.registry.create_model("net")
-        store.registry.register(model.id, registered.uuid)
-        assert store.upkeep.condemn_unused([registered.uuid, surplus.uuid, newest.uuid]) == [surplus.uuid]
-        with pytest.raises(StoreError, match=f"{surplus.uuid} is DELETED: only a whole one can be registered"):
-            store.registry.register(model.id, surplus.uuid)
-        assert is_to_be_removed(store.upkeep.checkpoint(surplus.uuid))
-        store.set_checkpoint_deleted(surplus.uuid)
-        assert not is_to_be_removed(store.upkeep.checkpoint(surplus.uuid))
+        store.registry.register(model.id, registered.checkpoint_id)
+        assert store.upkeep.condemn_unused([registered.checkpoint_id, surplus.checkpoint_id, newest.checkpoint_id]) == [
+            surplus.checkpoint_id
+        ]
+        with pytest.raises(StoreError, match=f"{surplus.checkpoint_id} is DELETED: only a whole one can be registered"):
+            store.registry.register(model.id, surplus.checkpoint_id)
+        assert is_to_be_removed(store.upkeep.checkpoint(surplus.checkpoint_id))
+        store.set_checkpoint_deleted(surplus.checkpoint_id)
+        assert not is_to_be_removed(store.upkeep.checkpoint(surplus.checkpoint_id))
         assert [row.state for row in store.checkpoints(trial_id)] == ["ACTIVE", "DELETED", "ACTIVE"]
 
     def test_what_its_own_program_deletes(self, store: Store) -> None:
@@ -140,10 +142,12 @@ class TestCheckpoints:
         registered, newest = checkpoint(run, 1), checkpoint(run, 2)
         store.write([registered, newest])
         model = store.registry.create_model("net")
-        store.registry.register(model.id, registered.uuid)
-        with pytest.raises(CheckpointInUse, match=f"{registered.uuid} is registered as version 1 of model 'net'"):
-            store.upkeep.condemn_own(registered.uuid)
-        store.upkeep.condemn_own(newest.uuid)
+        store.registry.register(model.id, registered.checkpoint_id)
+        with pytest.raises(
+            CheckpointInUse, match=f"{registered.checkpoint_id} is registered as version 1 of model 'net'"
+        ):
+            store.upkeep.condemn_own(registered.checkpoint_id)
+        store.upkeep.condemn_own(newest.checkpoint_id)
         store.upkeep.condemn_own("../never stored here")
         assert [row.state for row in store.checkpoints(run.trial_id)] == ["DELETED", "ACTIVE"]
 
@@ -152,9 +156,9 @@ class TestCheckpoints:
         row = checkpoint(run, 1)
         store.write([row])
         with pytest.raises(CheckpointInUse, match="newest of trial"):
-            store.upkeep.condemn([row.uuid])
+            store.upkeep.condemn([row.checkpoint_id])
         store.write([EndRow(run.trial_id, run.number, "completed", 5000.0, 1.0)])
-        store.upkeep.condemn([row.uuid])
+        store.upkeep.condemn([row.checkpoint_id])
 
     def test_what_other_trials_begin_with_stays(self, store: Store) -> None:
         experiment_id, uuid = ended_by_hand(store)
@@ -235,12 +239,14 @@ class TestDeletion:
             trials=tuple(TrialChange(trial_id, state="CANCELED", ended=9.0) for trial_id in trials),
         )
         store.experiments.commit(lease, change)
-        continued = begin(store, checkpoint=row.uuid, steps=5)  # a run by hand from its checkpoint
+        continued = begin(store, checkpoint=row.checkpoint_id, steps=5)  # a run by hand from its checkpoint
 
         with pytest.raises(InvalidExperimentException, match="is ACTIVE: it can be deleted once it has ended"):
             store.upkeep.condemn_experiment(lease.experiment_id)
         store.experiments.commit(lease, Change(experiment=ExperimentChange("CANCELED", ended=9.0)))
-        assert [found.uuid for found in store.upkeep.condemn_experiment(lease.experiment_id)] == [row.uuid]
+        assert [found.checkpoint_id for found in store.upkeep.condemn_experiment(lease.experiment_id)] == [
+            row.checkpoint_id
+        ]
         assert [found.state for found in store.upkeep.condemn_experiment(lease.experiment_id)] == ["DELETED"]
         store.upkeep.delete_experiment(lease.experiment_id, lease)
 

@@ -133,8 +133,12 @@ def test_checkpoints(worker: WorkerStore, store: Store) -> None:
     worker.write(saved)
     origin = worker.checkpoint_origin(begun.trial_id, 1)
     assert origin == store.publishing.origin(begun.trial_id, 1)
-    assert [row.uuid for row in worker.checkpoints(begun.trial_id)] == [row.uuid for row in saved[::-1]]
-    assert [row.uuid for row in worker.latest_checkpoints("file:me", None)] == [row.uuid for row in saved[::-1]]
+    assert [row.checkpoint_id for row in worker.checkpoints(begun.trial_id)] == [
+        row.checkpoint_id for row in saved[::-1]
+    ]
+    assert [row.checkpoint_id for row in worker.latest_checkpoints("file:me", None)] == [
+        row.checkpoint_id for row in saved[::-1]
+    ]
     assert worker.latest_checkpoints("file:you", None) == []
     assert worker.identities("/p.py") == ["file:me"]
 
@@ -149,7 +153,7 @@ def test_checkpoints(worker: WorkerStore, store: Store) -> None:
     worker.set_checkpoint_deleted("checkpoint-1")
     worker.condemn_own("checkpoint-3")
     worker.condemn_own("unknown")
-    states = {row.uuid: (row.state, bool(row.resources)) for row in worker.checkpoints(begun.trial_id)}
+    states = {row.checkpoint_id: (row.state, bool(row.resources)) for row in worker.checkpoints(begun.trial_id)}
     assert states == {
         "checkpoint-1": ("DELETED", False),
         "checkpoint-2": ("ACTIVE", True),
@@ -171,7 +175,7 @@ def test_checkpoints_that_are_published_but_not_recorded(worker: WorkerStore, st
     begun = worker.begin_attempt(start(process=alive()))
     worker.write([PublishingRow(name, begun.trial_id, 1, "/checkpoints", 5.0) for name in ("lost", "stored")])
     found = worker.unrecorded_checkpoints("/checkpoints", begun.trial_id)
-    assert sorted(one.uuid for one in found) == ["lost", "stored"]
+    assert sorted(one.checkpoint_id for one in found) == ["lost", "stored"]
     assert {one.origin for one in found} == {worker.checkpoint_origin(begun.trial_id, 1)}
     assert worker.unrecorded_checkpoints("/elsewhere", None) == []
     worker.forget_unrecorded("lost")

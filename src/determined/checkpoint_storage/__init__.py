@@ -1,6 +1,6 @@
 """Storage of checkpoint files: a directory, S3, Google Cloud Storage or Azure."""
 
-from determined.checkpoint_storage.base import CheckpointStorage, checkpoint_id
+from determined.checkpoint_storage.base import CheckpointStorage, checked_id
 from determined.checkpoint_storage.build import build_from_argument, build_from_config
 from determined.checkpoint_storage.directory import DirectoryStorage
 
@@ -9,5 +9,5 @@ __all__ = [
     "DirectoryStorage",
     "build_from_argument",
     "build_from_config",
-    "checkpoint_id",
+    "checked_id",
 ]

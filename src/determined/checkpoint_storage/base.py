@@ -21,7 +21,7 @@ Resources = dict[str, int]
 """Relative path to size in bytes; directories end in a slash and have size 0."""
 
 
-def checkpoint_id(name: object) -> str:
+def checked_id(name: object) -> str:
     """Return a name if it is a valid checkpoint id; raise CheckpointNotFound otherwise.
 
     The id becomes part of a path, so any other text could lead out of the storage.
@@ -33,14 +33,16 @@ def checkpoint_id(name: object) -> str:
     return name
 
 
-def parse_metadata(storage_id: str, content: str | bytes) -> dict[str, Any]:
+def parse_metadata(checkpoint_id: str, content: str | bytes) -> dict[str, Any]:
     """Return the parsed content of a metadata file."""
     try:
         metadata = json.loads(content)
     except ValueError as error:
-        raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} cannot be read: {error}") from error
+        raise InvalidCheckpointException(
+            f"checkpoint {checkpoint_id}: {METADATA_FILE} cannot be read: {error}"
+        ) from error
     if not isinstance(metadata, dict):
-        raise InvalidCheckpointException(f"checkpoint {storage_id}: {METADATA_FILE} does not hold a map")
+        raise InvalidCheckpointException(f"checkpoint {checkpoint_id}: {METADATA_FILE} does not hold a map")
     return metadata
 
 
@@ -70,53 +72,53 @@ class CheckpointStorage(Protocol):
         """Check that a checkpoint could be written now; raise an error that names the location otherwise."""
         ...
 
-    def stage(self, storage_id: str) -> Path:
+    def stage(self, checkpoint_id: str) -> Path:
         """Create and return an empty directory to write a checkpoint into."""
         ...
 
-    def staged(self, storage_id: str) -> Path:
+    def staged(self, checkpoint_id: str) -> Path:
         """Return the directory that the chief has staged, or on another machine a separate one for this checkpoint."""
         ...
 
-    def contribute(self, storage_id: str) -> None:
+    def contribute(self, checkpoint_id: str) -> None:
         """Upload what ranks of this machine wrote, if the chief is on another machine and cannot see it."""
         ...
 
-    def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
+    def commit(self, checkpoint_id: str, flushed: Path | None = None) -> Resources:
         """Flush the staged files to disk, then make them visible under the id in one step.
 
         `flushed` is a tree whose files are already on disk: hard links to them need not be flushed again.
         """
         ...
 
-    def abandon(self, storage_id: str) -> None:
+    def abandon(self, checkpoint_id: str) -> None:
         """Delete what this process staged for a checkpoint; do nothing if it staged nothing."""
         ...
 
-    def resources(self, storage_id: str) -> Resources:
+    def resources(self, checkpoint_id: str) -> Resources:
         """Return the paths and sizes of the checkpoint's files."""
         ...
 
-    def metadata(self, storage_id: str) -> dict[str, Any]:
+    def metadata(self, checkpoint_id: str) -> dict[str, Any]:
         """Return the content of the metadata file; empty if there is none."""
         ...
 
-    def open(self, storage_id: str, wanted: Selector | None = None) -> contextlib.AbstractContextManager[Path]:
+    def open(self, checkpoint_id: str, wanted: Selector | None = None) -> contextlib.AbstractContextManager[Path]:
         """Yield a directory with the checkpoint's files, or at least the wanted ones, for use inside the block."""
         ...
 
-    def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
+    def fetch(self, checkpoint_id: str, directory: Path, wanted: Selector | None = None) -> None:
         """Copy the checkpoint, or the wanted files of it, into a directory, which is created."""
         ...
 
-    def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
+    def rewrite(self, checkpoint_id: str, content: Mapping[str, bytes]) -> Resources:
         """Replace small top-level files of a checkpoint, one by one in the given order; return its resources."""
         ...
 
-    def remove_files(self, storage_id: str, unwanted: Selector) -> Resources:
+    def remove_files(self, checkpoint_id: str, unwanted: Selector) -> Resources:
         """Delete files of a checkpoint, but never the metadata file; return the remaining resources."""
         ...
 
-    def delete(self, storage_id: str) -> None:
+    def delete(self, checkpoint_id: str) -> None:
         """Delete a checkpoint."""
         ...

@@ -15,7 +15,7 @@ from typing import Any
 
 from determined import paths
 from determined.checkpoint_storage import files, object_names, transfer
-from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
+from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checked_id, parse_metadata
 from determined.checkpoint_storage.bucket import Bucket, Entry
 from determined.checkpoint_storage.cloud_outputs import CloudOutputs
 from determined.checkpoint_storage.staging import Staging
@@ -77,84 +77,86 @@ class CloudStorage:
         if now is not None:
             self._collect(now)
 
-    def stage(self, storage_id: str) -> Path:
+    def stage(self, checkpoint_id: str) -> Path:
         self._open_root()
-        return self._staging.create(checkpoint_id(storage_id))
+        return self._staging.create(checked_id(checkpoint_id))
 
-    def staged(self, storage_id: str) -> Path:
+    def staged(self, checkpoint_id: str) -> Path:
         """Return the staging directory. If the chief is on another machine, the first rank that asks creates it."""
-        path = self._staging.path(checkpoint_id(storage_id))
+        path = self._staging.path(checked_id(checkpoint_id))
         if not path.is_dir():
             self._open_root()
             with contextlib.suppress(FileExistsError):
-                self._staging.create(storage_id)
-                self._joined.add(storage_id)
+                self._staging.create(checkpoint_id)
+                self._joined.add(checkpoint_id)
         return path
 
-    def contribute(self, storage_id: str) -> None:
-        if storage_id not in self._joined:
+    def contribute(self, checkpoint_id: str) -> None:
+        if checkpoint_id not in self._joined:
             return  # the files are in the chief's directory
-        staged = self.staged(storage_id)
-        self._note(storage_id)
-        self._upload(storage_id, staged, files.resources(staged))
-        self._remove_staging(storage_id)
+        staged = self.staged(checkpoint_id)
+        self._note(checkpoint_id)
+        self._upload(checkpoint_id, staged, files.resources(staged))
+        self._remove_staging(checkpoint_id)
 
-    def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
+    def commit(self, checkpoint_id: str, flushed: Path | None = None) -> Resources:
         """Upload the staged files and store the metadata last, which makes the checkpoint visible."""
-        staged = self.staged(storage_id)
+        staged = self.staged(checkpoint_id)
         resources = files.resources(staged)
         if METADATA_FILE not in resources:
-            raise InvalidCheckpointException(f"checkpoint {storage_id} has no {METADATA_FILE}: it would not be visible")
-        if self._bucket.head(_key(storage_id, METADATA_FILE)) is not None:
-            raise InvalidCheckpointException(f"a checkpoint {storage_id} exists already in {self._bucket.shown}")
-        self._note(storage_id)
-        self._upload(storage_id, staged, {name: size for name, size in resources.items() if name != METADATA_FILE})
-        stored = self._objects(storage_id)  # includes what ranks on other machines contributed
+            raise InvalidCheckpointException(
+                f"checkpoint {checkpoint_id} has no {METADATA_FILE}: it would not be visible"
+            )
+        if self._bucket.head(_key(checkpoint_id, METADATA_FILE)) is not None:
+            raise InvalidCheckpointException(f"a checkpoint {checkpoint_id} exists already in {self._bucket.shown}")
+        self._note(checkpoint_id)
+        self._upload(checkpoint_id, staged, {name: size for name, size in resources.items() if name != METADATA_FILE})
+        stored = self._objects(checkpoint_id)  # includes what ranks on other machines contributed
         self._check_arrived(resources, stored)
-        self._bucket.put_file(_key(storage_id, METADATA_FILE), staged / METADATA_FILE)
-        self._forget(storage_id)
-        self._remove_staging(storage_id)
+        self._bucket.put_file(_key(checkpoint_id, METADATA_FILE), staged / METADATA_FILE)
+        self._forget(checkpoint_id)
+        self._remove_staging(checkpoint_id)
         return object_names.to_resources({**stored, METADATA_FILE: resources[METADATA_FILE]})
 
-    def abandon(self, storage_id: str) -> None:
+    def abandon(self, checkpoint_id: str) -> None:
         """Delete staged files; the chief also deletes uploaded objects.
 
         Objects that cannot be deleted now are not visible.
         """
-        if self._staging.owns(checkpoint_id(storage_id)) and storage_id not in self._joined:
-            self._revert_upload(storage_id)
-        self._remove_staging(storage_id)
+        if self._staging.owns(checked_id(checkpoint_id)) and checkpoint_id not in self._joined:
+            self._revert_upload(checkpoint_id)
+        self._remove_staging(checkpoint_id)
 
-    def resources(self, storage_id: str) -> Resources:
-        return object_names.to_resources(self._find(storage_id))
+    def resources(self, checkpoint_id: str) -> Resources:
+        return object_names.to_resources(self._find(checkpoint_id))
 
-    def metadata(self, storage_id: str) -> dict[str, Any]:
-        content = self._bucket.get(_key(checkpoint_id(storage_id), METADATA_FILE))
+    def metadata(self, checkpoint_id: str) -> dict[str, Any]:
+        content = self._bucket.get(_key(checked_id(checkpoint_id), METADATA_FILE))
         if content is None:
-            raise self._not_found(storage_id)
-        return parse_metadata(storage_id, content)
+            raise self._not_found(checkpoint_id)
+        return parse_metadata(checkpoint_id, content)
 
     @contextlib.contextmanager
-    def open(self, storage_id: str, wanted: Selector | None = None) -> Iterator[Path]:
-        objects = self._find(storage_id)
+    def open(self, checkpoint_id: str, wanted: Selector | None = None) -> Iterator[Path]:
+        objects = self._find(checkpoint_id)
         self._open_root()
-        name = f"{storage_id}.{secrets.token_hex(4)}"
+        name = f"{checkpoint_id}.{secrets.token_hex(4)}"
         directory = self._staging.create(name)
         try:
-            self._download(storage_id, objects, directory, wanted)
+            self._download(checkpoint_id, objects, directory, wanted)
             yield directory
         finally:
             self._staging.remove(name)
 
-    def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
-        objects = self._find(storage_id)
+    def fetch(self, checkpoint_id: str, directory: Path, wanted: Selector | None = None) -> None:
+        objects = self._find(checkpoint_id)
         directory.mkdir(parents=True, exist_ok=True)
         # Files are moved into place at the end, so an interrupted download leaves no incomplete file that looks
         # complete.
         arriving = directory / f".arriving-{secrets.token_hex(4)}"
         arriving.mkdir(mode=0o700)
         try:
-            self._download(storage_id, objects, arriving, wanted)
+            self._download(checkpoint_id, objects, arriving, wanted)
             for name, is_directory in list(files.walk(arriving)):
                 if is_directory:
                     (directory / name).mkdir(exist_ok=True)
@@ -165,36 +167,36 @@ class CloudStorage:
             with contextlib.suppress(OSError):
                 directory.rmdir()  # succeeds only if the directory is empty
 
-    def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
-        self._find(storage_id)
+    def rewrite(self, checkpoint_id: str, content: Mapping[str, bytes]) -> Resources:
+        self._find(checkpoint_id)
         for name, data in content.items():
-            self._bucket.put(_key(storage_id, name), data)
-        return self.resources(storage_id)
+            self._bucket.put(_key(checkpoint_id, name), data)
+        return self.resources(checkpoint_id)
 
-    def remove_files(self, storage_id: str, unwanted: Selector) -> Resources:
-        doomed = [name for name in self._find(storage_id) if name != METADATA_FILE and unwanted(name)]
-        transfer.delete(self._bucket, [_key(storage_id, name) for name in doomed])
-        return self.resources(storage_id)
+    def remove_files(self, checkpoint_id: str, unwanted: Selector) -> Resources:
+        doomed = [name for name in self._find(checkpoint_id) if name != METADATA_FILE and unwanted(name)]
+        transfer.delete(self._bucket, [_key(checkpoint_id, name) for name in doomed])
+        return self.resources(checkpoint_id)
 
-    def delete(self, storage_id: str) -> None:
-        objects = self._find(storage_id)
-        self._note(storage_id)
-        self._remove_objects(storage_id, objects)
-        self._forget(storage_id)
+    def delete(self, checkpoint_id: str) -> None:
+        objects = self._find(checkpoint_id)
+        self._note(checkpoint_id)
+        self._remove_objects(checkpoint_id, objects)
+        self._forget(checkpoint_id)
 
-    def _upload(self, storage_id: str, staged: Path, resources: Resources) -> None:
+    def _upload(self, checkpoint_id: str, staged: Path, resources: Resources) -> None:
         """Upload files and markers of empty directories; remember the names for `_revert_upload`."""
         uploads: dict[str, Path] = {}
         empty_directories = []
         names = object_names.to_store(resources)
         for name in names:
-            object_names.check(name, f"checkpoint {storage_id}")
-            key = _key(storage_id, object_names.object_name(name))
+            object_names.check(name, f"checkpoint {checkpoint_id}")
+            key = _key(checkpoint_id, object_names.object_name(name))
             if name.endswith("/"):
                 empty_directories.append(key)
             else:
                 uploads[key] = staged / name
-        self._begun[storage_id] = [object_names.object_name(name) for name in names]
+        self._begun[checkpoint_id] = [object_names.object_name(name) for name in names]
         transfer.upload(self._bucket, uploads)
         for key in empty_directories:
             self._bucket.put(key, b"")
@@ -207,11 +209,11 @@ class CloudStorage:
                     errno.EIO, f"{self._bucket.shown} holds {stored.get(name, 'none')} of the {size} bytes of {name}"
                 )
 
-    def _download(self, storage_id: str, objects: dict[str, int], directory: Path, wanted: Selector | None) -> None:
+    def _download(self, checkpoint_id: str, objects: dict[str, int], directory: Path, wanted: Selector | None) -> None:
         """Download the wanted objects of a checkpoint into a directory."""
         downloads = []
         for name, size in object_names.to_resources(objects).items():
-            object_names.check(name, f"checkpoint {storage_id} in {self._bucket.shown}")
+            object_names.check(name, f"checkpoint {checkpoint_id} in {self._bucket.shown}")
             if wanted is not None and not wanted(name):
                 continue
             path = directory / name
@@ -219,70 +221,72 @@ class CloudStorage:
                 path.mkdir(parents=True, exist_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                downloads.append(transfer.Download(_key(storage_id, name), size, path))
+                downloads.append(transfer.Download(_key(checkpoint_id, name), size, path))
         transfer.download(self._bucket, downloads)
 
-    def _find(self, storage_id: str) -> dict[str, int]:
+    def _find(self, checkpoint_id: str) -> dict[str, int]:
         """Return the objects of a checkpoint by their names below its id.
 
         Raise CheckpointNotFound if it is not visible.
         """
-        objects = self._objects(checkpoint_id(storage_id))
+        objects = self._objects(checked_id(checkpoint_id))
         if METADATA_FILE not in objects:
-            raise self._not_found(storage_id, len(objects))
+            raise self._not_found(checkpoint_id, len(objects))
         return objects
 
-    def _objects(self, storage_id: str) -> dict[str, int]:
-        return {entry.key.removeprefix(f"{storage_id}/"): entry.size for entry in self._bucket.entries(storage_id)}
+    def _objects(self, checkpoint_id: str) -> dict[str, int]:
+        return {
+            entry.key.removeprefix(f"{checkpoint_id}/"): entry.size for entry in self._bucket.entries(checkpoint_id)
+        }
 
-    def _not_found(self, storage_id: str, leftovers: int = 0) -> CheckpointNotFound:
+    def _not_found(self, checkpoint_id: str, leftovers: int = 0) -> CheckpointNotFound:
         why = f" ({counted(leftovers, 'file')} of an unfinished upload or deletion)" if leftovers else ""
-        return CheckpointNotFound(f"no checkpoint {storage_id} in {self._bucket.shown}{why}")
+        return CheckpointNotFound(f"no checkpoint {checkpoint_id} in {self._bucket.shown}{why}")
 
-    def _note(self, storage_id: str) -> None:
+    def _note(self, checkpoint_id: str) -> None:
         """Store a marker that an upload or deletion of this checkpoint is in progress."""
-        self._bucket.put(f"{_UNFINISHED}/{storage_id}", b"")
+        self._bucket.put(f"{_UNFINISHED}/{checkpoint_id}", b"")
 
-    def _forget(self, storage_id: str) -> None:
+    def _forget(self, checkpoint_id: str) -> None:
         """Delete the marker of a finished upload or deletion."""
         try:
-            self._bucket.delete(f"{_UNFINISHED}/{storage_id}")
+            self._bucket.delete(f"{_UNFINISHED}/{checkpoint_id}")
         except OSError as error:
-            logger.warning("the note about checkpoint %s stays for a while: %s", storage_id, error)
+            logger.warning("the note about checkpoint %s stays for a while: %s", checkpoint_id, error)
 
-    def _remove_staging(self, storage_id: str) -> None:
+    def _remove_staging(self, checkpoint_id: str) -> None:
         """Delete the staging directory and forget the upload."""
-        self._staging.remove(storage_id)
-        self._joined.discard(storage_id)
-        self._begun.pop(storage_id, None)
+        self._staging.remove(checkpoint_id)
+        self._joined.discard(checkpoint_id)
+        self._begun.pop(checkpoint_id, None)
 
-    def _revert_upload(self, storage_id: str) -> None:
+    def _revert_upload(self, checkpoint_id: str) -> None:
         """Delete the objects of a failed upload; if that fails, `_collect` does it later."""
         try:
             # The names are remembered because a server may not yet list objects that it has just stored.
-            begun = self._begun.get(storage_id, ())
-            self._remove_objects(storage_id, {*begun, *self._objects(storage_id)})
+            begun = self._begun.get(checkpoint_id, ())
+            self._remove_objects(checkpoint_id, {*begun, *self._objects(checkpoint_id)})
         except OSError as error:
-            logger.warning("what was uploaded of checkpoint %s is removed a day later: %s", storage_id, error)
+            logger.warning("what was uploaded of checkpoint %s is removed a day later: %s", checkpoint_id, error)
         else:
-            self._forget(storage_id)
+            self._forget(checkpoint_id)
 
-    def _remove_objects(self, storage_id: str, objects: Iterable[str]) -> None:
+    def _remove_objects(self, checkpoint_id: str, objects: Iterable[str]) -> None:
         """Delete objects, metadata first, so that an interrupted deletion leaves no checkpoint that looks complete."""
-        self._bucket.delete(_key(storage_id, METADATA_FILE))
-        transfer.delete(self._bucket, [_key(storage_id, name) for name in objects])
+        self._bucket.delete(_key(checkpoint_id, METADATA_FILE))
+        transfer.delete(self._bucket, [_key(checkpoint_id, name) for name in objects])
 
     def _collect(self, now: Entry) -> None:
         """Delete what killed processes left unfinished a day ago. Only times of the server are compared."""
         for note in self._bucket.entries(_UNFINISHED):
             if now.modified - note.modified < _GIVEN_UP_AFTER:
                 continue
-            storage_id = note.key.removeprefix(f"{_UNFINISHED}/")
-            objects = self._objects(checkpoint_id(storage_id))
+            checkpoint_id = note.key.removeprefix(f"{_UNFINISHED}/")
+            objects = self._objects(checked_id(checkpoint_id))
             if METADATA_FILE not in objects:
-                logger.info("removing an unfinished checkpoint: %s in %s", storage_id, self._bucket.shown)
-                self._remove_objects(storage_id, objects)
-            self._forget(storage_id)
+                logger.info("removing an unfinished checkpoint: %s in %s", checkpoint_id, self._bucket.shown)
+                self._remove_objects(checkpoint_id, objects)
+            self._forget(checkpoint_id)
 
     def _open_root(self) -> None:
         """Create the local directory, and delete what killed processes left in it on this machine."""
@@ -290,5 +294,5 @@ class CloudStorage:
         self._staging.collect()
 
 
-def _key(storage_id: str, name: str) -> str:
-    return f"{storage_id}/{name}"
+def _key(checkpoint_id: str, name: str) -> str:
+    return f"{checkpoint_id}/{name}"

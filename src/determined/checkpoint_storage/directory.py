@@ -14,7 +14,7 @@ from typing import Any
 
 from determined import paths
 from determined.checkpoint_storage import files
-from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checkpoint_id, parse_metadata
+from determined.checkpoint_storage.base import METADATA_FILE, Resources, Selector, checked_id, parse_metadata
 from determined.checkpoint_storage.directory_outputs import DirectoryOutputs
 from determined.checkpoint_storage.staging import Staging
 from determined.errors import CheckpointNotFound, InvalidCheckpointException, InvalidConfigurationException
@@ -65,59 +65,59 @@ class DirectoryStorage:
                 error.errno, f"the checkpoint storage {self.root} cannot be written: {error.strerror}"
             ) from error
 
-    def stage(self, storage_id: str) -> Path:
+    def stage(self, checkpoint_id: str) -> Path:
         self._open_root()
-        return self._staging.create(checkpoint_id(storage_id))
+        return self._staging.create(checked_id(checkpoint_id))
 
-    def staged(self, storage_id: str) -> Path:
-        return self._staging.path(checkpoint_id(storage_id))
+    def staged(self, checkpoint_id: str) -> Path:
+        return self._staging.path(checked_id(checkpoint_id))
 
-    def commit(self, storage_id: str, flushed: Path | None = None) -> Resources:
+    def commit(self, checkpoint_id: str, flushed: Path | None = None) -> Resources:
         """Flush the staged files, then rename the staging directory to the checkpoint's id."""
-        staged = self.staged(storage_id)
+        staged = self.staged(checkpoint_id)
         resources = files.resources(staged)
         if paths.in_data_dir(self.root):  # elsewhere the user's umask decides, because a team may share the directory
             files.make_private(staged)
         # Flushed before the rename: after a power failure a visible checkpoint must not have empty files.
         files.sync_tree(staged, flushed)
-        self._staging.publish(storage_id, self.root / storage_id)
+        self._staging.publish(checkpoint_id, self.root / checkpoint_id)
         files.sync(self.root)
         return resources
 
-    def contribute(self, storage_id: str) -> None:
+    def contribute(self, checkpoint_id: str) -> None:
         """Do nothing: all ranks write into the chief's directory."""
 
-    def abandon(self, storage_id: str) -> None:
-        self._staging.remove(checkpoint_id(storage_id))
+    def abandon(self, checkpoint_id: str) -> None:
+        self._staging.remove(checked_id(checkpoint_id))
 
-    def resources(self, storage_id: str) -> Resources:
-        path = self._find(storage_id)
-        _refuse_links_outside(storage_id, path)
+    def resources(self, checkpoint_id: str) -> Resources:
+        path = self._find(checkpoint_id)
+        _refuse_links_outside(checkpoint_id, path)
         return files.resources(path)
 
-    def metadata(self, storage_id: str) -> dict[str, Any]:
-        path = self._find(storage_id) / METADATA_FILE
+    def metadata(self, checkpoint_id: str) -> dict[str, Any]:
+        path = self._find(checkpoint_id) / METADATA_FILE
         try:
             content = path.read_bytes()
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise InvalidCheckpointException(
-                f"checkpoint {storage_id}: {METADATA_FILE} cannot be read: {error}"
+                f"checkpoint {checkpoint_id}: {METADATA_FILE} cannot be read: {error}"
             ) from error
-        return parse_metadata(storage_id, content)
+        return parse_metadata(checkpoint_id, content)
 
     @contextlib.contextmanager
-    def open(self, storage_id: str, wanted: Selector | None = None) -> Iterator[Path]:
+    def open(self, checkpoint_id: str, wanted: Selector | None = None) -> Iterator[Path]:
         if wanted is not None:
-            logger.warning("checkpoint %s is shown as it lies on disk: the selector has no effect", storage_id)
-        path = self._find(storage_id)
-        _refuse_links_outside(storage_id, path)
+            logger.warning("checkpoint %s is shown as it lies on disk: the selector has no effect", checkpoint_id)
+        path = self._find(checkpoint_id)
+        _refuse_links_outside(checkpoint_id, path)
         yield path
 
-    def fetch(self, storage_id: str, directory: Path, wanted: Selector | None = None) -> None:
-        source = self._find(storage_id)
-        _refuse_links_outside(storage_id, source)
+    def fetch(self, checkpoint_id: str, directory: Path, wanted: Selector | None = None) -> None:
+        source = self._find(checkpoint_id)
+        _refuse_links_outside(checkpoint_id, source)
         directory.mkdir(parents=True, exist_ok=True)
         for name, is_directory in files.walk(source):
             if wanted is not None and not wanted(name + "/" if is_directory else name):
@@ -128,12 +128,12 @@ class DirectoryStorage:
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 files.copy_atomically(source / name, directory / name)
 
-    def rewrite(self, storage_id: str, content: Mapping[str, bytes]) -> Resources:
+    def rewrite(self, checkpoint_id: str, content: Mapping[str, bytes]) -> Resources:
         """Replace files atomically, each by a rename of a flushed draft."""
-        path = self._find(storage_id)
-        _refuse_links_outside(storage_id, path)
+        path = self._find(checkpoint_id)
+        _refuse_links_outside(checkpoint_id, path)
         for name, data in content.items():
-            draft = path.parent / f".rewritten-{storage_id}-{secrets.token_hex(4)}"
+            draft = path.parent / f".rewritten-{checkpoint_id}-{secrets.token_hex(4)}"
             try:
                 with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                     file.write(data)
@@ -145,9 +145,9 @@ class DirectoryStorage:
         files.sync(path)
         return files.resources(path)
 
-    def remove_files(self, storage_id: str, unwanted: Selector) -> Resources:
-        path = self._find(storage_id)
-        _refuse_links_outside(storage_id, path)
+    def remove_files(self, checkpoint_id: str, unwanted: Selector) -> Resources:
+        path = self._find(checkpoint_id)
+        _refuse_links_outside(checkpoint_id, path)
         for name, is_directory in list(files.walk(path)):
             if not is_directory and name != METADATA_FILE and unwanted(name):
                 (path / name).unlink()
@@ -157,26 +157,26 @@ class DirectoryStorage:
                 (path / name).rmdir()
         return files.resources(path)
 
-    def delete(self, storage_id: str) -> None:
-        path = self._find(storage_id)
+    def delete(self, checkpoint_id: str) -> None:
+        path = self._find(checkpoint_id)
         # One rename hides the checkpoint, so an interrupted deletion leaves none that looks complete.
-        grave = path.parent / f".deleted-{storage_id}-{secrets.token_hex(4)}"
+        grave = path.parent / f".deleted-{checkpoint_id}-{secrets.token_hex(4)}"
         os.rename(path, grave)
         files.sync(path.parent)
         shutil.rmtree(grave)
 
-    def _find(self, storage_id: str) -> Path:
+    def _find(self, checkpoint_id: str) -> Path:
         """Return the directory of a checkpoint; raise CheckpointNotFound if there is none."""
-        path = named_entry(self.root, checkpoint_id(storage_id))
+        path = named_entry(self.root, checked_id(checkpoint_id))
         if path is None:
             raise InvalidCheckpointException(
-                f"checkpoint {storage_id} in {self.root} is a link: links are not followed"
+                f"checkpoint {checkpoint_id} in {self.root} is a link: links are not followed"
             )
         if not path.is_dir():
             # Only UUIDs: the earlier root may also contain directories of this library, such as `runs`.
-            if self.earlier is not None and is_uuid(storage_id) and (self.earlier.root / storage_id).is_dir():
-                return self.earlier._find(storage_id)
-            raise CheckpointNotFound(f"no checkpoint {storage_id} in {self.root}")
+            if self.earlier is not None and is_uuid(checkpoint_id) and (self.earlier.root / checkpoint_id).is_dir():
+                return self.earlier._find(checkpoint_id)
+            raise CheckpointNotFound(f"no checkpoint {checkpoint_id} in {self.root}")
         return path
 
     def _open_root(self) -> None:
@@ -192,7 +192,7 @@ class DirectoryStorage:
                 )
 
 
-def _refuse_links_outside(storage_id: str, root: Path) -> None:
+def _refuse_links_outside(checkpoint_id: str, root: Path) -> None:
     """Raise InvalidCheckpointException if a link leads out of a checkpoint.
 
     Otherwise a checkpoint made by another user could expose other files of this machine to its readers.
@@ -202,4 +202,4 @@ def _refuse_links_outside(storage_id: str, root: Path) -> None:
         for name in [*names, *file_names]:
             path = Path(directory, name)
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(real):
-                raise InvalidCheckpointException(f"checkpoint {storage_id}: {path.name} is a link to the outside")
+                raise InvalidCheckpointException(f"checkpoint {checkpoint_id}: {path.name} is a link to the outside")

@@ -20,10 +20,10 @@ logger = logging.getLogger("determined.checkpoint_storage")
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class Candidate:
     """The facts about a checkpoint that a clean-up needs."""
 
-    id: str
+    checkpoint_id: str
     trial: int
     steps: int
     metric: float | None = None  # of the validation at the same step; None if there was none
@@ -56,27 +56,27 @@ class CleanUp(NamedTuple):
     damaged: tuple[str, ...]  # found damaged during the clean-up
 
 
-def keep(checkpoints: Iterable[Checkpoint], policy: Policy) -> set[str]:
+def keep(checkpoints: Iterable[Candidate], policy: Policy) -> set[str]:
     """Return the ids that the policy keeps. `checkpoints` are in the order in which they were stored."""
     stored = list(checkpoints)
     ranked = _best_first(stored, policy)
-    kept = {checkpoint.id for checkpoint in stored if checkpoint.registered or checkpoint.in_use}
-    kept.update(checkpoint.id for checkpoint in ranked[: policy.save_experiment_best])
+    kept = {checkpoint.checkpoint_id for checkpoint in stored if checkpoint.registered or checkpoint.in_use}
+    kept.update(checkpoint.checkpoint_id for checkpoint in ranked[: policy.save_experiment_best])
     for trial in {checkpoint.trial for checkpoint in stored}:
         best = [checkpoint for checkpoint in ranked if checkpoint.trial == trial]
-        kept.update(checkpoint.id for checkpoint in best[: policy.save_trial_best])
-        kept.update(checkpoint.id for checkpoint in _newest_first(stored, trial)[: policy.save_trial_latest])
+        kept.update(checkpoint.checkpoint_id for checkpoint in best[: policy.save_trial_best])
+        kept.update(checkpoint.checkpoint_id for checkpoint in _newest_first(stored, trial)[: policy.save_trial_latest])
     return kept
 
 
 def surplus(
-    checkpoints: Iterable[Checkpoint],
+    checkpoints: Iterable[Candidate],
     policy: Policy,
-    is_good: Callable[[Checkpoint], bool],
+    is_good: Callable[[Candidate], bool],
     *,
     ended: Collection[int] = (),
     even_the_last: bool = False,
-) -> list[Checkpoint]:
+) -> list[Candidate]:
     """Return the checkpoints that a clean-up deletes, without deleting anything.
 
     `is_good` is called for every checkpoint that justifies a deletion. A damaged checkpoint does not count as kept: the
@@ -87,10 +87,10 @@ def surplus(
     stored = list(checkpoints)
     # Checkpoints that the policy names are kept even if damaged: reading may have failed only this time.
     kept = keep(stored, policy) | _kept_of_the_good(stored, policy, is_good)
-    doomed: list[Checkpoint] = []
+    doomed: list[Candidate] = []
     for trial in sorted({checkpoint.trial for checkpoint in stored}):
         newest = _newest_first(stored, trial)
-        losing = [checkpoint for checkpoint in newest if checkpoint.id not in kept]
+        losing = [checkpoint for checkpoint in newest if checkpoint.checkpoint_id not in kept]
         if not losing:
             continue
         if not (even_the_last and trial in ended):
@@ -98,14 +98,14 @@ def surplus(
             if not spared:
                 logger.warning("trial %s has no good checkpoint: none of its checkpoints is removed", trial)
                 continue
-            losing = [checkpoint for checkpoint in losing if checkpoint.id not in spared]
+            losing = [checkpoint for checkpoint in losing if checkpoint.checkpoint_id not in spared]
         doomed += losing
     return doomed
 
 
 def clean_up(
     storage: CheckpointStorage,
-    checkpoints: Iterable[Checkpoint],
+    checkpoints: Iterable[Candidate],
     policy: Policy,
     *,
     ended: Collection[int] = (),
@@ -119,7 +119,9 @@ def clean_up(
     """
     inspection = Inspection(lambda _: storage)
     doomed = surplus(checkpoints, policy, inspection.is_good, ended=ended, even_the_last=even_the_last)
-    places = {checkpoint.id: f" (trial {checkpoint.trial}, step {checkpoint.steps})" for checkpoint in doomed}
+    places = {
+        checkpoint.checkpoint_id: f" (trial {checkpoint.trial}, step {checkpoint.steps})" for checkpoint in doomed
+    }
     removed = list(places) if claim is None else claim(list(places))
     for name in removed:
         try:
@@ -132,77 +134,79 @@ def clean_up(
 
 
 def _good_regardless_of_policy(
-    newest: list[Checkpoint],
-    stored: list[Checkpoint],
+    newest: list[Candidate],
+    stored: list[Candidate],
     kept: set[str],
-    is_good: Callable[[Checkpoint], bool],
+    is_good: Callable[[Candidate], bool],
     *,
     resumable: bool,
 ) -> set[str]:
     """Return the good checkpoints of one trial that are kept regardless of the policy; empty if it has none."""
     if not resumable:
-        kept_first = sorted(newest, key=lambda checkpoint: checkpoint.id not in kept)
+        kept_first = sorted(newest, key=lambda checkpoint: checkpoint.checkpoint_id not in kept)
         orders = [kept_first]
     else:
         # After a rollback the checkpoint stored last, from which the trial resumes, is not the one with the most steps.
         last_stored_first = [checkpoint for checkpoint in reversed(stored) if checkpoint.trial == newest[0].trial]
         orders = [newest, last_stored_first]
-    found = [next((checkpoint.id for checkpoint in order if is_good(checkpoint)), None) for order in orders]
+    found = [next((checkpoint.checkpoint_id for checkpoint in order if is_good(checkpoint)), None) for order in orders]
     return {name for name in found if name is not None}
 
 
-def _kept_of_the_good(stored: list[Checkpoint], policy: Policy, is_good: Callable[[Checkpoint], bool]) -> set[str]:
+def _kept_of_the_good(stored: list[Candidate], policy: Policy, is_good: Callable[[Candidate], bool]) -> set[str]:
     """Return the ids that the policy keeps if damaged checkpoints are ignored."""
     good = stored
     while True:
         kept = keep(good, policy)
-        losing = {checkpoint.trial for checkpoint in stored if checkpoint.id not in kept}
+        losing = {checkpoint.trial for checkpoint in stored if checkpoint.checkpoint_id not in kept}
         # One of the experiment's best checkpoints may justify a deletion in any trial.
-        relied_on = [c for c in good if c.id in kept and losing and (policy.save_experiment_best or c.trial in losing)]
-        damaged = {checkpoint.id for checkpoint in relied_on if not is_good(checkpoint)}
+        relied_on = [
+            c for c in good if c.checkpoint_id in kept and losing and (policy.save_experiment_best or c.trial in losing)
+        ]
+        damaged = {checkpoint.checkpoint_id for checkpoint in relied_on if not is_good(checkpoint)}
         if not damaged:
             return kept
-        good = [checkpoint for checkpoint in good if checkpoint.id not in damaged]
+        good = [checkpoint for checkpoint in good if checkpoint.checkpoint_id not in damaged]
 
 
 class Inspection:
     """Verifies each checkpoint at most once, in its storage."""
 
-    def __init__(self, storage_for: Callable[[Checkpoint], CheckpointStorage]) -> None:
+    def __init__(self, storage_for: Callable[[Candidate], CheckpointStorage]) -> None:
         self._storage_for = storage_for
         self._good: dict[str, bool] = {}
 
-    def is_good(self, checkpoint: Checkpoint) -> bool:
-        if checkpoint.id not in self._good:
+    def is_good(self, checkpoint: Candidate) -> bool:
+        if checkpoint.checkpoint_id not in self._good:
             try:
                 verify(self._storage_for(checkpoint), checkpoint)
-                self._good[checkpoint.id] = True
+                self._good[checkpoint.checkpoint_id] = True
             except (InvalidCheckpointException, CheckpointNotFound) as error:
                 logger.warning("does not count as kept for trial %s: %s", checkpoint.trial, error)
-                self._good[checkpoint.id] = False
-        return self._good[checkpoint.id]
+                self._good[checkpoint.checkpoint_id] = False
+        return self._good[checkpoint.checkpoint_id]
 
     def damaged(self) -> tuple[str, ...]:
         return tuple(name for name, good in self._good.items() if not good)
 
 
-def verify(storage: CheckpointStorage, checkpoint: Checkpoint) -> None:
+def verify(storage: CheckpointStorage, checkpoint: Candidate) -> None:
     """Raise InvalidCheckpointException unless every file matches the recorded sizes and the manifest.
 
     At least one of the two must exist.
     """
     if checkpoint.resources is not None:
-        present = storage.resources(checkpoint.id)
+        present = storage.resources(checkpoint.checkpoint_id)
         for name, size in checkpoint.resources.items():
             if present.get(name) != size:
                 found = f"has {present[name]} bytes instead of {size}" if name in present else "is missing"
-                raise InvalidCheckpointException(f"checkpoint {checkpoint.id} is damaged: {name} {found}")
-    with storage.open(checkpoint.id) as directory:
+                raise InvalidCheckpointException(f"checkpoint {checkpoint.checkpoint_id} is damaged: {name} {found}")
+    with storage.open(checkpoint.checkpoint_id) as directory:
         if manifest.exists(directory) or checkpoint.resources is None:
-            manifest.verify(directory, checkpoint.id)
+            manifest.verify(directory, checkpoint.checkpoint_id)
 
 
-def _best_first(checkpoints: Iterable[Checkpoint], policy: Policy) -> list[Checkpoint]:
+def _best_first(checkpoints: Iterable[Candidate], policy: Policy) -> list[Candidate]:
     """Return the checkpoints with a comparable metric, best first.
 
     Of equal ones that of the oldest trial comes first, as in every list, so that the checkpoint of the trial that is
@@ -216,7 +220,7 @@ def _best_first(checkpoints: Iterable[Checkpoint], policy: Policy) -> list[Check
     )
 
 
-def _newest_first(checkpoints: Sequence[Checkpoint], trial: int) -> list[Checkpoint]:
+def _newest_first(checkpoints: Sequence[Candidate], trial: int) -> list[Candidate]:
     """Return the checkpoints of a trial, most steps first; at the same step the one stored later comes first."""
     own = [(c.steps, place, c) for place, c in enumerate(checkpoints) if c.trial == trial]
     return [checkpoint for _, _, checkpoint in sorted(own, key=lambda entry: entry[:2], reverse=True)]

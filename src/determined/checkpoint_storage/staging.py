@@ -26,37 +26,37 @@ class Staging:
         self._root = root
         self._own: dict[str, int | None] = {}  # descriptor of the lock; None on file systems without locks
 
-    def path(self, storage_id: str) -> Path:
-        return self._root / (PREFIX + storage_id)
+    def path(self, checkpoint_id: str) -> Path:
+        return self._root / (PREFIX + checkpoint_id)
 
-    def create(self, storage_id: str) -> Path:
+    def create(self, checkpoint_id: str) -> Path:
         """Create and lock a staging directory."""
-        path = self.path(storage_id)
+        path = self.path(checkpoint_id)
         path.mkdir(mode=0o700)
         lock = _lock(path, wait=True)
         if not path.exists():  # another process's `collect` deleted the directory before it was locked
-            return self.create(storage_id)
-        self._own[storage_id] = lock
+            return self.create(checkpoint_id)
+        self._own[checkpoint_id] = lock
         return path
 
-    def owns(self, storage_id: str) -> bool:
+    def owns(self, checkpoint_id: str) -> bool:
         """Return whether this process created the directory and has not finished it."""
-        return storage_id in self._own
+        return checkpoint_id in self._own
 
-    def publish(self, storage_id: str, target: Path) -> None:
+    def publish(self, checkpoint_id: str, target: Path) -> None:
         """Rename the staging directory to its final place: the atomic step that makes a checkpoint visible."""
         if os.path.lexists(target):
-            raise InvalidCheckpointException(f"a checkpoint {storage_id} exists already in {self._root}")
-        os.rename(self.path(storage_id), target)
-        self._unlock(storage_id)
+            raise InvalidCheckpointException(f"a checkpoint {checkpoint_id} exists already in {self._root}")
+        os.rename(self.path(checkpoint_id), target)
+        self._unlock(checkpoint_id)
 
-    def remove(self, storage_id: str) -> None:
+    def remove(self, checkpoint_id: str) -> None:
         """Delete a staging directory of this process; those of other processes are left alone."""
-        if not self.owns(storage_id):
+        if not self.owns(checkpoint_id):
             return
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.path(storage_id))
-        self._unlock(storage_id)
+            shutil.rmtree(self.path(checkpoint_id))
+        self._unlock(checkpoint_id)
 
     def collect(self) -> None:
         """Delete staging directories whose writers have ended."""
@@ -74,8 +74,8 @@ class Staging:
             finally:
                 os.close(lock)
 
-    def _unlock(self, storage_id: str) -> None:
-        lock = self._own.pop(storage_id, None)
+    def _unlock(self, checkpoint_id: str) -> None:
+        lock = self._own.pop(checkpoint_id, None)
         if lock is not None:
             os.close(lock)
 

@@ -15,7 +15,7 @@ logger = logging.getLogger("determined.checkpoint_storage")
 
 
 def examine(
-    storage: CheckpointStorage, uuid: str, origin: Mapping[str, Any]
+    storage: CheckpointStorage, checkpoint_id: str, origin: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Resources] | None:
     """Return metadata and files of an unrecorded checkpoint if it is complete, or None.
 
@@ -23,11 +23,11 @@ def examine(
     stores, so any other checkpoint is left alone.
     """
     try:
-        with storage.open(uuid) as path:
+        with storage.open(checkpoint_id) as path:
             try:
-                return _verified(path, uuid), storage.resources(uuid)
+                return _verified(path, checkpoint_id), storage.resources(checkpoint_id)
             except InvalidCheckpointException as error:
-                is_ours = _origin(path, uuid) == origin
+                is_ours = _origin(path, checkpoint_id) == origin
                 damage = str(error)
     except CheckpointNotFound:
         return None
@@ -35,28 +35,30 @@ def examine(
         is_ours, damage = False, str(error)
     if is_ours:
         logger.warning("%s; it was never recorded, and is removed", damage)
-        storage.delete(uuid)
+        storage.delete(checkpoint_id)
     else:
         logger.warning("%s; it was never recorded, and does not say whose it is: it stays in %s", damage, storage.name)
     return None
 
 
-def _verified(path: Path, uuid: str) -> dict[str, Any]:
+def _verified(path: Path, checkpoint_id: str) -> dict[str, Any]:
     """Return the metadata after comparing every file with the manifest, if there is one."""
     if manifest.exists(path):
-        manifest.verify(path, uuid)
+        manifest.verify(path, checkpoint_id)
     try:
         content = (path / METADATA_FILE).read_bytes()
     except OSError as error:
-        raise InvalidCheckpointException(f"checkpoint {uuid}: {METADATA_FILE} cannot be read: {error}") from error
-    metadata = parse_metadata(uuid, content)
+        raise InvalidCheckpointException(
+            f"checkpoint {checkpoint_id}: {METADATA_FILE} cannot be read: {error}"
+        ) from error
+    metadata = parse_metadata(checkpoint_id, content)
     if type(metadata.get("steps_completed")) is not int:
-        raise InvalidCheckpointException(f"checkpoint {uuid}: {METADATA_FILE} does not say steps_completed")
+        raise InvalidCheckpointException(f"checkpoint {checkpoint_id}: {METADATA_FILE} does not say steps_completed")
     return metadata
 
 
-def _origin(path: Path, uuid: str) -> Any:
+def _origin(path: Path, checkpoint_id: str) -> Any:
     try:
-        return manifest.origin(path, uuid)
+        return manifest.origin(path, checkpoint_id)
     except InvalidCheckpointException:
         return None

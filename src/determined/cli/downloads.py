@@ -20,7 +20,7 @@ from determined.errors import CheckpointNotFound, CheckpointStateException, Dete
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,8 +42,8 @@ def with_quiet(command: F) -> F:
 
 
 def in_order(
-    experiment: Experiment, rows: list[Checkpoint], sort_by: str | None, smaller_is_better: bool | None
-) -> list[Checkpoint]:
+    experiment: Experiment, rows: list[StoredCheckpoint], sort_by: str | None, smaller_is_better: bool | None
+) -> list[StoredCheckpoint]:
     """Return the complete checkpoints that have a number for the metric, best first; by default the searcher metric."""
     if sort_by is None and smaller_is_better is not None:
         raise click.UsageError("--smaller-is-better goes with --sort-by")
@@ -61,28 +61,28 @@ def in_order(
     return best_checkpoints(rows, metric, smaller_is_better)
 
 
-def reported_metrics(rows: list[Checkpoint]) -> list[str]:
+def reported_metrics(rows: list[StoredCheckpoint]) -> list[str]:
     """Return the sorted names of numeric validation metrics of these checkpoints."""
     found = {name for row in rows for name, value in (row.validation or {}).items() if is_finite(value)}
     return sorted(found - {"batches", "epochs", "records"})
 
 
-def usual_place(row: Checkpoint, parent: Path = USUAL_DIRECTORY) -> Path:
+def usual_place(row: StoredCheckpoint, parent: Path = USUAL_DIRECTORY) -> Path:
     """Return the directory named after the checkpoint; raise for an id that could lead outside of `parent`."""
-    from determined.checkpoint_storage.base import checkpoint_id
+    from determined.checkpoint_storage.base import checked_id
 
-    return parent / checkpoint_id(row.uuid)
+    return parent / checked_id(row.checkpoint_id)
 
 
-def fetch(experiment: Experiment, row: Checkpoint, target: Path) -> None:
+def fetch(experiment: Experiment, row: StoredCheckpoint, target: Path) -> None:
     """Download a checkpoint to a directory; raise if it was deleted or its files are not available."""
     from determined.experiment.checkpoints.download import download_checkpoint
     from determined.experiment.checkpoints.storage_lookup import storage_of
 
     if row.state == "DELETED":
-        raise CheckpointStateException(f"checkpoint {row.uuid} is {checkpoint_state(row)}")
+        raise CheckpointStateException(f"checkpoint {row.checkpoint_id} is {checkpoint_state(row)}")
     try:
-        download_checkpoint(storage_of(experiment, row.storage), row.uuid, target, row.resources)
+        download_checkpoint(storage_of(experiment, row.storage), row.checkpoint_id, target, row.resources)
     except CheckpointNotFound as error:
         if not row.borrowed:
             raise
@@ -92,11 +92,11 @@ def fetch(experiment: Experiment, row: Checkpoint, target: Path) -> None:
         ) from error
 
 
-def plain_of(experiment: Experiment, row: Checkpoint, path: Path) -> dict[str, Any]:
+def plain_of(experiment: Experiment, row: StoredCheckpoint, path: Path) -> dict[str, Any]:
     return {**described_plain(experiment, row), "path": str(path)}
 
 
-def tell(experiment: Experiment, fetched: Sequence[tuple[Checkpoint, Path]], *, quiet: bool) -> None:
+def tell(experiment: Experiment, fetched: Sequence[tuple[StoredCheckpoint, Path]], *, quiet: bool) -> None:
     """Print the downloaded checkpoints and their paths; with `quiet` only the paths."""
     if not quiet:
         rows = [checkpoint_row(experiment, row) for row, _ in fetched]
@@ -105,7 +105,9 @@ def tell(experiment: Experiment, fetched: Sequence[tuple[Checkpoint, Path]], *, 
         click.echo(visible(str(path) if quiet else f"Local checkpoint path: {path}"))
 
 
-def fetch_one(experiment: Experiment, row: Checkpoint, directory: Path | None, *, quiet: bool, form: Form) -> None:
+def fetch_one(
+    experiment: Experiment, row: StoredCheckpoint, directory: Path | None, *, quiet: bool, form: Form
+) -> None:
     """Download a checkpoint to `directory`, or to the default place, and print the result."""
     path = usual_place(row) if directory is None else directory
     fetch(experiment, row, path)

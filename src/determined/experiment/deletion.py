@@ -26,7 +26,7 @@ from determined.names import is_name
 from determined.store.experiment_records import Experiment, Lease
 from determined.store.local_worker_store import LocalWorkerStore
 from determined.store.process import is_running, this_process
-from determined.store.records import Checkpoint
+from determined.store.records import StoredCheckpoint
 from determined.store.standalone_runs import is_over
 from determined.store.store import Store
 from determined.store.unrecorded import recover_unrecorded
@@ -102,64 +102,69 @@ def _delete_tensorboard_files(store: Store, experiment_id: int) -> list[Path]:
     return [path for path in found if _remove_tree(path)]
 
 
-def delete_checkpoints(store: Store, uuids: Sequence[str]) -> None:
+def delete_checkpoints(store: Store, checkpoint_ids: Sequence[str]) -> None:
     """Delete checkpoints: all of them, or none if one is registered or in use (`CheckpointInUse`).
 
     For checkpoints that were deleted before, remaining files of an interrupted deletion are deleted.
     """
-    rows = [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]
+    rows = [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in dict.fromkeys(checkpoint_ids)]
     # Opened before anything is marked, because one may be unreachable.
     storages = [_storage(store, row) for row in rows]
-    store.upkeep.condemn([row.uuid for row in rows if row.state != "DELETED"])
+    store.upkeep.condemn([row.checkpoint_id for row in rows if row.state != "DELETED"])
     for row, storage in zip(rows, storages, strict=True):
         if not row.borrowed:
             _delete_files(storage, row)
 
 
-def delete_checkpoint_files(store: Store, uuid: str, unwanted: Selector) -> Checkpoint:
+def delete_checkpoint_files(store: Store, checkpoint_id: str, unwanted: Selector) -> StoredCheckpoint:
     """Like `delete_files_of_checkpoints`, for one checkpoint."""
-    return delete_files_of_checkpoints(store, [uuid], unwanted)[0]
+    return delete_files_of_checkpoints(store, [checkpoint_id], unwanted)[0]
 
 
-def delete_files_of_checkpoints(store: Store, uuids: Sequence[str], unwanted: Selector) -> list[Checkpoint]:
+def delete_files_of_checkpoints(
+    store: Store, checkpoint_ids: Sequence[str], unwanted: Selector
+) -> list[StoredCheckpoint]:
     """Delete files of checkpoints, which become PARTIALLY_DELETED, or DELETED if only metadata remains.
 
     If a checkpoint that would lose a file is registered or in use (`CheckpointInUse`), nothing is deleted. For a
     checkpoint that loses no file, the recorded list of files is refreshed.
     """
-    found = [_found(store, row) for row in [store.upkeep.checkpoint(uuid) for uuid in dict.fromkeys(uuids)]]
+    found = [
+        _found(store, row)
+        for row in [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in dict.fromkeys(checkpoint_ids)]
+    ]
     wholly = [one for one in found if one.present and all(map(unwanted, one.present))]
     partly = [one for one in found if one not in wholly and any(map(unwanted, one.present))]
-    store.upkeep.condemn([one.row.uuid for one in wholly], partially=[one.row.uuid for one in partly])
+    store.upkeep.condemn([one.row.checkpoint_id for one in wholly], partially=[one.row.checkpoint_id for one in partly])
     for one in found:
         if one in wholly or not one.present:
             if not one.row.borrowed:
                 _delete_files(one.storage, one.row)  # also the remains of an interrupted deletion
-            store.upkeep.set_checkpoint_files(one.row.uuid, "DELETED", {})
+            store.upkeep.set_checkpoint_files(one.row.checkpoint_id, "DELETED", {})
         elif one in partly:
-            left = one.storage.remove_files(one.row.uuid, unwanted)
-            store.upkeep.set_checkpoint_files(one.row.uuid, "PARTIALLY_DELETED", left)
+            left = one.storage.remove_files(one.row.checkpoint_id, unwanted)
+            store.upkeep.set_checkpoint_files(one.row.checkpoint_id, "PARTIALLY_DELETED", left)
         elif one.present != one.row.resources:
-            store.upkeep.set_checkpoint_files(one.row.uuid, "PARTIALLY_DELETED", one.present)
-    return [store.upkeep.checkpoint(uuid) for uuid in uuids]
+            store.upkeep.set_checkpoint_files(one.row.checkpoint_id, "PARTIALLY_DELETED", one.present)
+    return [store.upkeep.checkpoint(checkpoint_id) for checkpoint_id in checkpoint_ids]
 
 
 @dataclass(frozen=True)
 class _Found:
     """A checkpoint with the files that really exist; none for a deleted one."""
 
-    row: Checkpoint
+    row: StoredCheckpoint
     storage: CheckpointStorage
     present: dict[str, int]
 
 
-def _found(store: Store, row: Checkpoint) -> _Found:
+def _found(store: Store, row: StoredCheckpoint) -> _Found:
     """Return a checkpoint with the files that exist in its storage."""
     storage = _storage(store, row)
     if row.state == "DELETED":
         return _Found(row, storage, {})
     try:
-        return _Found(row, storage, storage.resources(row.uuid))
+        return _Found(row, storage, storage.resources(row.checkpoint_id))
     except CheckpointNotFound:
         return _Found(row, storage, {})
 
@@ -199,7 +204,7 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     own = None if experiment.by_hand else experiment_dir(experiment.key)
     # The experiment's own directory is deleted last: it holds the credentials of its checkpoint storage.
     directories = [*run_directories, *([] if own is None else [own])]
-    left += [f"{row.storage}/{row.uuid}" for row in condemned if row.borrowed and row.resources]
+    left += [f"{row.storage}/{row.checkpoint_id}" for row in condemned if row.borrowed and row.resources]
     left += [f"{output.storage}/{output.uuid}" for output in kept_elsewhere if output.uploads]
     if experiment.borrowed:
         left += [str(path) for path in directories if path.exists()]
@@ -209,22 +214,22 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     for path in left:
         logger.info("experiment %d is deleted, but %s stays: it is not ours, or not here", experiment.id, path)
     return Deleted(
-        tuple(row.uuid for row in checkpoints),
+        tuple(row.checkpoint_id for row in checkpoints),
         tuple(removed),
         tuple(left),
         tuple(output.uuid for output in own_outputs),
     )
 
 
-def _delete_files(storage: CheckpointStorage, row: Checkpoint) -> None:
+def _delete_files(storage: CheckpointStorage, row: StoredCheckpoint) -> None:
     """Delete the files of a checkpoint; do nothing if they do not exist."""
     try:
-        storage.delete(row.uuid)
+        storage.delete(row.checkpoint_id)
     except CheckpointNotFound:
-        logger.debug("the files of checkpoint %s were gone already", row.uuid)
+        logger.debug("the files of checkpoint %s were gone already", row.checkpoint_id)
 
 
-def _storage(store: Store, row: Checkpoint) -> CheckpointStorage:
+def _storage(store: Store, row: StoredCheckpoint) -> CheckpointStorage:
     """Return the storage in which the files of a checkpoint are."""
     trial = store.experiments.trial(row.trial_id)
     return storage_of(store.experiments.get(trial.experiment_id), row.storage)

@@ -53,7 +53,7 @@ class Checkpoint:
     def __init__(
         self,
         session: Session,
-        row: records.Checkpoint,
+        row: records.StoredCheckpoint,
         trial: experiment_records.Trial,
         experiment: experiment_records.Experiment,
     ) -> None:
@@ -86,7 +86,7 @@ class Checkpoint:
     @property
     def uuid(self) -> str:
         """The id of the checkpoint, which is also the name of its directory."""
-        return self._row.uuid
+        return self._row.checkpoint_id
 
     @property
     def task_id(self) -> str:
@@ -269,7 +269,7 @@ class Checkpoint:
     def _change_metadata(self, metadata: dict[str, Any]) -> None:
         from determined.experiment.checkpoints.metadata import rewrite_metadata
 
-        def change(store: Store) -> records.Checkpoint:
+        def change(store: Store) -> records.StoredCheckpoint:
             return rewrite_metadata(store, self._row, self._storage(), metadata)
 
         self._row = self._session.tell(change)

@@ -20,7 +20,7 @@ from determined.store.experiment_records import (
     Trial,
 )
 from determined.store.process import Process
-from determined.store.records import Checkpoint, Metric
+from determined.store.records import Metric, StoredCheckpoint
 from determined.store.sql import columns, leases
 from determined.store.sql import experiment_columns as rows
 from determined.store.sql.columns import text
@@ -153,7 +153,7 @@ class Experiments:
             return best
         return best_of_experiment(self._database, experiment_id, metric, smaller_is_better)
 
-    def checkpoints(self, experiment_id: int) -> list[Checkpoint]:
+    def checkpoints(self, experiment_id: int) -> list[StoredCheckpoint]:
         """Return the checkpoints of all trials of an experiment, newest first."""
         found = self._database.execute(
             f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "

@@ -19,7 +19,7 @@ class Lineage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record_use(self, trial_id: int, checkpoint: str, version: tuple[int, int] | None = None) -> None:
+    def record_use(self, trial_id: int, checkpoint_id: str, version: tuple[int, int] | None = None) -> None:
         """Record that a trial used a checkpoint. Idempotent.
 
         `version` is the id of a model and the number of the version under which the checkpoint was used.
@@ -27,14 +27,14 @@ class Lineage:
         # Deletions of checkpoints and versions are exclusive too, so neither can disappear between check and insert.
         with self._database.transaction(exclusive=True):
             self._check("trial", "SELECT 1 FROM trials WHERE id = ?", trial_id)
-            self._check("checkpoint", "SELECT 1 FROM checkpoints WHERE uuid = ?", text(checkpoint))
+            self._check("checkpoint", "SELECT 1 FROM checkpoints WHERE uuid = ?", text(checkpoint_id))
             named = None if version is None else self._version(*version)
-            self._database.insert(_USES, [(trial_id, text(checkpoint), named, time.time())], _KNOWN)
+            self._database.insert(_USES, [(trial_id, text(checkpoint_id), named, time.time())], _KNOWN)
 
-    def users_of_checkpoint(self, checkpoint: str) -> list[int]:
+    def users_of_checkpoint(self, checkpoint_id: str) -> list[int]:
         """Return the trials that used a checkpoint, in the order in which the uses were recorded."""
-        self._check("checkpoint", "SELECT 1 FROM checkpoints WHERE uuid = ?", text(checkpoint))
-        return self._users("checkpoint", text(checkpoint))
+        self._check("checkpoint", "SELECT 1 FROM checkpoints WHERE uuid = ?", text(checkpoint_id))
+        return self._users("checkpoint", text(checkpoint_id))
 
     def users_of_version(self, model_id: int, number: int) -> list[int]:
         """Return the trials that used a checkpoint as this version of a model."""

@@ -13,7 +13,7 @@ from determined.store.open import open_store
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision, Trial
     from determined.store.output_records import NewUpload, Output, Upload
-    from determined.store.records import Attempt, Checkpoint, Metric, Request, SharedMetric
+    from determined.store.records import Attempt, Metric, Request, SharedMetric, StoredCheckpoint
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
     from determined.store.store import Store
     from determined.store.unrecorded import Origin, Unrecorded
@@ -81,10 +81,10 @@ class LocalWorkerStore:
     def decision(self, trial_id: int) -> Decision:
         return self._store.experiments.decision(trial_id)
 
-    def checkpoints(self, trial_id: int) -> list[Checkpoint]:
+    def checkpoints(self, trial_id: int) -> list[StoredCheckpoint]:
         return self._store.checkpoints(trial_id)
 
-    def latest_checkpoints(self, identity: str, program: str | None) -> list[Checkpoint]:
+    def latest_checkpoints(self, identity: str, program: str | None) -> list[StoredCheckpoint]:
         return self._store.latest_checkpoints(identity, program)
 
     def identities(self, program: str) -> list[str]:
@@ -100,29 +100,29 @@ class LocalWorkerStore:
     def checkpoint_origin(self, trial_id: int, attempt: int) -> Origin:
         return self._store.publishing.origin(trial_id, attempt)
 
-    def record_use(self, trial_id: int, checkpoint: str, version: tuple[int, int] | None) -> None:
-        self._store.lineage.record_use(trial_id, checkpoint, version)
+    def record_use(self, trial_id: int, checkpoint_id: str, version: tuple[int, int] | None) -> None:
+        self._store.lineage.record_use(trial_id, checkpoint_id, version)
 
-    def condemn_unused(self, checkpoints: Sequence[str]) -> list[str]:
-        return self._store.upkeep.condemn_unused(checkpoints)
+    def condemn_unused(self, checkpoint_ids: Sequence[str]) -> list[str]:
+        return self._store.upkeep.condemn_unused(checkpoint_ids)
 
-    def condemn_own(self, checkpoint: str) -> None:
-        self._store.upkeep.condemn_own(checkpoint)
+    def condemn_own(self, checkpoint_id: str) -> None:
+        self._store.upkeep.condemn_own(checkpoint_id)
 
-    def set_checkpoint_deleted(self, checkpoint: str) -> None:
-        self._store.set_checkpoint_deleted(checkpoint)
+    def set_checkpoint_deleted(self, checkpoint_id: str) -> None:
+        self._store.set_checkpoint_deleted(checkpoint_id)
 
     def unrecorded_checkpoints(self, storage: str, trial_id: int | None) -> list[Unrecorded]:
         return self._store.publishing.unrecorded(storage, trial_id)
 
-    def forget_unrecorded(self, checkpoint: str) -> None:
-        self._store.publishing.forget(checkpoint)
+    def forget_unrecorded(self, checkpoint_id: str) -> None:
+        self._store.publishing.forget(checkpoint_id)
 
     def find_output(self, trial_id: int) -> Output | None:
         return self._store.outputs.find(trial_id)
 
-    def output_of_checkpoint(self, checkpoint: str) -> Output | None:
-        return self._store.outputs.of_checkpoint(checkpoint)
+    def output_of_checkpoint(self, checkpoint_id: str) -> Output | None:
+        return self._store.outputs.of_checkpoint(checkpoint_id)
 
     def uploads(self, trial_id: int) -> list[Upload]:
         return self._store.outputs.all_uploads(trial_id)

@@ -33,9 +33,9 @@ class Outputs:
             raise NotFoundException.of("output", uuid)
         return found[0]
 
-    def of_checkpoint(self, checkpoint: str) -> Output | None:
+    def of_checkpoint(self, checkpoint_id: str) -> Output | None:
         """Return the output of the trial that saved a checkpoint, or None."""
-        found = self._read("JOIN checkpoints c ON c.trial_id = o.trial_id WHERE c.uuid = ?", [text(checkpoint)])
+        found = self._read("JOIN checkpoints c ON c.trial_id = o.trial_id WHERE c.uuid = ?", [text(checkpoint_id)])
         return found[0] if found else None
 
     def of_experiment(self, experiment_id: int) -> list[Output]:

@@ -38,12 +38,12 @@ class Publishing:
             [text(storage)] if trial_id is None else [text(storage), trial_id],
         )
         unrecorded = []
-        for uuid, key, trial, attempt, newest, since, ended, *writer in found:
+        for checkpoint_id, key, trial, attempt, newest, since, ended, *writer in found:
             old = time.time() - since > _SECONDS_TO_WAIT_FOR_OTHER_MACHINES
             gone = ended is not None or old or _is_gone(Process(*writer))
             # `attempt < newest`: the trial was restarted, so the old attempt cannot record the checkpoint any more.
             if gone or trial_id is not None or attempt < newest:
-                unrecorded.append(Unrecorded(uuid, Origin(self._own_identity(), key, trial, attempt), gone))
+                unrecorded.append(Unrecorded(checkpoint_id, Origin(self._own_identity(), key, trial, attempt), gone))
         return unrecorded
 
     def places(self, experiment_id: int) -> list[tuple[int, str]]:
@@ -55,10 +55,10 @@ class Publishing:
         )
         return [(trial_id, storage) for trial_id, storage in found]
 
-    def forget(self, uuid: str) -> None:
+    def forget(self, checkpoint_id: str) -> None:
         """Delete the row of a checkpoint that never appeared in the storage or was deleted from it."""
         with self._database.transaction():
-            self._database.execute("DELETE FROM publishing WHERE uuid = ?", [uuid])
+            self._database.execute("DELETE FROM publishing WHERE uuid = ?", [checkpoint_id])
 
     def _own_identity(self) -> str:
         """Return the id of this store."""

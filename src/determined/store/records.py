@@ -70,10 +70,10 @@ class SharedMetric(NamedTuple):
     lower_rank: int  # the other rank; a rank below it may still report the metric later
 
 
-class Checkpoint(NamedTuple):
-    """A checkpoint as stored, with the validation metrics of the same step, if any."""
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint as it is in the store, with the validation metrics of the same step, if any."""
 
-    uuid: str
+    checkpoint_id: str
     trial_id: int
     attempt: int
     steps_completed: int
@@ -86,7 +86,7 @@ class Checkpoint(NamedTuple):
     borrowed: bool = False  # imported: its files belong to another store, and this one never deletes them
 
 
-def is_to_be_removed(checkpoint: Checkpoint) -> bool:
+def is_to_be_removed(checkpoint: StoredCheckpoint) -> bool:
     """Return whether a checkpoint is marked as deleted but still has files, because its deletion was interrupted."""
     return checkpoint.state == "DELETED" and bool(checkpoint.resources) and not checkpoint.borrowed
 

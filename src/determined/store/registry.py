@@ -136,14 +136,14 @@ class Registry:
             self._delete_versions("model_id = ?", [model_id])
             self._database.execute("DELETE FROM models WHERE id = ?", [model_id])
 
-    def register(self, model_id: int, checkpoint: str) -> ModelVersion:
+    def register(self, model_id: int, checkpoint_id: str) -> ModelVersion:
         """Register a complete checkpoint as the next version of a model, which protects it from deletion."""
         # Deletions of checkpoints are exclusive too. Otherwise a checkpoint could be deleted while it is registered.
         with self._database.transaction(exclusive=True):
             model = self.model(model_id)
             if model.archived:
                 raise StoreError(f"the model {model.name!r} is archived: it takes no versions until it is unarchived")
-            self._check_can_be_registered(checkpoint)
+            self._check_can_be_registered(checkpoint_id)
             now = time.time()
             self._database.execute(
                 "UPDATE models SET last_version = last_version + 1, updated = ? WHERE id = ?", [now, model_id]
@@ -152,7 +152,7 @@ class Registry:
             self._database.execute(
                 "INSERT INTO model_versions (model_id, number, checkpoint, name, notes, labels, metadata, created, "
                 "updated) VALUES (?, ?, ?, '', '', '[]', '{}', ?, ?)",
-                [model_id, number, checkpoint, now, now],
+                [model_id, number, checkpoint_id, now, now],
             )
             return self._version(model_id, number)
 
@@ -180,7 +180,7 @@ class Registry:
             "JOIN trials t ON t.id = c.trial_id WHERE t.experiment_id = ?",
             [experiment_id],
         )
-        return {uuid for (uuid,) in found}
+        return {checkpoint_id for (checkpoint_id,) in found}
 
     def _version(self, model_id: int, number: int) -> ModelVersion:
         found = self._database.execute(f"{_VERSIONS} AND number = ?", [model_id, number])
@@ -206,14 +206,14 @@ class Registry:
         if taken is not None:
             raise StoreError(f"there is a model named {name!r} already: its id is {taken.id}")
 
-    def _check_can_be_registered(self, checkpoint: str) -> None:
+    def _check_can_be_registered(self, checkpoint_id: str) -> None:
         """Raise if a checkpoint does not exist or is not complete."""
-        found = self._database.execute("SELECT state FROM checkpoints WHERE uuid = ?", [text(checkpoint)])
+        found = self._database.execute("SELECT state FROM checkpoints WHERE uuid = ?", [text(checkpoint_id)])
         if not found:
-            raise NotFoundException.of("checkpoint", checkpoint)
+            raise NotFoundException.of("checkpoint", checkpoint_id)
         ((state,),) = found
         if state != "ACTIVE":
-            raise StoreError(f"checkpoint {checkpoint} is {state}: only a whole one can be registered")
+            raise StoreError(f"checkpoint {checkpoint_id} is {state}: only a whole one can be registered")
 
     def _update(self, table: str, columns: dict[str, Any], condition: str, key: list[int]) -> None:
         assignments = ", ".join(f"{name} = ?" for name in columns)

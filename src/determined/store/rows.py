@@ -70,7 +70,7 @@ class MetricRow(NamedTuple):
 class PublishingRow(NamedTuple):
     """A checkpoint that is about to be published in its storage. Writing its `CheckpointRow` deletes this row."""
 
-    uuid: str
+    checkpoint_id: str
     trial_id: int
     attempt: int
     storage: str
@@ -80,7 +80,7 @@ class PublishingRow(NamedTuple):
 class CheckpointRow(NamedTuple):
     """A complete checkpoint, which can be loaded."""
 
-    uuid: str
+    checkpoint_id: str
     trial_id: int
     attempt: int
     steps_completed: int

@@ -14,13 +14,13 @@ from determined.store.databases.migrate import migrate
 from determined.store.records import (
     ALL_LINES,
     Attempt,
-    Checkpoint,
     Log,
     LogFilter,
     Metric,
     Request,
     Run,
     SharedMetric,
+    StoredCheckpoint,
 )
 from determined.store.sql import columns
 
@@ -207,7 +207,7 @@ class Store:
         )
         return merged_metadata(own, of_ranks)
 
-    def checkpoints(self, trial_id: int) -> list[Checkpoint]:
+    def checkpoints(self, trial_id: int) -> list[StoredCheckpoint]:
         """Return the checkpoints of a trial, newest first."""
         found = self._database.execute(
             f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} "
@@ -218,7 +218,7 @@ class Store:
 
     def latest_checkpoints(
         self, identity: str | None = None, program: str | None = None, limit: int = 100
-    ) -> list[Checkpoint]:
+    ) -> list[StoredCheckpoint]:
         """Return the checkpoints of standalone runs that are not deleted: newest run first, and newest first within a
         run.
 
@@ -235,13 +235,15 @@ class Store:
 
         return identities(self._database, program)
 
-    def set_checkpoint_deleted(self, uuid: str) -> None:
+    def set_checkpoint_deleted(self, checkpoint_id: str) -> None:
         """Record that all files of a checkpoint were deleted.
 
         A checkpoint that is marked as deleted but still lists files is one whose deletion has not finished.
         """
         with self._database.transaction():
-            self._database.execute("UPDATE checkpoints SET state = 'DELETED', resources = '{}' WHERE uuid = ?", [uuid])
+            self._database.execute(
+                "UPDATE checkpoints SET state = 'DELETED', resources = '{}' WHERE uuid = ?", [checkpoint_id]
+            )
 
     def logs(
         self,

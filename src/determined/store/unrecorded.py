@@ -35,7 +35,7 @@ class Origin(NamedTuple):
 class Unrecorded(NamedTuple):
     """A checkpoint that was about to be published by an attempt that has ended or was superseded."""
 
-    uuid: str
+    checkpoint_id: str
     origin: Origin
     is_gone: bool  # its process has certainly ended: a checkpoint that is not in the storage now never will be
 
@@ -52,14 +52,14 @@ def recover_unrecorded(store: WorkerStore, storage: str, examine: Examine, trial
     """
     recorded = []
     for found in store.unrecorded_checkpoints(storage, trial_id):
-        complete = examine(found.uuid, found.origin.plain())
+        complete = examine(found.checkpoint_id, found.origin.plain())
         if complete is None:
             if found.is_gone:
-                store.forget_unrecorded(found.uuid)
+                store.forget_unrecorded(found.checkpoint_id)
             continue
         metadata, resources = complete
         row = CheckpointRow(
-            found.uuid,
+            found.checkpoint_id,
             found.origin.trial,
             found.origin.attempt,
             metadata["steps_completed"],
@@ -70,7 +70,9 @@ def recover_unrecorded(store: WorkerStore, storage: str, examine: Examine, trial
         )
         store.write([row])
         logger.info(
-            "recorded checkpoint %s of trial %d, whose process ended right after storing it", row.uuid, row.trial_id
+            "recorded checkpoint %s of trial %d, whose process ended right after storing it",
+            row.checkpoint_id,
+            row.trial_id,
         )
-        recorded.append(found.uuid)
+        recorded.append(found.checkpoint_id)
     return recorded

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from determined.errors import CheckpointInUse, InvalidExperimentException, NotFoundException, StoreError
 from determined.store.databases.base import Database
 from determined.store.experiment_records import Experiment, Lease
-from determined.store.records import Checkpoint
+from determined.store.records import StoredCheckpoint
 from determined.store.sql import columns, leases
 from determined.store.sql import experiment_columns as rows
 from determined.store.sql.checkpoints_in_use import needed, refuse_in_use
@@ -98,37 +98,37 @@ class Upkeep:
             self._check_ended(self._experiment(experiment_id), "archived" if archived else "unarchived")
             self._set(experiment_id, "archived", int(archived))
 
-    def checkpoint(self, uuid: str) -> Checkpoint:
+    def checkpoint(self, checkpoint_id: str) -> StoredCheckpoint:
         found = self._database.execute(
             f"SELECT {columns.CHECKPOINT} FROM checkpoints c {columns.VALIDATION_OF_CHECKPOINT} WHERE c.uuid = ?",
-            [text(uuid)],
+            [text(checkpoint_id)],
         )
         if not found:
-            if self._database.execute("SELECT 1 FROM outputs WHERE uuid = ?", [text(uuid)]):
+            if self._database.execute("SELECT 1 FROM outputs WHERE uuid = ?", [text(checkpoint_id)]):
                 raise NotFoundException(
-                    f"Checkpoint {uuid} not found: it is the output of a trial, not a checkpoint. It is deleted with "
-                    "its experiment."
+                    f"Checkpoint {checkpoint_id} not found: it is the output of a trial, not a checkpoint. It is "
+                    "deleted with its experiment."
                 )
-            raise NotFoundException.of("checkpoint", uuid)
+            raise NotFoundException.of("checkpoint", checkpoint_id)
         return columns.checkpoint(found[0])
 
-    def set_checkpoint_metadata(self, uuid: str, metadata: dict[str, Any]) -> None:
+    def set_checkpoint_metadata(self, checkpoint_id: str, metadata: dict[str, Any]) -> None:
         with self._database.transaction():
-            self.checkpoint(uuid)
+            self.checkpoint(checkpoint_id)
             self._database.execute(
-                "UPDATE checkpoints SET metadata = ? WHERE uuid = ?", [json.dumps(metadata), text(uuid)]
+                "UPDATE checkpoints SET metadata = ? WHERE uuid = ?", [json.dumps(metadata), text(checkpoint_id)]
             )
 
-    def set_checkpoint_files(self, uuid: str, state: CheckpointState, resources: dict[str, int]) -> None:
+    def set_checkpoint_files(self, checkpoint_id: str, state: CheckpointState, resources: dict[str, int]) -> None:
         """Record the state of a checkpoint and the files that it still has."""
         with self._database.transaction():
-            self.checkpoint(uuid)
+            self.checkpoint(checkpoint_id)
             self._database.execute(
                 "UPDATE checkpoints SET state = ?, resources = ? WHERE uuid = ?",
-                [state, json.dumps(resources), text(uuid)],
+                [state, json.dumps(resources), text(checkpoint_id)],
             )
 
-    def condemn(self, uuids: Sequence[str], *, partially: Sequence[str] = ()) -> None:
+    def condemn(self, checkpoint_ids: Sequence[str], *, partially: Sequence[str] = ()) -> None:
         """Mark checkpoints as deleted before their files are deleted, so that no process starts to use them.
 
         All are marked or none. Those in `partially` keep some of their files.
@@ -138,35 +138,35 @@ class Upkeep:
         and its files belong to another store.
         """
         with self._database.transaction(exclusive=True):
-            whole = [self.checkpoint(uuid) for uuid in uuids]
-            in_part = [self.checkpoint(uuid) for uuid in partially]
+            whole = [self.checkpoint(checkpoint_id) for checkpoint_id in checkpoint_ids]
+            in_part = [self.checkpoint(checkpoint_id) for checkpoint_id in partially]
             refuse_in_use(self._database, [*whole, *in_part])
             self._mark(whole, "DELETED")
             self._mark(in_part, "PARTIALLY_DELETED")
 
-    def condemn_unused(self, uuids: Sequence[str]) -> list[str]:
+    def condemn_unused(self, checkpoint_ids: Sequence[str]) -> list[str]:
         """Mark those checkpoints as deleted that are not in use, and return their ids; see `condemn`."""
         with self._database.transaction(exclusive=True):
-            found = [self.checkpoint(uuid) for uuid in uuids]
+            found = [self.checkpoint(checkpoint_id) for checkpoint_id in checkpoint_ids]
             spared = needed(self._database, found)
-            unused = [checkpoint for checkpoint in found if checkpoint.uuid not in spared]
+            unused = [checkpoint for checkpoint in found if checkpoint.checkpoint_id not in spared]
             self._mark(unused, "DELETED")
-            return [checkpoint.uuid for checkpoint in unused]
+            return [checkpoint.checkpoint_id for checkpoint in unused]
 
-    def condemn_own(self, uuid: str) -> None:
+    def condemn_own(self, checkpoint_id: str) -> None:
         """Mark a checkpoint as deleted that its own program deletes; see `condemn`.
 
         Unlike there, it may be the one that its trial would resume from. An unknown checkpoint is ignored.
         """
         with self._database.transaction(exclusive=True):
-            if not self._database.execute("SELECT 1 FROM checkpoints WHERE uuid = ?", [text(uuid)]):
+            if not self._database.execute("SELECT 1 FROM checkpoints WHERE uuid = ?", [text(checkpoint_id)]):
                 return
-            found = self.checkpoint(uuid)
+            found = self.checkpoint(checkpoint_id)
             for reason in needed(self._database, [found], by_itself=False).values():
                 raise CheckpointInUse(reason)
             self._mark([found], "DELETED")
 
-    def condemn_experiment(self, experiment_id: int) -> list[Checkpoint]:
+    def condemn_experiment(self, experiment_id: int) -> list[StoredCheckpoint]:
         """Mark all checkpoints of an experiment that has ended as deleted, and return them; see `condemn`.
 
         The result includes those that were marked before, and imported ones, whose records are deleted but not their
@@ -244,8 +244,10 @@ class Upkeep:
                 "kill it first"
             )
 
-    def _mark(self, checkpoints: Sequence[Checkpoint], state: CheckpointState) -> None:
+    def _mark(self, checkpoints: Sequence[StoredCheckpoint], state: CheckpointState) -> None:
         """Set the state of checkpoints that are not marked as deleted yet."""
         for checkpoint in checkpoints:
             if checkpoint.state != "DELETED":
-                self._database.execute("UPDATE checkpoints SET state = ? WHERE uuid = ?", [state, checkpoint.uuid])
+                self._database.execute(
+                    "UPDATE checkpoints SET state = ? WHERE uuid = ?", [state, checkpoint.checkpoint_id]
+                )

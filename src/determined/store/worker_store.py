@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision, Trial
     from determined.store.output_records import NewUpload, Output, Upload
-    from determined.store.records import Attempt, Checkpoint, Metric, Request, SharedMetric
+    from determined.store.records import Attempt, Metric, Request, SharedMetric, StoredCheckpoint
     from determined.store.rows import AttemptStart, BegunAttempt, MetricRow, Row
     from determined.store.unrecorded import Origin, Unrecorded
 
@@ -101,11 +101,11 @@ class WorkerStore(Protocol):
 
     # Checkpoints
 
-    def checkpoints(self, trial_id: int) -> list[Checkpoint]:
+    def checkpoints(self, trial_id: int) -> list[StoredCheckpoint]:
         """Return the checkpoints of a trial, newest first. Reads only."""
         ...
 
-    def latest_checkpoints(self, identity: str, program: str | None) -> list[Checkpoint]:
+    def latest_checkpoints(self, identity: str, program: str | None) -> list[StoredCheckpoint]:
         """Return the checkpoints of the standalone runs with this identity; see `Store.latest_checkpoints`.
 
         Reads only.
@@ -128,28 +128,28 @@ class WorkerStore(Protocol):
         """Return the origin that checkpoints of an attempt carry in their metadata. Reads only."""
         ...
 
-    def record_use(self, trial_id: int, checkpoint: str, version: tuple[int, int] | None) -> None:
+    def record_use(self, trial_id: int, checkpoint_id: str, version: tuple[int, int] | None) -> None:
         """Record that a trial used a checkpoint, optionally as a model version (model id and version number).
 
         Repeated: a trial has one record for each checkpoint that it used, so nothing changes.
         """
         ...
 
-    def condemn_unused(self, checkpoints: Sequence[str]) -> list[str]:
+    def condemn_unused(self, checkpoint_ids: Sequence[str]) -> list[str]:
         """Mark those checkpoints as deleted that are not in use, and return their ids; see `Upkeep.condemn`.
 
         Repeated: those that are already marked are returned again.
         """
         ...
 
-    def condemn_own(self, checkpoint: str) -> None:
+    def condemn_own(self, checkpoint_id: str) -> None:
         """Mark a checkpoint as deleted that its own program deletes; see `Upkeep.condemn_own`.
 
         Repeated: it stays marked.
         """
         ...
 
-    def set_checkpoint_deleted(self, checkpoint: str) -> None:
+    def set_checkpoint_deleted(self, checkpoint_id: str) -> None:
         """Record that all files of a checkpoint were deleted. Repeated: nothing changes."""
         ...
 
@@ -160,7 +160,7 @@ class WorkerStore(Protocol):
         """
         ...
 
-    def forget_unrecorded(self, checkpoint: str) -> None:
+    def forget_unrecorded(self, checkpoint_id: str) -> None:
         """Delete the note about a checkpoint that never appeared in the storage. Repeated: nothing changes."""
         ...
 
@@ -170,7 +170,7 @@ class WorkerStore(Protocol):
         """Return the output of a trial, or None if it has uploaded nothing. Reads only."""
         ...
 
-    def output_of_checkpoint(self, checkpoint: str) -> Output | None:
+    def output_of_checkpoint(self, checkpoint_id: str) -> Output | None:
         """Return the output of the trial that saved a checkpoint, or None. Reads only."""
         ...
 

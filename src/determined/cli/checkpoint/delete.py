@@ -43,11 +43,11 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
         for row in doomed:
             batches = counted(row.steps_completed, "batch", "batches")
             where = f"trial {row.trial_id}, after {batches}, {size(sum(row.resources.values()))}"
-            click.echo(visible(f"{row.uuid}: {where}"), err=True)
+            click.echo(visible(f"{row.checkpoint_id}: {where}"), err=True)
         if doomed:
             confirm(f"Delete {counted(len(doomed), 'checkpoint')}?", yes=yes)
         delete_checkpoints(store, checkpoints)
-        gone = [row.uuid for row in rows if row not in doomed]
+        gone = [row.checkpoint_id for row in rows if row not in doomed]
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
     if form == "json":
         print_json([checkpoint_plain(row, None) for row in rows])

@@ -45,9 +45,9 @@ def export(uuid: str, file_format: Format, output: Path | None, form: Form) -> N
     \b
     Example: det checkpoint export 4cf2ea8e-43c2-4b43-b2fa-2c07d7ea4a4c --format safetensors -o model.safetensors
     """
-    from determined.checkpoint_storage.base import checkpoint_id
+    from determined.checkpoint_storage.base import checked_id
 
-    target = output or Path(checkpoint_id(uuid) + _ENDINGS[file_format])
+    target = output or Path(checked_id(uuid) + _ENDINGS[file_format])
     refuse_existing(target)
     with opened_store() as store:
         row = store.upkeep.checkpoint(uuid)

@@ -45,7 +45,7 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
         for row in [store.upkeep.checkpoint(uuid) for uuid in checkpoints]:
             for name in sorted(row.resources) if globs else ():
                 if unwanted(name):
-                    click.echo(visible(f"{row.uuid}: {name} ({size(row.resources[name])})"), err=True)
+                    click.echo(visible(f"{row.checkpoint_id}: {name} ({size(row.resources[name])})"), err=True)
         if globs:
             confirm("Remove these files?", yes=yes)
         rows = delete_files_of_checkpoints(store, checkpoints, unwanted)
@@ -54,4 +54,4 @@ def rm(checkpoints: list[str], globs: tuple[str, ...], yes: bool, form: Form) ->
         return
     for row in rows:
         left = f"{counted(len(row.resources), 'file')}, {size(sum(row.resources.values()))}"
-        click.echo(visible(f"Checkpoint {row.uuid}: {checkpoint_state(row)}, {left}"))
+        click.echo(visible(f"Checkpoint {row.checkpoint_id}: {checkpoint_state(row)}, {left}"))

@@ -9,7 +9,7 @@ from determined.cli.display.table import Column, Row, time_text
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
 
 COLUMNS = [
     Column("Experiment ID"),
@@ -22,20 +22,20 @@ COLUMNS = [
 ]
 
 
-def checkpoint_row(experiment: Experiment, row: Checkpoint) -> Row:
+def checkpoint_row(experiment: Experiment, row: StoredCheckpoint) -> Row:
     """Return the row of a checkpoint for a table with COLUMNS."""
     return [
         experiment.id,
         row.trial_id,
         row.steps_completed,
         time_text(row.reported),
-        row.uuid,
+        row.checkpoint_id,
         row.validation,
         row.metadata,
     ]
 
 
-def described_plain(experiment: Experiment, row: Checkpoint) -> dict[str, Any]:
+def described_plain(experiment: Experiment, row: StoredCheckpoint) -> dict[str, Any]:
     """Return a checkpoint as JSON data."""
     return {
         **checkpoint_plain(row, experiment.metric),
@@ -45,7 +45,7 @@ def described_plain(experiment: Experiment, row: Checkpoint) -> dict[str, Any]:
     }
 
 
-def parts_noted(row: Checkpoint, key: str) -> list[str]:
+def parts_noted(row: StoredCheckpoint, key: str) -> list[str]:
     """Return the parts of the state that the metadata list under `key`, such as missing or pickled ones."""
     parts = row.metadata.get(key)
     return [str(part) for part in parts] if isinstance(parts, list) else []

@@ -10,7 +10,7 @@ from determined.config.stored import StoredConfig
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
     from determined.store.output_records import Output
-    from determined.store.records import Checkpoint, Log, Metric
+    from determined.store.records import Log, Metric, StoredCheckpoint
 
 
 def experiment_plain(row: Experiment) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def trial_plain(row: Trial) -> dict[str, Any]:
     }
 
 
-def checkpoint_plain(row: Checkpoint, metric: str | None) -> dict[str, Any]:
+def checkpoint_plain(row: StoredCheckpoint, metric: str | None) -> dict[str, Any]:
     """Return a checkpoint as JSON data; `metric` is the searcher metric."""
     return {
-        "uuid": row.uuid,
+        "uuid": row.checkpoint_id,
         "trial_id": row.trial_id,
         "batches": row.steps_completed,
         "state": checkpoint_state(row),
@@ -149,18 +149,18 @@ def resource_pool(row: Experiment) -> str:
     return StoredConfig(row.config).resources.resource_pool
 
 
-def checkpoint_state(row: Checkpoint) -> str:
+def checkpoint_state(row: StoredCheckpoint) -> str:
     """Return the state of a checkpoint as users see it: COMPLETED for one that can be loaded (ACTIVE in the store)."""
     return "COMPLETED" if row.state == "ACTIVE" else row.state
 
 
-def checkpoint_type(row: Checkpoint) -> str:
+def checkpoint_type(row: StoredCheckpoint) -> str:
     """Return what a checkpoint contains: the state of a training, or the progress of batch inference."""
     from determined.store.output_records import PROGRESS_METADATA
 
     return "progress" if PROGRESS_METADATA in row.metadata else "training"
 
 
-def validation_metric(row: Checkpoint, metric: str | None) -> Any:
+def validation_metric(row: StoredCheckpoint, metric: str | None) -> Any:
     """Return the searcher metric of the validation at the checkpoint's step, or None."""
     return None if row.validation is None or metric is None else row.validation.get(metric)

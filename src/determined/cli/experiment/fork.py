@@ -110,4 +110,4 @@ def _checkpoint(store: Store, row: Experiment, wanted: str) -> str:
     if not found:
         what = "with a number for its metric" if whole else "that can be loaded"
         raise DeterminedError(f"experiment {row.id} has no checkpoint {what}")
-    return found[0].uuid
+    return found[0].checkpoint_id

@@ -21,7 +21,7 @@ from determined.store.states import TRIAL_ENDED
 if TYPE_CHECKING:
     from determined.checkpoint_storage.retention import Policy
     from determined.store.experiment_records import Experiment
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
     from determined.store.store import Store
 
 _COLUMNS = [
@@ -83,9 +83,11 @@ def gc_policy(
         confirm(f"Set this policy{' and remove these checkpoints' if surplus else ''}?", yes=yes)
         if not experiment.by_hand:
             store.upkeep.change_config(experiment_id, "checkpoint_storage", numbers)
-        shown = [row.uuid for row in surplus]
+        shown = [row.checkpoint_id for row in surplus]
         # Computed again: the question may have been open for long, and checkpoints may have changed meanwhile.
-        removed, kept = _remove(store, [row for row in _surplus(store, experiment, policy) if row.uuid in shown])
+        removed, kept = _remove(
+            store, [row for row in _surplus(store, experiment, policy) if row.checkpoint_id in shown]
+        )
     if form == "json":
         print_json({"id": experiment_id, **numbers, "removed": removed, "in_use": kept})
         return
@@ -94,7 +96,7 @@ def gc_policy(
     click.echo(f"Experiment {experiment_id}: {counted(len(removed), 'checkpoint')} removed")
 
 
-def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Checkpoint]:
+def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[StoredCheckpoint]:
     """Return the checkpoints that the policy would delete; those to keep are read and verified first."""
     from determined.checkpoint_storage import retention
     from determined.config.metric_values import finite_number
@@ -103,27 +105,31 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Check
     trials = store.experiments.trials(experiment.id)
     registered = store.registry.registered(experiment.id)
     sources = {trial.source for trial in trials}
-    rows = {row.uuid: row for row in reversed(store.experiments.checkpoints(experiment.id)) if row.state == "ACTIVE"}
+    rows = {
+        row.checkpoint_id: row
+        for row in reversed(store.experiments.checkpoints(experiment.id))
+        if row.state == "ACTIVE"
+    }
     stored = [
-        retention.Checkpoint(
-            id=row.uuid,
+        retention.Candidate(
+            checkpoint_id=row.checkpoint_id,
             trial=row.trial_id,
             steps=row.steps_completed,
             metric=finite_number(validation_metric(row, experiment.metric)),
             validated=row.steps_completed,
-            registered=row.uuid in registered or row.borrowed,
-            in_use=row.uuid in sources,
+            registered=row.checkpoint_id in registered or row.borrowed,
+            in_use=row.checkpoint_id in sources,
             resources=row.resources,
         )
         for row in rows.values()
     ]
     places = {row.storage: storage_of(experiment, row.storage) for row in rows.values()}
-    inspection = retention.Inspection(lambda checkpoint: places[rows[checkpoint.id].storage])
+    inspection = retention.Inspection(lambda checkpoint: places[rows[checkpoint.checkpoint_id].storage])
     ended = {trial.id for trial in trials if trial.state in TRIAL_ENDED}
-    return [rows[found.id] for found in retention.surplus(stored, policy, inspection.is_good, ended=ended)]
+    return [rows[found.checkpoint_id] for found in retention.surplus(stored, policy, inspection.is_good, ended=ended)]
 
 
-def _remove(store: Store, rows: list[Checkpoint]) -> tuple[list[str], dict[str, str]]:
+def _remove(store: Store, rows: list[StoredCheckpoint]) -> tuple[list[str], dict[str, str]]:
     """Delete checkpoints; return the deleted ones, and for the others the reason why they are in use."""
     from determined.experiment.deletion import delete_checkpoints
 
@@ -131,14 +137,14 @@ def _remove(store: Store, rows: list[Checkpoint]) -> tuple[list[str], dict[str, 
     kept: dict[str, str] = {}
     for row in rows:
         try:
-            delete_checkpoints(store, [row.uuid])
-            removed.append(row.uuid)
+            delete_checkpoints(store, [row.checkpoint_id])
+            removed.append(row.checkpoint_id)
         except CheckpointInUse as error:
-            kept[row.uuid] = str(error)
+            kept[row.checkpoint_id] = str(error)
     return removed, kept
 
 
-def _preview(experiment: Experiment, rows: list[Checkpoint]) -> str:
+def _preview(experiment: Experiment, rows: list[StoredCheckpoint]) -> str:
     """Return a table of the checkpoints to delete."""
     if not rows:
         return "No checkpoint would be removed."
@@ -147,7 +153,7 @@ def _preview(experiment: Experiment, rows: list[Checkpoint]) -> str:
             row.trial_id,
             row.steps_completed,
             validation_metric(row, experiment.metric),
-            row.uuid,
+            row.checkpoint_id,
             size(sum(row.resources.values())),
         ]
         for row in rows

@@ -26,7 +26,7 @@ from determined.cli.selection.ranking import best_checkpoints
 
 if TYPE_CHECKING:
     from determined.store.output_records import Output
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
 
 
 class _Saved(NamedTuple):
@@ -101,13 +101,13 @@ def _fields(*, inference: bool) -> list[Field[_Saved]]:
     ]
 
 
-def _checkpoint(row: Checkpoint, metric: str | None) -> _Saved:
+def _checkpoint(row: StoredCheckpoint, metric: str | None) -> _Saved:
     return _Saved(
         row.trial_id,
         row.steps_completed,
         checkpoint_state(row),
         validation_metric(row, metric),
-        row.uuid,
+        row.checkpoint_id,
         row.resources,
         checkpoint_type(row),
         row.reported,

@@ -13,7 +13,7 @@ from determined.cli.display.times import ago
 from determined.errors import NotFoundException
 
 if TYPE_CHECKING:
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
     from determined.store.registry import Model, ModelVersion
     from determined.store.store import Store
 
@@ -25,7 +25,7 @@ class Version:
     """A version of a model, and its checkpoint."""
 
     row: ModelVersion
-    checkpoint: Checkpoint
+    checkpoint: StoredCheckpoint
 
 
 # In pipes the columns are Determined's, in its order, because scripts rely on them.
@@ -57,7 +57,7 @@ VERSION: list[Field[Version]] = [
     Field("Version #", lambda version: version.row.number, rank=0),
     Field("Trial ID", lambda version: version.checkpoint.trial_id),
     Field("Batch #", lambda version: version.checkpoint.steps_completed),
-    Field("Checkpoint UUID", lambda version: version.checkpoint.uuid, rank=0),
+    Field("Checkpoint UUID", lambda version: version.checkpoint.checkpoint_id, rank=0),
     Field("Validation Metrics", lambda version: version.checkpoint.validation, long=True),
     Field(
         "Metadata",

@@ -17,7 +17,7 @@ from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
     from determined.store.store import Store
 
 _MOST_FAILURES = 5
@@ -30,7 +30,7 @@ class Summary:
     experiment: Experiment
     trials: list[Trial]
     best: Trial | None
-    checkpoint: Checkpoint | None  # the best checkpoint of the best trial, or else its newest
+    checkpoint: StoredCheckpoint | None  # the best checkpoint of the best trial, or else its newest
     has_results: bool  # whether any trial reported a metric or saved a checkpoint
 
 
@@ -72,7 +72,7 @@ def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
             for name, value in hparams
         ]
     if summary.checkpoint is not None:
-        lines.append(f"  checkpoint {summary.checkpoint.uuid}")
+        lines.append(f"  checkpoint {summary.checkpoint.checkpoint_id}")
         lines.append(f"  {place_of(summary.checkpoint)}")
     lines += _failures(summary.trials)
     lines += ["", "To look closer:", *(f"  {line}" for line in _commands(summary))]
@@ -92,12 +92,12 @@ def missing_results(summary: Summary) -> list[str]:
     )
 
 
-def place_of(checkpoint: Checkpoint) -> str:
+def place_of(checkpoint: StoredCheckpoint) -> str:
     """Return the directory or address of a checkpoint's files."""
-    return f"{checkpoint.storage.rstrip('/')}/{checkpoint.uuid}"
+    return f"{checkpoint.storage.rstrip('/')}/{checkpoint.checkpoint_id}"
 
 
-def _checkpoint(store: Store, experiment: Experiment, trial: Trial) -> Checkpoint | None:
+def _checkpoint(store: Store, experiment: Experiment, trial: Trial) -> StoredCheckpoint | None:
     """Return the best checkpoint of a trial, or else its newest one."""
     existing = [row for row in store.checkpoints(trial.id) if row.state == "ACTIVE"]
     ranked = best_checkpoints(existing, experiment.metric, experiment.smaller_is_better)

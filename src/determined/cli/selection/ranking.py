@@ -9,10 +9,12 @@ from determined.config.ranking import age_of_checkpoint, best_first
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Trial
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
 
 
-def best_checkpoints(checkpoints: list[Checkpoint], metric: str | None, smaller_is_better: bool) -> list[Checkpoint]:
+def best_checkpoints(
+    checkpoints: list[StoredCheckpoint], metric: str | None, smaller_is_better: bool
+) -> list[StoredCheckpoint]:
     """Return the checkpoints that can be loaded and have a number for the metric, best first."""
     return best_first(
         [row for row in checkpoints if row.state == "ACTIVE"],

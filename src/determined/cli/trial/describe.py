@@ -115,7 +115,7 @@ def _workload_row(workload: Workload, metrics: bool) -> Row:
         workload.steps_completed,
         time_text(max(report.reported for report in reports)),
         "" if checkpoint is None else checkpoint_state(checkpoint),
-        "" if checkpoint is None else checkpoint.uuid,
+        "" if checkpoint is None else checkpoint.checkpoint_id,
         None if checkpoint is None else checkpoint.metadata,
         None if workload.validation is None else workload.validation.metrics,
         *([None if workload.training is None else workload.training.metrics] if metrics else []),

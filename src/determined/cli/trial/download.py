@@ -17,7 +17,7 @@ from determined.cli.selection.integers import ID
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
-    from determined.store.records import Checkpoint
+    from determined.store.records import StoredCheckpoint
 
 
 @click.command(cls=Command, action="download a checkpoint of {trial_id:trial}")
@@ -62,13 +62,13 @@ def download(
     elif latest:
         found = [row for row in rows if row.state == "ACTIVE"]
     else:
-        found = [row for row in rows if row.uuid == uuid]
+        found = [row for row in rows if row.checkpoint_id == uuid]
     if not found:
         raise DeterminedError(_what_is_missing(trial_id, rows, uuid, best))
     fetch_one(experiment, found[0], output_dir, quiet=quiet, form=form)
 
 
-def _what_is_missing(trial_id: int, rows: list[Checkpoint], uuid: str | None, best: bool) -> str:
+def _what_is_missing(trial_id: int, rows: list[StoredCheckpoint], uuid: str | None, best: bool) -> str:
     """Return why no checkpoint was found."""
     if uuid is not None:
         return f"trial {trial_id} has no checkpoint {uuid!r}"

@@ -45,20 +45,20 @@ def clean_up(storage: CheckpointStorage, records: CheckpointRecords, keep: Reten
     try:
         in_use = records.in_use()
         known = [
-            retention.Checkpoint(
-                id=checkpoint.uuid,
+            retention.Candidate(
+                checkpoint_id=checkpoint.checkpoint_id,
                 trial=checkpoint.trial_id,
                 steps=checkpoint.steps_completed,
                 metric=number((checkpoint.validation or {}).get(str(keep.metric))),
                 validated=checkpoint.steps_completed,
-                in_use=checkpoint.uuid in in_use or checkpoint.borrowed,
+                in_use=checkpoint.checkpoint_id in in_use or checkpoint.borrowed,
                 resources=checkpoint.resources,
             )
             for checkpoint in records.active()
         ]
         # The store decides in one transaction: a checkpoint may have been registered just now.
         claim = records.condemn_unused
-        for uuid in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
-            records.set_deleted(uuid)
+        for checkpoint_id in retention.clean_up(storage, reversed(known), keep.policy, claim=claim).removed:
+            records.set_deleted(checkpoint_id)
     except (OSError, DeterminedError) as error:
         logger.warning("old checkpoints were not removed: %s", error)

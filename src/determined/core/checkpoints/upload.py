@@ -23,7 +23,7 @@ class CheckpointUpload:
 
     def __init__(
         self,
-        storage_id: str,
+        checkpoint_id: str,
         steps_completed: int,
         writing: ForkedWork,
         *,
@@ -31,7 +31,7 @@ class CheckpointUpload:
         announce: Callable[[Resources], None],
         abandon: Callable[[], None],
     ) -> None:
-        self.storage_id = storage_id
+        self.checkpoint_id = checkpoint_id
         self.steps_completed = steps_completed
         self._writing = writing
         self._commit = commit
@@ -72,11 +72,11 @@ class CheckpointUpload:
             self._writing.wait()
             resources = self._commit()
         except Exception as error:  # noqa: BLE001  (raised by `wait`)
-            self._failure = not_saved(self.storage_id, error)
+            self._failure = not_saved(self.checkpoint_id, error)
             try:
                 self._abandon()
             except OSError:
-                logger.exception("the incomplete files of checkpoint %s could not be removed", self.storage_id)
+                logger.exception("the incomplete files of checkpoint %s could not be removed", self.checkpoint_id)
             return
         try:
             self._announce(resources)
@@ -85,17 +85,17 @@ class CheckpointUpload:
 
 
 @contextlib.contextmanager
-def saying_not_saved(storage_id: str) -> Iterator[None]:
+def saying_not_saved(checkpoint_id: str) -> Iterator[None]:
     """Prefix an OSError with the statement that the checkpoint was not saved."""
     try:
         yield
     except OSError as error:
-        raise not_saved(storage_id, error) from error
+        raise not_saved(checkpoint_id, error) from error
 
 
-def not_saved(storage_id: str, error: Exception) -> Exception:
+def not_saved(checkpoint_id: str, error: Exception) -> Exception:
     """Return an error that says first that the checkpoint was not saved, and then why."""
-    told = f"checkpoint {storage_id} was not saved"
+    told = f"checkpoint {checkpoint_id} was not saved"
     if isinstance(error, OSError):
         new: Exception = OSError(error.errno, f"{told}: {error.strerror or error}", error.filename)
     else:

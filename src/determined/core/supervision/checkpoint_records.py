@@ -11,7 +11,7 @@ from determined.core.supervision.attempts import Attempts, RecordedRun
 from determined.core.supervision.reports import CheckpointRecord
 from determined.core.supervision.run_identity import NAME_VARIABLE, shown_identity
 from determined.store.process import is_running, this_process
-from determined.store.records import Checkpoint, is_to_be_removed
+from determined.store.records import StoredCheckpoint, is_to_be_removed
 from determined.store.rows import BegunAttempt, CheckpointRow, PublishingRow
 from determined.store.worker_store import WorkerStore
 from determined.store.writer import Writer
@@ -72,7 +72,7 @@ class CheckpointRecords:
         )
         self._writer.flush()
 
-    def active(self) -> list[Checkpoint]:
+    def active(self) -> list[StoredCheckpoint]:
         """Return the checkpoints of this trial that are not deleted, newest first."""
         if not self._run.member.is_chief:
             return []
@@ -97,7 +97,7 @@ class CheckpointRecords:
             return []
 
         if self._run.managed is not None:
-            return [checkpoint.uuid for checkpoint in self.active()]
+            return [checkpoint.checkpoint_id for checkpoint in self.active()]
 
         identity, program = self._run.new.identity, self._run.new.program
         if identity is None:
@@ -113,7 +113,7 @@ class CheckpointRecords:
             newest = self.store.attempts(trial_id)[-1]
             at_work = newest.state == "running" and is_running(newest.process)
             if not at_work or newest.process == this_process():
-                return [checkpoint.uuid for checkpoint in known if checkpoint.trial_id == trial_id]
+                return [checkpoint.checkpoint_id for checkpoint in known if checkpoint.trial_id == trial_id]
         others = [] if known or self._run.named else self.store.identities(program)
         if others:
             logger.warning(
@@ -138,7 +138,7 @@ class CheckpointRecords:
             return []
         attempt = self._begun()
         condemned = self.store.condemn_unused(checkpoint_ids)
-        interrupted = [row.uuid for row in self.store.checkpoints(attempt.trial_id) if is_to_be_removed(row)]
+        interrupted = [row.checkpoint_id for row in self.store.checkpoints(attempt.trial_id) if is_to_be_removed(row)]
         return list(dict.fromkeys([*condemned, *interrupted]))
 
     def condemn_own(self, checkpoint_id: str) -> None:

@@ -89,7 +89,7 @@ def _event(row: Row) -> Event | None:
     if isinstance(row, MetricRow) and row.steps_completed is not None:
         return Report(row.group, row.steps_completed, row.body, row.reported)
     if isinstance(row, CheckpointRow):
-        return CheckpointReference(row.uuid, row.steps_completed, row.storage)
+        return CheckpointReference(row.checkpoint_id, row.steps_completed, row.storage)
     if isinstance(row, EndRow):
         return End(row.state)
     return None

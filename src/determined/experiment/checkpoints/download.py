@@ -19,66 +19,68 @@ from determined.errors import CheckpointNotFound
 _MARK = ".checkpoint.json"  # records from which checkpoint a directory was downloaded
 
 
-def download_checkpoint(storage: CheckpointStorage, uuid: str, target: Path, resources: Mapping[str, int]) -> None:
+def download_checkpoint(
+    storage: CheckpointStorage, checkpoint_id: str, target: Path, resources: Mapping[str, int]
+) -> None:
     """Copy a checkpoint to a directory; a complete earlier download is kept.
 
     An earlier download with missing or changed files is replaced, unless it contains other files. Several processes may
     download to the same target at once: each fetches a copy beside it, and the first complete copy is kept.
     """
     for name in resources:
-        object_names.check(name, f"checkpoint {uuid}")
-    if _is_downloaded(storage, uuid, target, resources):
+        object_names.check(name, f"checkpoint {checkpoint_id}")
+    if _is_downloaded(storage, checkpoint_id, target, resources):
         return
-    _refuse_something_else(uuid, target, resources)
+    _refuse_something_else(checkpoint_id, target, resources)
     draft = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
     try:
         draft.mkdir(parents=True)
     except OSError as error:
         raise type(error)(
             error.errno,
-            f"checkpoint {uuid} was not downloaded: {target.parent.absolute()} cannot be written "
+            f"checkpoint {checkpoint_id} was not downloaded: {target.parent.absolute()} cannot be written "
             f"({error.strerror}); name another directory",
         ) from error
     try:
-        storage.fetch(uuid, draft)
-        _refuse_a_part(uuid, draft, resources)
-        (draft / _MARK).write_text(json.dumps({"uuid": uuid}))
+        storage.fetch(checkpoint_id, draft)
+        _refuse_a_part(checkpoint_id, draft, resources)
+        (draft / _MARK).write_text(json.dumps({"uuid": checkpoint_id}))
         with _one_at_a_time(target.parent):
-            if not _is_downloaded(storage, uuid, target, resources):  # another process may have been faster
-                _put_in_place(uuid, draft, target, resources)
+            if not _is_downloaded(storage, checkpoint_id, target, resources):  # another process may have been faster
+                _put_in_place(checkpoint_id, draft, target, resources)
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # after a successful rename nothing is left of it
 
 
-def _is_downloaded(storage: CheckpointStorage, uuid: str, target: Path, resources: Mapping[str, int]) -> bool:
+def _is_downloaded(storage: CheckpointStorage, checkpoint_id: str, target: Path, resources: Mapping[str, int]) -> bool:
     """Return whether the target is a complete copy of the checkpoint in its current state."""
-    is_whole = _is_copy_of(uuid, target) and _has_all(target, resources)
-    return is_whole and _read(target / METADATA_FILE) == storage.metadata(uuid)
+    is_whole = _is_copy_of(checkpoint_id, target) and _has_all(target, resources)
+    return is_whole and _read(target / METADATA_FILE) == storage.metadata(checkpoint_id)
 
 
-def _is_copy_of(uuid: str, target: Path) -> bool:
+def _is_copy_of(checkpoint_id: str, target: Path) -> bool:
     """Return whether a directory was written by a download of this checkpoint."""
-    return bool(_read(target / _MARK) == {"uuid": uuid})
+    return bool(_read(target / _MARK) == {"uuid": checkpoint_id})
 
 
-def _refuse_something_else(uuid: str, target: Path, resources: Mapping[str, int]) -> None:
+def _refuse_something_else(checkpoint_id: str, target: Path, resources: Mapping[str, int]) -> None:
     """Raise FileExistsError if the target is a link or contains anything but a download of this checkpoint."""
     if target.is_symlink():
         raise FileExistsError(
-            f"checkpoint {uuid} was not downloaded: {target} is a link to {os.readlink(target)}; name that directory "
-            "itself, or another one"
+            f"checkpoint {checkpoint_id} was not downloaded: {target} is a link to {os.readlink(target)}; name that "
+            "directory itself, or another one"
         )
-    if _is_copy_of(uuid, target):
-        _refuse_others(uuid, target, target, resources)
+    if _is_copy_of(checkpoint_id, target):
+        _refuse_others(checkpoint_id, target, target, resources)
     elif target.exists() and (not target.is_dir() or os.listdir(target)):
-        raise _holds_something_else(uuid, target)
+        raise _holds_something_else(checkpoint_id, target)
 
 
-def _put_in_place(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
+def _put_in_place(checkpoint_id: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
     """Rename the fetched copy to the target, which may hold an incomplete download."""
-    _refuse_something_else(uuid, target, resources)
-    if _is_copy_of(uuid, target):
-        _exchange(uuid, draft, target, resources)
+    _refuse_something_else(checkpoint_id, target, resources)
+    if _is_copy_of(checkpoint_id, target):
+        _exchange(checkpoint_id, draft, target, resources)
     else:
         os.replace(draft, target)  # also replaces an empty directory
 
@@ -95,12 +97,14 @@ def _one_at_a_time(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _exchange(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
+def _exchange(checkpoint_id: str, draft: Path, target: Path, resources: Mapping[str, int]) -> None:
     """Replace the old copy by the new one. The old one is deleted last, and restored if anything fails."""
     aside = target.with_name(f"{draft.name}-old")
     os.rename(target, aside)
     try:
-        _refuse_others(uuid, aside, target, resources)  # files may have been added while the new copy was fetched
+        _refuse_others(
+            checkpoint_id, aside, target, resources
+        )  # files may have been added while the new copy was fetched
         os.rename(draft, target)
     except BaseException:
         os.rename(aside, target)
@@ -108,7 +112,7 @@ def _exchange(uuid: str, draft: Path, target: Path, resources: Mapping[str, int]
     shutil.rmtree(aside)
 
 
-def _refuse_others(uuid: str, directory: Path, target: Path, resources: Mapping[str, int]) -> None:
+def _refuse_others(checkpoint_id: str, directory: Path, target: Path, resources: Mapping[str, int]) -> None:
     """Raise FileExistsError if a directory contains files that are not part of the checkpoint."""
     known = {METADATA_FILE, _MARK, *(name.rstrip("/") for name in resources)}
     known.update(str(parent) for name in list(known) for parent in PurePosixPath(name).parents)
@@ -116,24 +120,24 @@ def _refuse_others(uuid: str, directory: Path, target: Path, resources: Mapping[
         for name in (*directories, *names):
             found = (Path(root) / name).relative_to(directory).as_posix()
             if found not in known:
-                raise _holds_something_else(uuid, target, found)
+                raise _holds_something_else(checkpoint_id, target, found)
 
 
-def _holds_something_else(uuid: str, target: Path, name: str | None = None) -> FileExistsError:
+def _holds_something_else(checkpoint_id: str, target: Path, name: str | None = None) -> FileExistsError:
     """Return the error for a target directory with files that no download has written."""
     what = "" if name is None else f" ({name})"
     return FileExistsError(
-        f"checkpoint {uuid} was not downloaded: {target} holds something else{what}; name another directory, or "
-        "remove it"
+        f"checkpoint {checkpoint_id} was not downloaded: {target} holds something else{what}; name another directory, "
+        "or remove it"
     )
 
 
-def _refuse_a_part(uuid: str, draft: Path, resources: Mapping[str, int]) -> None:
+def _refuse_a_part(checkpoint_id: str, draft: Path, resources: Mapping[str, int]) -> None:
     """Raise CheckpointNotFound if files are missing: a deletion may have begun before they were listed."""
     present = files.resources(draft)
     for name in resources:
         if name not in present:
-            raise CheckpointNotFound(f"checkpoint {uuid} was not downloaded: {name} is not there any more")
+            raise CheckpointNotFound(f"checkpoint {checkpoint_id} was not downloaded: {name} is not there any more")
 
 
 def _read(path: Path) -> Any:

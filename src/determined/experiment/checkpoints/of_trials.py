@@ -14,7 +14,7 @@ from determined.errors import CheckpointNotFound, DeterminedError, InvalidCheckp
 from determined.experiment.checkpoints.storage_lookup import configured_storage
 from determined.experiment.runner.settings import Settings
 from determined.store.local_worker_store import LocalWorkerStore
-from determined.store.records import Checkpoint, is_to_be_removed
+from determined.store.records import StoredCheckpoint, is_to_be_removed
 from determined.store.store import Store
 from determined.store.unrecorded import recover_unrecorded
 from determined.store.writer import Writer
@@ -39,7 +39,7 @@ class TrialCheckpoints:
             except (InvalidCheckpointException, CheckpointNotFound) as error:
                 logger.warning("trial %d does not go on from its newest checkpoint: %s", trial_id, error)
             else:
-                return checkpoint.uuid, checkpoint.steps_completed
+                return checkpoint.checkpoint_id, checkpoint.steps_completed
         return None
 
     def holds(self, trial_id: int, step: int) -> bool:
@@ -67,8 +67,8 @@ class TrialCheckpoints:
             _for_retention(
                 checkpoint,
                 self._settings.metric,
-                in_use=checkpoint.uuid in sources,
-                registered=checkpoint.uuid in registered or checkpoint.borrowed,
+                in_use=checkpoint.checkpoint_id in sources,
+                registered=checkpoint.checkpoint_id in registered or checkpoint.borrowed,
             )
             for checkpoint in reversed(known)
             if checkpoint.state == "ACTIVE"
@@ -82,10 +82,10 @@ class TrialCheckpoints:
         except (OSError, DeterminedError) as error:
             logger.warning("surplus checkpoints were not removed: %s", error)
             return
-        for uuid in done.removed:
-            self._writer.ask(partial(_set_deleted, uuid))
+        for checkpoint_id in done.removed:
+            self._writer.ask(partial(_set_deleted, checkpoint_id))
 
-    def _condemn(self, uuids: list[str]) -> list[str]:
+    def _condemn(self, checkpoint_ids: list[str]) -> list[str]:
         """Mark unneeded checkpoints as deleted and return them.
 
         The check that nothing needs them and the mark are one transaction. The result includes checkpoints that were
@@ -94,9 +94,9 @@ class TrialCheckpoints:
 
         def ask(store: Store) -> list[str]:
             """Mark the checkpoints, and return these and the ones that were marked but not removed."""
-            condemned = store.upkeep.condemn_unused(uuids)
+            condemned = store.upkeep.condemn_unused(checkpoint_ids)
             cut_short = [
-                row.uuid for row in store.experiments.checkpoints(self._experiment_id) if is_to_be_removed(row)
+                row.checkpoint_id for row in store.experiments.checkpoints(self._experiment_id) if is_to_be_removed(row)
             ]
             return list(dict.fromkeys([*condemned, *cut_short]))
 
@@ -114,7 +114,7 @@ class TrialCheckpoints:
         except OSError as error:
             logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
 
-    def _active(self, trial_id: int) -> list[Checkpoint]:
+    def _active(self, trial_id: int) -> list[StoredCheckpoint]:
         """Record what the processes of a trial could not record, and return its checkpoints that have files."""
         self._record_published(trial_id)
         known = self._writer.ask(lambda store: store.checkpoints(trial_id))
@@ -127,16 +127,16 @@ class TrialCheckpoints:
         return self._opened
 
 
-def _set_deleted(uuid: str, store: Store) -> None:
-    store.set_checkpoint_deleted(uuid)
+def _set_deleted(checkpoint_id: str, store: Store) -> None:
+    store.set_checkpoint_deleted(checkpoint_id)
 
 
 def _for_retention(
-    checkpoint: Checkpoint, metric: str, *, in_use: bool = False, registered: bool = False
-) -> retention.Checkpoint:
+    checkpoint: StoredCheckpoint, metric: str, *, in_use: bool = False, registered: bool = False
+) -> retention.Candidate:
     """Return a stored checkpoint in the form that the retention policy works on."""
-    return retention.Checkpoint(
-        id=checkpoint.uuid,
+    return retention.Candidate(
+        checkpoint_id=checkpoint.checkpoint_id,
         trial=checkpoint.trial_id,
         steps=checkpoint.steps_completed,
         metric=number((checkpoint.validation or {}).get(metric)),

@@ -157,6 +157,6 @@ def _resolve_warm_start(config: StoredConfig, store: Store) -> None:
         if not known:
             raise InvalidExperimentException(f"searcher.source_trial_id: trial {trial_id} has no checkpoint")
         newest = max(known, key=lambda checkpoint: checkpoint.steps_completed)
-        searcher.plain["source_checkpoint_uuid"] = newest.uuid
+        searcher.plain["source_checkpoint_uuid"] = newest.checkpoint_id
     elif uuid_given is not None:
         configured_storage(config).resources(uuid_given)  # raises CheckpointNotFound if it does not exist

@@ -24,7 +24,7 @@ from determined.experiment.moving.archive import ROWS, ArchiveWriter
 from determined.store.experiment_records import Experiment
 from determined.store.moving.exporting import export_store
 from determined.store.open import open_store
-from determined.store.records import Checkpoint
+from determined.store.records import StoredCheckpoint
 from determined.store.store import Store
 
 Which = Literal["best", "all", "none"]
@@ -132,7 +132,7 @@ class _Export:
             self._write_code()
         self._note_what_is_missing(rows, which)
 
-    def _chosen(self, rows: list[Checkpoint], which: Which) -> list[Checkpoint]:
+    def _chosen(self, rows: list[StoredCheckpoint], which: Which) -> list[StoredCheckpoint]:
         """Return the checkpoints to export."""
         present = [row for row in rows if row.state != "DELETED"]
         if which == "none":
@@ -151,27 +151,29 @@ class _Export:
             smaller_is_better=self.experiment.smaller_is_better,
         )[:1]
         registered = self.store.registry.registered(self.experiment.id)
-        return best + [row for row in present if row.uuid in registered and row not in best]
+        return best + [row for row in present if row.checkpoint_id in registered and row not in best]
 
-    def _write_checkpoint(self, row: Checkpoint) -> None:
+    def _write_checkpoint(self, row: StoredCheckpoint) -> None:
         """Add the files of a checkpoint after comparing them with the recorded list and the manifest."""
         storage = storage_of(self.experiment, row.storage)
         try:
-            with storage.open(row.uuid) as path:
+            with storage.open(row.checkpoint_id) as path:
                 if trees.resources(path) != row.resources:
                     raise InvalidCheckpointException(
-                        f"checkpoint {row.uuid} in {row.storage} does not have the files that are recorded for it: "
-                        f"det checkpoint rm {row.uuid} records those that exist"
+                        f"checkpoint {row.checkpoint_id} in {row.storage} does not have the files recorded for "
+                        f"it: det checkpoint rm {row.checkpoint_id} records those that exist"
                     )
                 if manifest.exists(path) and row.state == "ACTIVE":
-                    manifest.verify(path, row.uuid)
-                self._write_tree(f"checkpoints/{row.uuid}", path)
+                    manifest.verify(path, row.checkpoint_id)
+                self._write_tree(f"checkpoints/{row.checkpoint_id}", path)
         except CheckpointNotFound as error:
             if not row.borrowed:
-                raise CheckpointNotFound(f"{error}: det checkpoint rm {row.uuid} records that") from error
-            self.done.notes.append(f"Checkpoint {row.uuid} is in {row.storage}, which is not here: it is not exported")
+                raise CheckpointNotFound(f"{error}: det checkpoint rm {row.checkpoint_id} records that") from error
+            self.done.notes.append(
+                f"Checkpoint {row.checkpoint_id} is in {row.storage}, which is not here: it is not exported"
+            )
         else:
-            self.done.checkpoints.append(row.uuid)
+            self.done.checkpoints.append(row.checkpoint_id)
 
     def _write_outputs(self) -> None:
         """Write the outputs that have files."""
@@ -218,7 +220,7 @@ class _Export:
             self._files += 1
             self.progress(self._files)
 
-    def _note_what_is_missing(self, rows: list[Checkpoint], which: Which) -> None:
+    def _note_what_is_missing(self, rows: list[StoredCheckpoint], which: Which) -> None:
         """Add notes for the user about parts that are not exported but needed to continue elsewhere."""
         experiment = self.experiment
         if not experiment.by_hand and experiment.state in ("ACTIVE", "PAUSED") and which != "all":
@@ -226,7 +228,7 @@ class _Export:
                 f"Experiment {experiment.id} has not ended: to activate it elsewhere, use --checkpoints all --code"
             )
         source = StoredConfig(experiment.config).searcher.source_checkpoint_uuid
-        if isinstance(source, str) and source not in {row.uuid for row in rows}:
+        if isinstance(source, str) and source not in {row.checkpoint_id for row in rows}:
             found = self.store.upkeep.checkpoint(source)
             owner = self.store.experiments.trial(found.trial_id).experiment_id
             if owner not in self.done.experiments:

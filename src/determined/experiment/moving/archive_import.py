@@ -174,8 +174,8 @@ class _Placing:
         self._refuse_strangers(everything_is_new=everything_is_new)
         self.mapping.refuse_unused(self.place)
         self._note = ImportNote(self._new[0], self._directories()) if self._new else None
-        for uuid in self.checkpoints:
-            self._publish_checkpoint(uuid)
+        for checkpoint_id in self.checkpoints:
+            self._publish_checkpoint(checkpoint_id)
         for trial_id, output in self._output_of.items():
             self._check_files("outputs", output, self._uploads.get(trial_id, {}), with_directories=False)
             self._publish_output(output)
@@ -303,27 +303,27 @@ class _Placing:
                     f"{self.place} is damaged, and nothing was imported: no row names {kind}/{sorted(names)[0]}"
                 )
 
-    def _publish_checkpoint(self, uuid: str) -> None:
+    def _publish_checkpoint(self, checkpoint_id: str) -> None:
         """Move a checkpoint to the storage; one that exists there already must have the same content."""
-        source = self.unpacked.root / "checkpoints" / uuid
-        if self.checkpoints[uuid]["borrowed"]:
-            if _differs(source, self.storage.root / uuid):
+        source = self.unpacked.root / "checkpoints" / checkpoint_id
+        if self.checkpoints[checkpoint_id]["borrowed"]:
+            if _differs(source, self.storage.root / checkpoint_id):
                 raise StoreError(
-                    f"{self.place}: {self.storage.root / uuid} already exists with another content; nothing was "
-                    "imported (--storage names another directory)"
+                    f"{self.place}: {self.storage.root / checkpoint_id} already exists with another content; nothing "
+                    "was imported (--storage names another directory)"
                 )
             return
-        staged = self.storage.stage(uuid)
-        self._undo.callback(self._take_back_checkpoint, uuid)
+        staged = self.storage.stage(checkpoint_id)
+        self._undo.callback(self._take_back_checkpoint, checkpoint_id)
         for entry in os.listdir(source):
             os.rename(source / entry, staged / entry)
-        self.storage.commit(uuid)
+        self.storage.commit(checkpoint_id)
 
-    def _take_back_checkpoint(self, uuid: str) -> None:
+    def _take_back_checkpoint(self, checkpoint_id: str) -> None:
         """Delete a checkpoint after a failure of the import, whether or not it was published already."""
-        self.storage.abandon(uuid)
+        self.storage.abandon(checkpoint_id)
         with suppress(CheckpointNotFound):
-            self.storage.delete(uuid)
+            self.storage.delete(checkpoint_id)
 
     def _publish_output(self, output: str) -> None:
         """Publish the files of an output, unless they belong to another store."""

@@ -106,10 +106,10 @@ class Checkpointer:
             saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
             return self._save(saved, [parts for parts, _ in ranks], wait=any(waits for _, waits in ranks))
 
-        uuid = str(self._together(chief)[0])
+        checkpoint_id = str(self._together(chief)[0])
         state.last_ckpt = state.batches_trained
-        self.latest = uuid
-        self._callbacks.call("on_checkpoint_upload_end", uuid=uuid)
+        self.latest = checkpoint_id
+        self._callbacks.call("on_checkpoint_upload_end", uuid=checkpoint_id)
 
     @property
     def failed(self) -> bool:
@@ -154,7 +154,7 @@ class Checkpointer:
         except Exception:
             self._storing = None
             raise
-        self._stored.append((self._storing.steps_completed, self._storing.storage_id))
+        self._stored.append((self._storing.steps_completed, self._storing.checkpoint_id))
         self.has_stored = True
         self._storing = None
 
@@ -198,20 +198,20 @@ class Checkpointer:
                 self._storing = self._core.checkpoint._begin_storing(
                     lambda directory: self._write(directory, kept, counters), metadata
                 )
-                encoded.log_problems(self._storing.storage_id)
-                return self._storing.storage_id
+                encoded.log_problems(self._storing.checkpoint_id)
+                return self._storing.checkpoint_id
             except CannotFork as error:
                 logger.warning("checkpoints are written while training waits: %s", error)
                 self._in_background = False
-        with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, uuid):
-            with saying_not_saved(uuid):
+        with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, checkpoint_id):
+            with saying_not_saved(checkpoint_id):
                 self._write(directory, encoded, counters)
-            encoded.log_problems(uuid)
+            encoded.log_problems(checkpoint_id)
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))
-        self._stored.append((state.batches_trained, uuid))
+        self._stored.append((state.batches_trained, checkpoint_id))
         self.has_stored = True
-        return uuid
+        return checkpoint_id
 
     def _write(self, directory: Path, state: EncodedState, counters: dict[str, Any]) -> dict[str, str]:
         """Write all files of a checkpoint and return the SHA-256 of the large one by file name.

@@ -32,14 +32,14 @@ def _newest_good(core_context: core.Context) -> str | None:
     if not candidates:
         logger.info("latest_checkpoint='latest': this program has saved none yet, training starts at its beginning")
         return None
-    for uuid in candidates:
+    for checkpoint_id in candidates:
         try:
-            core_context.checkpoint.verify(uuid)
+            core_context.checkpoint.verify(checkpoint_id)
         except (InvalidCheckpointException, CheckpointNotFound) as error:
             logger.warning("latest_checkpoint='latest': skipped, %s", error)
         else:
-            logger.info("latest_checkpoint='latest' is %s", uuid)
-            return uuid
+            logger.info("latest_checkpoint='latest' is %s", checkpoint_id)
+            return checkpoint_id
     raise InvalidCheckpointException(
         f"no checkpoint of this program's last run is good, the newest is {candidates[0]}; "
         "pass latest_checkpoint=None to start at the beginning"

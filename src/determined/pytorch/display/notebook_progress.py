@@ -37,10 +37,10 @@ class NotebookProgress(Progress):
         if self._visible:
             self._replace("validation", self._validation_line(batches, metrics))
 
-    def checkpoint(self, batches: int, uuid: str) -> None:
+    def checkpoint(self, batches: int, checkpoint_id: str) -> None:
         """Replace the line of the newest checkpoint."""
         if self._visible:
-            self._replace("checkpoint", self._checkpoint_line(batches, uuid))
+            self._replace("checkpoint", self._checkpoint_line(batches, checkpoint_id))
 
     def close(self) -> None:
         """Remove the position, which is outdated; the newest validation and checkpoint stay visible."""

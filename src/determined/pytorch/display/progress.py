@@ -107,10 +107,10 @@ class Progress:
         if self._visible:
             self._line(self._validation_line(batches, metrics))
 
-    def checkpoint(self, batches: int, uuid: str) -> None:
+    def checkpoint(self, batches: int, checkpoint_id: str) -> None:
         """Print the id of a checkpoint."""
         if self._visible:
-            self._line(self._checkpoint_line(batches, uuid))
+            self._line(self._checkpoint_line(batches, checkpoint_id))
 
     def note(self, text: str) -> None:
         """Print a line above the redrawn one; if progress is switched off, log it instead."""
@@ -142,9 +142,9 @@ class Progress:
         shown = ", ".join(f"{name} {_number(value)}" for name, value in metrics.items())
         return f"validation after {self._where(batches)}: {shown or 'no metrics'}"
 
-    def _checkpoint_line(self, batches: int, uuid: str) -> str:
+    def _checkpoint_line(self, batches: int, checkpoint_id: str) -> str:
         """Return the line about a stored checkpoint."""
-        return f"checkpoint after {self._where(batches)}: {uuid}"
+        return f"checkpoint after {self._where(batches)}: {checkpoint_id}"
 
     def _where(self, batches: int) -> str:
         """Return the position as text, such as `epoch 2/10, batch 150/1000`."""

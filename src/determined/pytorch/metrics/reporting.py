@@ -63,8 +63,8 @@ class Reporter:
 
     def stored(self, checkpoints: list[tuple[int, str]]) -> None:
         """Show checkpoints that were stored, given as (batch, id)."""
-        for batches, uuid in checkpoints:
-            self.progress.checkpoint(batches, uuid)
+        for batches, checkpoint_id in checkpoints:
+            self.progress.checkpoint(batches, checkpoint_id)
 
     def best_validation(self) -> float | None:
         """Return the experiment's best validation so far; None on ranks other than the chief."""

@@ -109,9 +109,9 @@ def _trial_to_continue(database: Database, start: AttemptStart) -> int | None:
     return trial_id
 
 
-def _trial_of_checkpoint(database: Database, uuid: str | None) -> int | None:
+def _trial_of_checkpoint(database: Database, checkpoint_id: str | None) -> int | None:
     """Return the trial that saved a checkpoint, or None if the checkpoint is unknown."""
-    found = database.execute("SELECT trial_id FROM checkpoints WHERE uuid = ?", [uuid])
+    found = database.execute("SELECT trial_id FROM checkpoints WHERE uuid = ?", [checkpoint_id])
     return found[0][0] if found else None
 
 

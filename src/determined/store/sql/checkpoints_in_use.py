@@ -12,7 +12,7 @@ from determined.config.stored import StoredConfig
 from determined.errors import CheckpointInUse
 from determined.store.databases.base import Database
 from determined.store.process import Process, is_running
-from determined.store.records import Checkpoint
+from determined.store.records import StoredCheckpoint
 from determined.store.states import EXPERIMENT_ENDED, UNSUCCESSFUL
 
 
@@ -24,7 +24,7 @@ _ENDED = _sql_list(EXPERIMENT_ENDED)
 _FAILED = _sql_list(UNSUCCESSFUL)  # can be continued: from its own newest checkpoint, or else from its source
 
 
-def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0) -> None:
+def refuse_in_use(database: Database, checkpoints: Sequence[StoredCheckpoint], *, by_others_than: int = 0) -> None:
     """Raise `CheckpointInUse` if one of the checkpoints must not be deleted.
 
     The caller holds an exclusive transaction, so that no checkpoint can be registered between this check and the
@@ -35,7 +35,7 @@ def refuse_in_use(database: Database, checkpoints: Sequence[Checkpoint], *, by_o
 
 
 def needed(
-    database: Database, checkpoints: Sequence[Checkpoint], *, by_others_than: int = 0, by_itself: bool = True
+    database: Database, checkpoints: Sequence[StoredCheckpoint], *, by_others_than: int = 0, by_itself: bool = True
 ) -> dict[str, str]:
     """Return the checkpoints that must not be deleted, by id, each with the reason.
 
@@ -45,14 +45,14 @@ def needed(
     sources = _sources_of_searches(database, by_others_than) if checkpoints else {}
     reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
-        reason = _need(database, checkpoint.uuid, sources, by_others_than)
+        reason = _need(database, checkpoint.checkpoint_id, sources, by_others_than)
         if reason is None and checkpoint.borrowed and not by_others_than:
             reason = _belongs_elsewhere(database, checkpoint)
         if reason is not None:
-            reasons[checkpoint.uuid] = reason
+            reasons[checkpoint.checkpoint_id] = reason
     for trial_id in dict.fromkeys(row.trial_id for row in checkpoints if by_itself and not by_others_than):
         newest = _goes_on_from(database, trial_id)
-        if newest is not None and any(checkpoint.uuid == newest for checkpoint in checkpoints):
+        if newest is not None and any(checkpoint.checkpoint_id == newest for checkpoint in checkpoints):
             reasons.setdefault(
                 newest,
                 f"checkpoint {newest} is the newest of trial {trial_id}, which has not ended and would resume from "
@@ -61,41 +61,41 @@ def needed(
     return reasons
 
 
-def _need(database: Database, uuid: str, sources: dict[str, str], by_others_than: int) -> str | None:
+def _need(database: Database, checkpoint_id: str, sources: dict[str, str], by_others_than: int) -> str | None:
     """Return why a checkpoint is needed by a model, a search or a trial that starts from it, or None."""
     found = database.execute(
         "SELECT m.name, v.number FROM model_versions v JOIN models m ON m.id = v.model_id WHERE v.checkpoint = ? "
         "ORDER BY v.id",
-        [uuid],
+        [checkpoint_id],
     )
     if found:
         name, number = found[0]
         return (
-            f"checkpoint {uuid} is registered as version {number} of model {name!r}. Delete that version first: "
-            f"det model delete-version {name!r} {number}"
+            f"checkpoint {checkpoint_id} is registered as version {number} of model {name!r}. Delete that version "
+            f"first: det model delete-version {name!r} {number}"
         )
-    if uuid in sources:
-        return sources[uuid]
+    if checkpoint_id in sources:
+        return sources[checkpoint_id]
     found = database.execute(
         "SELECT t.id, t.experiment_id, t.state, t.ended FROM trials t "
         "WHERE t.source = ? AND t.state IS NOT NULL AND t.experiment_id <> ? AND (t.ended IS NULL OR "
         f"(t.state IN {_FAILED} AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.trial_id = t.id "
         "AND c.state = 'ACTIVE'))) ORDER BY t.id",
-        [uuid, by_others_than],
+        [checkpoint_id, by_others_than],
     )
     if not found:
         return None
     trial, experiment, state, ended = found[0]
-    begins = f"checkpoint {uuid} is what trial {trial} begins with"
+    begins = f"checkpoint {checkpoint_id} is what trial {trial} begins with"
     return f"{begins}, which has not ended" if ended is None else f"{begins}: {_can_go_on(state, experiment)}"
 
 
-def _belongs_elsewhere(database: Database, checkpoint: Checkpoint) -> str:
+def _belongs_elsewhere(database: Database, checkpoint: StoredCheckpoint) -> str:
     """Return the reason why an imported checkpoint cannot be deleted here."""
     ((experiment,),) = database.execute("SELECT experiment_id FROM trials WHERE id = ?", [checkpoint.trial_id])
     return (
-        f"checkpoint {checkpoint.uuid} was imported, and its files belong to the store that it comes from: delete it "
-        f"there; deleting experiment {experiment} removes the records here, and leaves the files"
+        f"checkpoint {checkpoint.checkpoint_id} was imported, and its files belong to the store that it comes from: "
+        f"delete it there; deleting experiment {experiment} removes the records here, and leaves the files"
     )
 
 
@@ -112,10 +112,10 @@ def _sources_of_searches(database: Database, by_others_than: int) -> dict[str, s
     )
     reasons: dict[str, str] = {}
     for id_, state, failed, config in found:
-        uuid = StoredConfig(json.loads(config)).searcher.source_checkpoint_uuid
-        if uuid is not None and uuid not in reasons:
-            begin = f"checkpoint {uuid} is what the trials of experiment {id_} begin with"
-            reasons[uuid] = f"{begin}: {_can_go_on(state, id_)}" if failed else begin
+        checkpoint_id = StoredConfig(json.loads(config)).searcher.source_checkpoint_uuid
+        if checkpoint_id is not None and checkpoint_id not in reasons:
+            begin = f"checkpoint {checkpoint_id} is what the trials of experiment {id_} begin with"
+            reasons[checkpoint_id] = f"{begin}: {_can_go_on(state, id_)}" if failed else begin
     return reasons
 
 

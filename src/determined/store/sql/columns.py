@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from determined.store.process import Process
-from determined.store.records import Attempt, Checkpoint, Metric
+from determined.store.records import Attempt, Metric, StoredCheckpoint
 
 METRIC = "metric_group, step, archived, body, attempt, sequence, reported, rank"
 ATTEMPT = """a.trial_id, a.number, a.start_step, a.host, a.pid, a.process_started, a.run_dir, a.state, a.started,
@@ -42,10 +42,10 @@ def attempt(row: Sequence[Any]) -> Attempt:
     return Attempt(trial_id, number, start_step, Process(host, pid, process_started), run_dir, state, *more)
 
 
-def checkpoint(row: Sequence[Any]) -> Checkpoint:
-    uuid, trial_id, attempt, steps, metadata, resources, storage, state, reported, borrowed, validation = row
-    return Checkpoint(
-        uuid,
+def checkpoint(row: Sequence[Any]) -> StoredCheckpoint:
+    checkpoint_id, trial_id, attempt, steps, metadata, resources, storage, state, reported, borrowed, validation = row
+    return StoredCheckpoint(
+        checkpoint_id,
         trial_id,
         attempt,
         steps,

@@ -45,7 +45,7 @@ def write_rows(database: Database, rows: Sequence[Row]) -> None:
             _write_metadata(database, row)
         elif isinstance(row, CheckpointRow):
             # In the same transaction as the checkpoint, which therefore is always in one of the two tables.
-            database.execute("DELETE FROM publishing WHERE uuid = ?", [row.uuid])
+            database.execute("DELETE FROM publishing WHERE uuid = ?", [row.checkpoint_id])
         elif isinstance(row, EndRow):
             _write_end(database, row)
         elif isinstance(row, ComparedMetricRow):
@@ -111,12 +111,12 @@ def _sample_values(row: MetricRow) -> Sequence[Any] | None:
 
 
 def _publishing_values(row: PublishingRow) -> Sequence[Any]:
-    return row.uuid, row.trial_id, row.attempt, text(row.storage), row.since
+    return row.checkpoint_id, row.trial_id, row.attempt, text(row.storage), row.since
 
 
 def _checkpoint_values(row: CheckpointRow) -> Sequence[Any]:
     return (
-        row.uuid,
+        row.checkpoint_id,
         row.trial_id,
         row.attempt,
         row.steps_completed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from determined.store.databases.base import Database
-from determined.store.records import Checkpoint, Run
+from determined.store.records import Run, StoredCheckpoint
 from determined.store.sql import columns
 from determined.store.sql.columns import text
 from determined.store.sql.ranks import merged_metadata
@@ -53,7 +53,9 @@ def read_runs(database: Database, limit: int) -> list[Run]:
     ]
 
 
-def latest_checkpoints(database: Database, identity: str | None, program: str | None, limit: int) -> list[Checkpoint]:
+def latest_checkpoints(
+    database: Database, identity: str | None, program: str | None, limit: int
+) -> list[StoredCheckpoint]:
     """Return the checkpoints of standalone runs that are not deleted; see `Store.latest_checkpoints`."""
     chosen: list[tuple[str, str]] = []
     if identity is not None:

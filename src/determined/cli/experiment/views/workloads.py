@@ -10,7 +10,7 @@ from determined.cli.display.output import iso_time
 from determined.cli.display.table import Column, Row, time_texts
 
 if TYPE_CHECKING:
-    from determined.store.records import Checkpoint, Metric
+    from determined.store.records import Metric, StoredCheckpoint
 
 
 class SharedReport(NamedTuple):
@@ -40,7 +40,7 @@ class Workload(NamedTuple):
     steps_completed: int
     training: Report | None
     validation: Report | None
-    checkpoint: Checkpoint | None
+    checkpoint: StoredCheckpoint | None
 
     def plain(self, metrics: bool) -> dict[str, Any]:
         """Return the workload as JSON data, with metrics only if requested."""
@@ -52,14 +52,14 @@ class Workload(NamedTuple):
             "checkpoint": None
             if checkpoint is None
             else {
-                "uuid": checkpoint.uuid,
+                "uuid": checkpoint.checkpoint_id,
                 "state": checkpoint_state(checkpoint),
                 "reported": iso_time(checkpoint.reported),
             },
         }
 
 
-def workloads_of(rows: Sequence[Metric], checkpoints: Sequence[Checkpoint]) -> list[Workload]:
+def workloads_of(rows: Sequence[Metric], checkpoints: Sequence[StoredCheckpoint]) -> list[Workload]:
     """Return what a trial reported and saved, by step; `checkpoints` are expected newest first."""
     training = _reports([row for row in rows if row.group == "training"])
     validation = _reports([row for row in rows if row.group == "validation"])
