@@ -135,7 +135,7 @@ def _passed_hparams(start: AttemptStart) -> str | None:
 
     A standalone run is assigned no values: those it passes are the hyperparameters of its trial.
     """
-    return None if start.allocation is None else json.dumps(start.run.passed_hparams or {})
+    return None if start.allocation is None else json.dumps(start.run.passed_hparams or {}, default=repr)
 
 
 def _optional_text(value: str | None) -> str | None:

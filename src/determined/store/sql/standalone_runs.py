@@ -61,7 +61,7 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
             experiment_id,
             number,
             parent,
-            json.dumps(start.run.hparams),
+            json.dumps(start.run.hparams, default=repr),
             start.run.created,
             start.run.seed,
             _name(start.run.external_trial),
@@ -124,7 +124,7 @@ def _add_experiment(database: Database, start: AttemptStart) -> int:
         [
             start.key,
             text(run.program),
-            json.dumps(run.config),
+            json.dumps(run.config, default=repr),
             run.created,
             text(str(config.description)),
             json.dumps([str(label) for label in labels]),
