@@ -61,7 +61,7 @@ class DistributedContext:
         )
         self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size = ranks
         if self.local_size == self.size:
-            chief_ip = LOOPBACK  # whatever was given: other hosts must not reach a port over which pickles are sent
+            chief_ip = LOOPBACK  # no other address: other hosts must not reach a port over which pickles are sent
         elif chief_ip is None:
             raise AssertionError(
                 f"chief_ip is required: only {self.local_size} of {self.size} ranks are on this node, "
