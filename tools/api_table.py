@@ -24,39 +24,39 @@ STATUSES = {
 _HEAD = """# The API table
 
 Every name of Determined 0.12 to 0.38 that programs, configurations and command lines use, the releases that had it, and
-what it does here; and the names that are new. *0.38* alone means that 0.38.1 has it, and earlier releases perhaps as
-well. What behaves differently under the same name: [differences](differences.md).
+its status here; and the names that are new. *0.38* alone means that 0.38.1 has it, and earlier releases perhaps as
+well. Names that behave differently: [differences](differences.md).
 
 | generation | releases | a program |
 |---|---|---|
 | first | 0.12.0 to 0.12.12 (0.13.13, with warnings) | defines `build_model` and `optimizer`; the loop does the rest |
 | second | 0.12.13 to 0.20.1 | wraps models in `__init__`, and calls `context.backward` and `context.step_optimizer` |
-| third | 0.21.0 to 0.37.0 | also calls `pytorch.init()` and `Trainer.fit()`; the searcher says how long |
-| fourth | 0.38.0 and 0.38.1 | says how long itself: `fit(max_length=...)` |
+| third | 0.21.0 to 0.37.0 | also calls `pytorch.init()` and `Trainer.fit()`; the searcher defines how long to train |
+| fourth | 0.38.0 and 0.38.1 | defines how long to train itself: `fit(max_length=...)` |
 
-All four run here, side by side: which one a trial belongs to is found out from the trial itself.
+All four are supported: the generation of a trial is recognized automatically.
 
-| word | means |
+| status | meaning |
 |---|---|
 | works | as it did, or better |
-| works, with a warning | as it did; a warning, once, says what to use today |
-| accepted, does nothing | so that old programs and command lines run |
-| read, named in a warning | a field that is checked and changes nothing without a master |
-| rewritten, shown in a note | a field of an older release, taken as today's |
-| refused, with advice | an error that says what to do instead |
-| not there | using it is Python's or the command's own error |
+| works, with a warning | as it did; one warning names the replacement |
+| accepted, does nothing | so that old programs and command lines still run |
+| read, named in a warning | a field that is checked and has no effect without a master |
+| rewritten, shown in a note | a field of an older release, converted to the current one |
+| refused, with advice | an error with a suggestion |
+| not there | using it is an ordinary error of Python or of the command |
 
-This page is written by `make reference`. The tests look up every name on it, try the fields, and see that no public
+This page is written by `make reference`. The tests check every name and field on it, and that no public
 name is missing.
 """
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the table: names of the same fate."""
+    """One row of the table: names with the same status."""
 
-    names: tuple[str, ...]  # in full, unless they cannot be looked up
-    described: tuple[str, ...]  # those that cannot
+    names: tuple[str, ...]  # full names
+    described: tuple[str, ...]  # names that are not attributes, such as arguments
     releases: str
     status: str
     today: str
@@ -134,7 +134,7 @@ def _shown(section: Section) -> Iterator[str]:
 
 
 def _together(names: tuple[str, ...]) -> Iterator[str]:
-    """Names as they are shown: arguments of one function on one line, and so the values of an enumeration."""
+    """Return names as shown: arguments of one function, and values of one enumeration, are on one line."""
     for (owner, kind), group in groupby(names, key=_owner):
         members = [name.removeprefix(owner).strip(".()") for name in group]
         if kind == "argument":
@@ -146,7 +146,7 @@ def _together(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _owner(name: str) -> tuple[str, str]:
-    """What a name belongs to, for those that are shown together."""
+    """Return the function or class of a name, by which names are grouped."""
     function, found, _ = name.partition("(")
     if found:
         return function, "argument"

@@ -1,4 +1,4 @@
-"""The page about `det`: every command as its own help describes it."""
+"""Build the reference page of `det` from the help of its commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def commands_page() -> str:
     lines = [
         "# `det`",
         "",
-        "Every command, from its own help. What they are for, together: [the command `det`](../cli.md).",
+        "Every command, from its help. An overview: [the command `det`](../cli.md).",
         "",
     ]
     for path, command in walk():
@@ -23,7 +23,7 @@ def commands_page() -> str:
 
 
 def walk() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, with its full name."""
+    """Yield every command that is not a group, with its full name."""
     yield from _below("det", main)
 
 
@@ -52,7 +52,7 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
 
 
 def _help(text: str) -> str:
-    """Click's own marks are left out; an example becomes code."""
+    """Return a help text as Markdown: click's formatting marks are removed, and examples become code."""
     lines = [line for line in inspect.cleandoc(text).replace("\f", "").split("\n") if line.strip() != "\b"]
     shown = [
         f"Example: `{line.removeprefix('Example:').strip()}`" if line.startswith("Example:") else line for line in lines

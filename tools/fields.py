@@ -1,4 +1,4 @@
-"""The page about the fields of a configuration: what each takes is asked of its own validator."""
+"""Build the reference page of configuration fields; the accepted values come from the error messages of validators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from determined.config.reading.catalog import Place, blocks
 
 _LONGEST_DEFAULT = 40
 
-# What pydantic calls the kinds that have no words of ours.
+# Pydantic's error types for which the library has no message.
 _WORDS = {
     "model_type": "a block",
     "dict_type": "a map",
@@ -28,8 +28,8 @@ def fields_page() -> str:
     lines = [
         "# The fields of a configuration",
         "",
-        "Every field of today's configuration, what it takes and what it is when it is not given. What they are for,",
-        "and what became of older fields: [the experiment configuration](../configuration.md).",
+        "Every field of the configuration, the values it accepts and its default. How the fields are used,",
+        "and the fields of older releases: [the experiment configuration](../configuration.md).",
         "",
     ]
     for place, block in blocks(ExperimentConfig):
@@ -41,7 +41,7 @@ def fields_page() -> str:
 
 
 def _title(place: Place) -> str:
-    """The names that lead to a block, and which alternative it is."""
+    """Return the path of a block, and which alternative it is."""
     path = ".".join(part for part in place if not part.startswith(TAG))
     chosen = [part.removeprefix(TAG) for part in place if part.startswith(TAG)]
     return f"`{path}`: {chosen[-1]}" if place[-1].startswith(TAG) else f"`{path}`"
@@ -53,7 +53,7 @@ def _row(name: str, field: FieldInfo) -> str:
 
 
 def _takes(field: FieldInfo) -> str:
-    """What a field says to something that it cannot take."""
+    """Return the message of a field for a value that it does not accept."""
     annotation: Any = field.annotation
     for extra in field.metadata:
         annotation = Annotated[annotation, extra]

@@ -1,7 +1,7 @@
 """Print constraints for pip: the lowest versions that pyproject.toml declares, as `make test-minimum` installs them.
 
-Tools for people who work on this library are pinned as in constraints.txt: they need not be old. torch is left out:
-the tests run with the build that they are developed with.
+Development tools are pinned as in constraints.txt, because their minimum versions do not matter. torch is not included:
+the tests use the installed build.
 """
 
 from __future__ import annotations

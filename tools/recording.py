@@ -2,7 +2,7 @@
 
     python -m tools.recording
 
-The commands really run, in a directory of their own, and the picture shows what they print.
+The commands are executed in a temporary directory, and the picture shows their output.
 """
 
 from __future__ import annotations

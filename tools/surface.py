@@ -1,4 +1,4 @@
-"""The public names of the library: what the reference describes, and what the API table must list."""
+"""Find the public names of the library, for the reference and the API table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-# In reading order. A class that several of them offer belongs to the first.
+# In the order of the reference. A class that several modules export is described in the first.
 MODULES = (
     "determined",
     "determined.pytorch",
@@ -26,13 +26,13 @@ MODULES = (
 
 
 def public_names(module: str) -> dict[str, Any]:
-    """What a module offers, in its own order."""
+    """Return the public names of a module, in the order of `__all__`."""
     loaded = importlib.import_module(module)
     return {name: getattr(loaded, name) for name in _offered(loaded) if not inspect.ismodule(getattr(loaded, name))}
 
 
 def owners() -> dict[int, str]:
-    """For each class and function (by its identity) the full name under which it is described."""
+    """Return the full name under which each class and function (by its identity) is described."""
     found: dict[int, str] = {}
     for module in MODULES:
         for name, value in public_names(module).items():
@@ -42,7 +42,7 @@ def owners() -> dict[int, str]:
 
 
 def members(cls: type[Any]) -> dict[str, Any]:
-    """The public members of a class, without those of a base that is public itself."""
+    """Return the public members of a class, without those of public base classes."""
     found: dict[str, Any] = {}
     for base in reversed(_described_here(cls)):
         found |= {name: value for name, value in _own(base).items() if not name.startswith("_")}
@@ -50,7 +50,7 @@ def members(cls: type[Any]) -> dict[str, Any]:
 
 
 def made_attributes(cls: type[Any]) -> dict[str, str]:
-    """The public attributes that a constructor gives to objects, with their types where the source says them."""
+    """Return the public attributes that a constructor sets, with their types if the source contains them."""
     found: dict[str, str] = {}
     for base in reversed(_described_here(cls)):
         if "__init__" in vars(base) and not dataclasses.is_dataclass(base):
@@ -61,7 +61,7 @@ def made_attributes(cls: type[Any]) -> dict[str, str]:
 
 
 def all_names() -> Iterator[str]:
-    """Every public name in full: modules' names, and the members of their classes."""
+    """Return every public name in full: names of modules, and members of their classes."""
     owner = owners()
     for module in MODULES:
         for name, value in public_names(module).items():
@@ -79,7 +79,7 @@ def _offered(module: ModuleType) -> list[str]:
 
 
 def _described_here(cls: type[Any]) -> list[type[Any]]:
-    """A class and those of its bases that have no place of their own in the reference."""
+    """Return a class and those of its bases that are not described separately in the reference."""
     public = {id(base) for base in cls.__mro__ if base is not cls and id(base) in owners()}
     return [base for base in cls.__mro__ if base.__module__.startswith("determined") and id(base) not in public]
 
@@ -102,7 +102,7 @@ def _assigned(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 
 
 def _kind(value: ast.expr, types: dict[str, str]) -> str:
-    """The type of an argument that is kept, or of an object that is made on the spot."""
+    """Return the type of a stored argument, or of an object created in the constructor."""
     if isinstance(value, ast.Name):
         return types.get(value.id, "")
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id[0].isupper():

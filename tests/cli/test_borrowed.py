@@ -52,8 +52,8 @@ def test_nothing_deletes_the_files(imported: Searched, monkeypatch: pytest.Monke
     assert refused.exit_code == 1
     assert "was imported, and its TensorBoard files belong to the store that it comes from" in refused.stderr
     said = det_ok("e", "delete", "1", "--yes")
-    assert f"{imported.files(row)} stays: experiment 1 was imported, and its files belong to the store" in said
-    assert said.count(" stays: ") == 8 + 1 + len(list((imported.home / "determined" / "runs").iterdir()))
+    assert f"{imported.files(row)} was kept: experiment 1 was imported, and its files belong to the store" in said
+    assert said.count(" was kept: ") == 8 + 1 + len(list((imported.home / "determined" / "runs").iterdir()))
     assert det_json("e", "ls") == []
     assert files_of(imported.home) == before
     monkeypatch.delenv("DET_STORE")

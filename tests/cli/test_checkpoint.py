@@ -50,7 +50,7 @@ def test_download(searched: Searched) -> None:
     assert det_ok("c", "download", uuid, "-q") == f"checkpoints/{uuid}\n"
     assert Path("checkpoints", uuid, "weights").read_text() == "4"
     assert det_json("c", "download", uuid, "-o", "here", "--mode", "direct")["path"] == "here"
-    assert "--mode master is accepted and not used" in det("c", "download", uuid, "--mode", "master").stderr
+    assert "--mode master has no effect" in det("c", "download", uuid, "--mode", "master").stderr
 
 
 def test_delete_asks_and_removes_the_files(searched: Searched) -> None:

@@ -140,9 +140,9 @@ def test_other_metrics(search: int, other: int) -> None:
     assert [one["curve"] for one in training] == [[[4, 0.0], [16, 0.5]], []]
     unknown = det("e", "compare", *both, "--metric", "f1")
     assert unknown.exit_code == 1
-    assert "none of them reported 'f1'; they reported training loss, validation loss" in unknown.stderr
+    assert "none of the compared trials reported 'f1'; they reported training loss, validation loss" in unknown.stderr
     nothing = det("e", "compare", *both, "--group", "inference")
-    assert "none of them reported the metric that it is compared by in the group 'inference'; they" in nothing.stderr
+    assert "none of the compared trials reported its searcher metric in the group 'inference'; they" in nothing.stderr
 
 
 def test_runs_by_hand_and_what_is_measured_otherwise(store: Store, search: int) -> None:

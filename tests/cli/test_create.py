@@ -175,7 +175,7 @@ def test_created_paused(project: Path, store: Store) -> None:
 def test_a_dry_run_shows_the_plan_and_creates_nothing(project: Path, data_home: Path) -> None:
     (project / "model" / "gone").symlink_to("nowhere")
     printed = det_ok("e", "create", "config.yaml", "model", "--dry-run", "--slots", "3")
-    assert "; left out: gone (" in printed
+    assert "; skipped: gone (" in printed
     assert "Experiment tiny: python3 train.py" in printed
     assert "Search: adaptive_asha over 4 trials, compared by loss (smaller is better)" in printed
     assert "Slots: 3, 1 for each trial, so 3 trials at once" in printed
@@ -194,7 +194,7 @@ def test_options_of_old_command_lines_are_explained(project: Path) -> None:
         "e", "create", "config.yaml", "model", "--paused", "--local", "--template", "t", "--project_id", "3", "-p", "80"
     )
     assert result.exit_code == 0
-    assert [line.partition(" is accepted and not used: ")[0] for line in result.stderr.splitlines()] == [
+    assert [line.partition(" has no effect: ")[0] for line in result.stderr.splitlines()] == [
         "--template",
         "--project_id",
         "-p/--publish",
@@ -251,7 +251,7 @@ def test_preview_search(project: Path) -> None:
         ["      5", "4 batches"],
         ["      2", "16 batches"],
     ]
-    assert "In all 61 batches, 23.8% of training all trials to the end." in printed
+    assert "Total: 61 batches, 23.8% of training all trials to the end." in printed
     plain = det_json("preview-search", "config.yaml", "--config", "searcher.max_trials=16")
     assert plain["plan"] == [{"time": 1, "trials": 9}, {"time": 4, "trials": 5}, {"time": 16, "trials": 2}]
     assert plain["brackets"][0] == {"trials": 12, "at_once": 8, "rungs": [1, 4, 16]}

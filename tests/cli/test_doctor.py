@@ -64,7 +64,7 @@ def test_a_healthy_machine() -> None:
     assert [check["name"] for check in found["checks"] if not check["name"].startswith("extra ")] == THINGS
     by_name = {check["name"]: check for check in found["checks"]}
     assert by_name["torch"]["state"] == "ok"
-    assert "checkpoints by others are safe to load" in by_name["torch"]["found"]
+    assert "checkpoints from others are safe to load" in by_name["torch"]["found"]
     assert by_name["store"]["state"] == by_name["torch internals"]["state"] == "ok"
     assert all(check["advice"] for check in found["checks"] if check["state"] != "ok")
 
@@ -74,7 +74,7 @@ def test_a_torch_that_cannot_be_imported(no_torch: None) -> None:
     assert result.exit_code == 1
     (line,) = [line for line in result.stdout.splitlines() if "torch" in line.split()[:2]]
     assert line.startswith(
-        "problem  torch               it cannot be imported (exit code 1): ImportError: libtorch_cpu"
+        "problem  torch               torch cannot be imported (exit code 1): ImportError: libtorch_cpu"
     )
     assert line.endswith("undefined symbol; pip install --force-reinstall torch")
     assert "\x1b" not in result.stdout
@@ -157,7 +157,7 @@ def test_few_files_another_det_wrong_slots(no_torch: None, tmp_path: Path) -> No
     found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert found["open files"]["found"] == "256 at once"
     assert found["open files"]["advice"].startswith("ulimit -n ")
-    assert "finds another one" in found["det on PATH"]["found"]
+    assert "leads to another one" in found["det on PATH"]["found"]
     assert "DET_SLOTS is 'many'" in found["slots"]["found"]
     assert "+0900, zone JST" in found["clock"]["found"]
 
@@ -177,7 +177,7 @@ def test_extras_are_those_that_the_package_names(tmp_path: Path, monkeypatch: py
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     core, cloud, new, postgres = check_packages()
-    assert (core.state, core.found) == ("ok", "all 2 that are always needed")
+    assert (core.state, core.found) == ("ok", "all 2 required packages")
     assert cloud.state == "missing"
     assert "older than 99.1" in cloud.found
     assert (new.name, new.found) == ("extra new", "nothing-like-it is not installed")

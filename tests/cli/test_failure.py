@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from determined.cli.failure import failure_text
-from determined.cli.groups import Command, LazyGroup
+from determined.cli.command import Command, failure_text
+from determined.cli.groups import LazyGroup
 from determined.cli.main import main
 from determined.errors import DeterminedError, InvalidExperimentConfig, Mistake, NotFoundException
 from determined.store.store import Store

@@ -104,10 +104,10 @@ def test_a_program_that_works_where_its_user_does(project: Path, store: Store) -
     parent = create_experiment(loaded, project, store, paused=True, in_place=True).experiment_id
     forked = det("e", "fork", str(parent), "--paused")
     assert forked.exit_code == 0, forked.output
-    assert f"It works in {project}, as experiment {parent} does" in forked.stderr
+    assert f"The new experiment works in {project}, like experiment {parent}" in forked.stderr
     assert files_of(parent + 1).place == project
     project.rename(project.with_name("elsewhere"))
-    assert "that directory is not there any more" in det("e", "fork", str(parent)).stderr
+    assert "that directory no longer exists" in det("e", "fork", str(parent)).stderr
 
 
 def test_what_cannot_be_forked(searched: Searched, store: Store) -> None:

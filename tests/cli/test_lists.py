@@ -113,7 +113,7 @@ def test_orders_of_the_leaderboard(board: tuple[int, list[int]]) -> None:
     for wrong, words in (
         (["--sort-by", "nothing"], "Metrics: accuracy, cost. Hyperparameters: global_batch_size, lr"),
         (["--sort-by", "cost"], "--sort-by cost needs --smaller-is-better"),
-        (["--smaller-is-better", "true"], "--smaller-is-better goes with --sort-by"),
+        (["--smaller-is-better", "true"], "--smaller-is-better requires --sort-by"),
         (["--top", "0"], "--top"),
     ):
         refused = det("e", "lt", str(experiment_id), *wrong)

@@ -136,7 +136,7 @@ def test_the_filters_are_those_of_one_trial(search: int) -> None:
     nothing = det("e", "logs", str(search), "--all", "--stdtype", "stderr")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert nothing.stderr == "No line matches the given options.\n"
-    assert det("e", "logs", str(search), "--source", "x").stderr.startswith("--source is accepted and not used")
+    assert det("e", "logs", str(search), "--source", "x").stderr.startswith("--source has no effect")
 
 
 @pytest.mark.parametrize("zone", ["UTC", "IST-5:30"])

@@ -73,8 +73,8 @@ def test_master_and_user_are_accepted_and_explained() -> None:
     result = det("-m", "http://localhost:8080", "-u", "admin", "e", "ls")
     assert result.exit_code == 0
     master, user = result.stderr.splitlines()
-    assert master.startswith("-m/--master is accepted and not used: there is no master")
-    assert user.startswith("-u/--user is accepted and not used")
+    assert master.startswith("-m/--master has no effect: there is no master")
+    assert user.startswith("-u/--user has no effect")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_options_of_a_cluster_are_accepted(store: object, search: int) -> None:
     assert det_ok("e", "list-checkpoints", str(search), "--include-resources") == det_ok("e", "lc", str(search))
     result = det("model", "list", "-w", "mine")
     assert result.exit_code == 0
-    assert "-w/--workspace-names is accepted and not used: there are no workspaces" in result.stderr
+    assert "-w/--workspace-names has no effect: there are no workspaces" in result.stderr
 
 
 @pytest.mark.parametrize("words", [["nonsense"], ["e", "nonsense"], ["e", "describe"], ["e", "describe", "1,x"]])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from determined.errors import StoreReadOnly
-from determined.queue.files import QueueFiles, locked
+from determined.queue.files import QueueFiles, take_daemon_lock
 from determined.store.databases.schema import MIGRATIONS
 from determined.store.open import checked_place
 from tests.cli.every_command import COMMANDS
@@ -30,7 +30,7 @@ _WRITE_FILES = ("queue serve",)
 @pytest.fixture
 def given(filled_store: dict[str, str]) -> dict[str, str]:
     assert det("store", "export", "export.jsonl").exit_code == 0
-    lock = locked(QueueFiles.of(checked_place()))  # left by a process that served the queue
+    lock = take_daemon_lock(QueueFiles.of(checked_place()))  # left by a process that served the queue
     assert lock is not None
     os.close(lock)
     return {**filled_store, "export": "export.jsonl"}

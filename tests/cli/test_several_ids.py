@@ -69,7 +69,7 @@ def test_a_range_means_those_that_exist(store: Store, four: list[int]) -> None:
 def test_experiments_are_chosen_by_state_and_label(store: Store, four: list[int]) -> None:
     refused = det("e", "archive", "--label", "old")
     assert refused.exit_code == 2
-    assert "need --yes" in refused.stderr
+    assert "require --yes" in refused.stderr
     assert archived(store) == []
     det_ok("e", "archive", "--state", "completed", "--label", "old", "--yes")
     assert archived(store) == four[:2]
@@ -137,7 +137,7 @@ def test_a_missing_argument_after_the_ids_is_named(store: Store, four: list[int]
         (("label", "remove", "1,2"), "Missing argument LABEL: det experiment label remove 1,2 LABEL"),
         (("set", "name", "1-3"), "Missing argument NAME"),
         (("set", "priority", "1"), "Missing argument N:"),
-        (("label", "add", "baseline"), "name one experiment or several by id"),
+        (("label", "add", "baseline"), "give the ids of one or several experiments"),
     ):
         refused = CliRunner().invoke(main, ["experiment", *words], prog_name="det")
         assert (refused.exit_code, refused.stdout) == (2, "")

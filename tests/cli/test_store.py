@@ -37,14 +37,14 @@ def test_info(searched: Searched) -> None:
 
 
 def test_check(searched: Searched) -> None:
-    assert det_ok("store", "check").endswith("everything is as it should be\n")
+    assert det_ok("store", "check").endswith("no problems found\n")
     assert det_json("store", "check")["ok"] is True
     with closing(sqlite3.connect(searched.home / "determined" / "store.sqlite", isolation_level=None)) as connection:
         connection.execute("UPDATE trials SET hparams = ?, steps_completed = 3 WHERE id = 1", [WEIRD])
     result = det("store", "check")
     assert result.exit_code == 1
     assert "trials: hparams of 1 is not JSON\n" in result.stdout
-    assert "2 things are wrong" in result.stdout.splitlines()[-1]
+    assert "2 problems found" in result.stdout.splitlines()[-1]
     found = json.loads(det("store", "check", "--json").stdout)
     assert [finding["where"] for finding in found["findings"]] == ["trials", "trials"]
 
@@ -60,7 +60,7 @@ def test_a_damaged_file_gets_words(searched: Searched) -> None:
     assert done.returncode == 1
     assert done.stderr == ""
     assert all(line.startswith("file: ") for line in done.stdout.splitlines()[:-1])
-    assert "go back to a backup" in done.stdout.splitlines()[-1]
+    assert "restore a backup" in done.stdout.splitlines()[-1]
 
 
 def test_a_check_creates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_backup_and_back(searched: Searched, tmp_path: Path, monkeypatch: pytest
 
 def test_vacuum(searched: Searched) -> None:
     det_ok("store", "vacuum")
-    assert "there was nothing to gain" in det_ok("store", "vacuum")
+    assert "nothing to reclaim" in det_ok("store", "vacuum")
     det_ok("experiment", "delete", "1", "--yes", "--json")
     found = det_json("store", "vacuum")
     assert found["gained"] == found["bytes_before"] - found["bytes_after"] > 0
@@ -97,7 +97,7 @@ def test_while_a_run_writes(searched: Searched, store: Store) -> None:
     assert "experiment 2 is at work" in result.stderr
     done = det("store", "export", "all.jsonl")
     assert done.exit_code == 0
-    assert done.stderr == "Experiment 2 is running: what it does from now on is not exported\n"
+    assert done.stderr == "Experiment 2 is running: its later changes are not exported\n"
     det_ok("store", "backup", "copy.sqlite")
 
 

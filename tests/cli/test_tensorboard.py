@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from determined.cli.tensorboard.directories import chosen_trials
+from determined.cli.tensorboard.start import chosen_trials
 from determined.store.store import Store
 from tests.cli.running import DET, det
 from tests.cli.searched import Searched

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from determined.checkpoint_storage.retention import Candidate, Policy, keep
-from determined.cli.downloads import in_order
+from determined.cli.checkpoint.downloads import sorted_by_metric
 from determined.cli.running.summary import summarize
-from determined.cli.tensorboard.directories import chosen_trials
+from determined.cli.tensorboard.start import chosen_trials
 from determined.experimental import Determined, client
 from determined.store.store import Store
 from tests.cli.filling import Steps, add_trials, lead, new_experiment, work
@@ -50,7 +50,7 @@ def test_of_equal_trials_the_oldest_is_the_best_everywhere(store: Store, tied: t
     assert listed[:2] == [checkpoint, f"checkpoint-{oldest}-20"]
     assert [row.rsplit("-", 1)[0] for row in listed[2:8:2]] == [f"checkpoint-{trial}" for trial in trials[2:]]
     experiment = store.experiments.get(experiment_id)
-    ordered = in_order(experiment, store.experiments.checkpoints(experiment_id), None, None)
+    ordered = sorted_by_metric(experiment, store.experiments.checkpoints(experiment_id), None, None)
     assert [row.checkpoint_id for row in ordered[:9]] == listed
     assert det_json("e", "compare", str(experiment_id))["contenders"][0]["trial_id"] == oldest
     assert det_json("e", "compare", str(experiment_id))["contenders"][0]["best_at"] == BEST_STEP

@@ -98,7 +98,7 @@ class TestLogs:
         assert {(line["trial_id"], line["stream"]) for line in plain} == {(2, "stdout"), (2, "stderr")}
         assert det("t", "logs", "2").stderr == "To see it again: det trial logs 2\n"
         explained = det("t", "logs", "2", "--container-id", "a", "--source", "b", "--agent-id", "c").stderr
-        assert explained.count("is accepted and not used") == 3
+        assert explained.count("has no effect") == 3
 
     @pytest.mark.parametrize(
         "words", [["--timestamp-before", "yesterday"], ["--head", "1", "--tail", "1"], ["--head", "1", "-f"]]
@@ -136,7 +136,7 @@ class TestDownload:
         assert rows_of(printed.partition("\n\n")[0])[0]["Checkpoint UUID"] == row.checkpoint_id
         assert f"Local checkpoint path: checkpoints/{row.checkpoint_id}" in printed
         det("c", "delete", row.checkpoint_id, "--yes")
-        assert "trial 1: it has no checkpoint any more" in det("t", "download", "1", "--latest").stderr
+        assert "trial 1: it has no checkpoint: all were deleted" in det("t", "download", "1", "--latest").stderr
         assert (
             f"checkpoint {row.checkpoint_id} is DELETED"
             in det("t", "download", "1", "--uuid", row.checkpoint_id, "-o", "new").stderr
@@ -165,7 +165,7 @@ def test_kill(searched: Searched, store: Store) -> None:
     lease = lead(store, experiment)
     (trial,) = add_trials(store, lease, [{}])
     work(store, lease, trial, Steps())
-    assert f"asked the runner of experiment {experiment}" in det_ok("t", "kill", str(trial))
+    assert f"Killing trial {trial}; the runner of experiment {experiment}" in det_ok("t", "kill", str(trial))
     (request,) = store.experiments.requests(experiment)
     assert (request.kind, request.trial_id) == ("kill", trial)
     assert det_json("t", "kill", str(trial))["id"] == trial
@@ -188,7 +188,7 @@ def test_a_trial_that_is_followed_and_killed(tmp_path: Path) -> None:
         with subprocess.Popen(command, env=search.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
             assert follower.stdout is not None
             assert follower.stdout.readline().endswith(b"hello from the trial\n")
-            assert "asked the runner" in search.det("t", "kill", str(trial)).stdout
+            assert "; the runner of experiment" in search.det("t", "kill", str(trial)).stdout
             _, said = follower.communicate(timeout=30)
         assert (follower.returncode, said) == (0, f"To see it again: det trial logs {trial}\n".encode())
         with search.opened() as store:

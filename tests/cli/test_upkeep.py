@@ -139,7 +139,7 @@ class TestGcPolicy:
 
 
 def test_max_slots(searched: Searched, store: Store) -> None:
-    assert det_ok("e", "set", "max-slots", "1", "1") == "Experiment 1: it may use 1 slot\n"
+    assert det_ok("e", "set", "max-slots", "1", "1") == "Experiment 1: limited to 1 slot\n"
     assert det_json("e", "config", "1")["resources"]["max_slots"] == 1
     assert det("e", "set", "max-slots", "1", "0").exit_code == 2
     store.close()

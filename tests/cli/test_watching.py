@@ -1,4 +1,4 @@
-"""How a running search is told: lines in a file, a picture on a terminal."""
+"""How a running search is told: lines in a file, a render on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from determined.cli.running.line_view import LineView, hparams_text
-from determined.cli.running.live_view import LiveView, picture
+from determined.cli.running.live_view import LiveView, render
 from determined.experiment.runner.view import RungView, TrialView, View
 from tests.cli.conftest import WEIRD
 from tests.helpers.terminal import screen, screen_cells
@@ -117,7 +117,7 @@ def test_hyperparameters_in_a_line() -> None:
 
 def drawn(now: View, height: int = 20, width: int = 120) -> list[str]:
     screen = io.StringIO()
-    Console(file=screen, width=width, force_terminal=False, highlight=False).print(picture(now, height))
+    Console(file=screen, width=width, force_terminal=False, highlight=False).print(render(now, height))
     return screen.getvalue().splitlines()
 
 

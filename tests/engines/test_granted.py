@@ -45,7 +45,7 @@ def until(engine: GrantedEngine, condition: Callable[[list[Event]], object]) -> 
 
 def is_short(engine: GrantedEngine) -> bool:
     """Return whether the engine lacks slots now; mypy takes it for granted that an attribute stays what it was."""
-    return engine.short
+    return engine.wants_more_slots
 
 
 def lines(events: list[Event]) -> list[str]:
@@ -76,7 +76,7 @@ def test_jobs_get_the_slots_that_were_granted(tmp_path: Path) -> None:
         assert (engine.slots, engine.free_slots()) == (3, 0)
         with pytest.raises(EngineError, match="needs 1 slot: 0 of 3 are free"):
             start("none")
-        engine.want(2)
+        engine.announce_demand(2)
         assert granter.heard() == {"wants": 2, "uses": [], "seen": 0}
         assert is_short(engine)
 
@@ -88,26 +88,26 @@ def test_jobs_get_the_slots_that_were_granted(tmp_path: Path) -> None:
         until(engine, lambda events: "slots 1" in lines(events))
         start("b")
         until(engine, lambda events: "slots 2" in lines(events))
-        assert engine.taken_back() == []
+        assert engine.preempted_jobs() == []
 
         # A slot is the other's again when its job is gone and that was said.
         granter.grant([2], 2)
-        until(engine, lambda events: engine.taken_back() == ["a"])
+        until(engine, lambda events: engine.preempted_jobs() == ["a"])
         assert is_short(engine)
         engine.kill("a")
         until(engine, lambda events: any(isinstance(event, Exited) for event in events))
-        assert (engine.taken_back(), engine.free_slots()) == ([], 0)
+        assert (engine.preempted_jobs(), engine.free_slots()) == ([], 0)
         heard = [granter.heard()]
         while heard[-1]["uses"] != [2]:
             heard.append(granter.heard())
         assert heard[-1] == {"wants": 2, "uses": [2], "seen": 2}
         assert all(2 in message["uses"] or message["seen"] < 2 for message in heard)
 
-        assert not engine.left_alone
+        assert not engine.granter_exited
         granter.close()
         theirs.close()
-        until(engine, lambda events: engine.left_alone)
+        until(engine, lambda events: engine.granter_exited)
         assert engine.free_slots() == 0
-        engine.want(1)  # nobody hears it
+        engine.announce_demand(1)  # nobody hears it
         engine.kill("b")
         until(engine, lambda events: any(isinstance(event, Exited) for event in events))

@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 from determined.engines.base import Interpreter, Job
-from determined.engines.command import Harness, Module, Program, Script, Shell
+from determined.engines.command import Harness, Module, Program, Script, Shell, runnable
 from determined.engines.job_environment import job_environment
-from determined.engines.runnable import runnable
 from determined.engines.slots import Gpu, Slots
 from determined.info import from_env
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from determined.engines import memory
+from determined.engines import processes as memory
 
 
 def test_this_machine_can_tell() -> None:

@@ -73,7 +73,7 @@ def test_more_slots_than_gpus_are_refused() -> None:
 @pytest.mark.usefixtures("no_gpus")
 @pytest.mark.parametrize(("wanted", "env"), [(0, {}), (-1, {}), (None, {"DET_SLOTS": "0"}), (None, {"DET_SLOTS": "x"})])
 def test_numbers_that_make_no_sense(wanted: int | None, env: dict[str, str]) -> None:
-    with pytest.raises(EngineError, match="whole number from 1 on"):
+    with pytest.raises(EngineError, match="positive integer"):
         find_slots(wanted, env)
 
 
@@ -81,5 +81,5 @@ def test_gpus_as_the_driver_lists_them(tmp_path: Path) -> None:
     for number, place in enumerate(["0000:01:00.0", "0000:02:00.0"]):
         (tmp_path / place).mkdir()
         (tmp_path / place / "information").write_text(f"Model: \t x\nGPU UUID: \t GPU-{number}\n")
-    assert slots._by_driver(tmp_path) == (Gpu("0", "GPU-0"), Gpu("1", "GPU-1"))
-    assert slots._by_driver(tmp_path / "none") == ()
+    assert slots._from_driver(tmp_path) == (Gpu("0", "GPU-0"), Gpu("1", "GPU-1"))
+    assert slots._from_driver(tmp_path / "none") == ()

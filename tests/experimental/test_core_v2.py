@@ -159,14 +159,14 @@ def test_as_a_context(home: Path) -> None:
 
 
 def test_parts_are_there_from_init_to_close(home: Path, closed: None) -> None:
-    with pytest.raises(AttributeError, match=r"core_v2\.train is there from core_v2\.init\(\) to"):
+    with pytest.raises(AttributeError, match=r"core_v2\.train exists only between core_v2\.init\(\) and"):
         _ = core_v2.train
-    with pytest.raises(RuntimeError, match=r"there is no run: core_v2\.init\(\) comes first"):
+    with pytest.raises(RuntimeError, match=r"there is no open run: call core_v2\.init\(\) first"):
         core_v2.url_reverse_webui_exp_view()
     core_v2.close()
     core_v2.init()
     assert isinstance(core_v2.train, core.TrainContext)
-    with pytest.raises(RuntimeError, match=r"was called already: close\(\) ends that run"):
+    with pytest.raises(RuntimeError, match=r"was already called: close\(\) ends that run"):
         core_v2.init()
     core_v2.close()
     assert not hasattr(core_v2, "train")
@@ -177,13 +177,13 @@ def test_parts_are_there_from_init_to_close(home: Path, closed: None) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"name": 3}, TypeError, "Config.name must be a text, got 3"),
+        ({"name": 3}, TypeError, "Config.name must be a string, got 3"),
         ({"hparams": []}, TypeError, "Config.hparams must be a dict"),
-        ({"labels": "one"}, TypeError, "Config.labels must be a list of texts, got 'one'"),
-        ({"notes": 3}, TypeError, "Config.notes must be a text, got 3"),
-        ({"labels": [1]}, TypeError, "Config.labels must be a list of texts"),
+        ({"labels": "one"}, TypeError, "Config.labels must be a list of strings, got 'one'"),
+        ({"notes": 3}, TypeError, "Config.notes must be a string, got 3"),
+        ({"labels": [1]}, TypeError, "Config.labels must be a list of strings"),
         ({"external_experiment_id": ""}, ValueError, "Config.external_experiment_id must not be empty"),
-        ({"external_trial_id": "a"}, ValueError, "Config.external_trial_id needs an external_experiment_id"),
+        ({"external_trial_id": "a"}, ValueError, "Config.external_trial_id requires an external_experiment_id"),
     ],
 )
 def test_what_makes_no_sense_is_named(given: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -190,7 +190,7 @@ UNSERVED = {
     "whoami": "no users",
     "get_workspace": "no workspaces",
     "list_workspaces": "no workspaces",
-    "list_oauth_clients": "nobody to log in to",
+    "list_oauth_clients": "no server to log in to",
 }
 
 CALLS = [
@@ -250,7 +250,7 @@ def test_types_of_a_cluster_can_be_named_and_not_made(name: str) -> None:
     kind = getattr(client, name)
     assert getattr(experimental, name) is kind
     assert not isinstance("a text", kind)
-    with pytest.raises(TypeError, match=f"{name} cannot be made: there are no (accounts|workspaces|projects)"):
+    with pytest.raises(TypeError, match=f"{name} cannot be created: there are no (accounts|workspaces|projects)"):
         kind(7)
 
 

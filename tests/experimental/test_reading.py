@@ -63,7 +63,7 @@ class TestExperiment:
         searched.set_labels({"sdk", "linear"})
         searched.set_name("sdk search")
         searched.set_description("for tests")
-        with pytest.raises(TypeError, match="labels must be a set or a list of texts, got 'one'"):
+        with pytest.raises(TypeError, match="labels must be a set or a list of strings, got 'one'"):
             searched.set_labels("one")
 
     def test_archiving(self, searched: Experiment) -> None:
@@ -328,9 +328,9 @@ class TestTheWayIn:
         client._default = None
         with caplog.at_level("INFO", "determined"):
             client.login(master, user="me", password="s3cr3t")
-        assert caplog.messages == ["there is no master to log in to: experiments are kept in the local store"]
+        assert caplog.messages == ["there is no master to log in to: experiments are stored in the local store"]
         assert client.get_experiment(searched.id).name == searched.name
-        with pytest.raises(ValueError, match="before any other call"):
+        with pytest.raises(ValueError, match="must be the first call"):
             client.login()
 
     def test_another_store(self, searched: Experiment, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from determined.experimental.enums import OrderBy
-from determined.experimental.sorting import in_order
+from determined.experimental.lists import in_order
 from determined.store.sql.summaries import _summary
 
 

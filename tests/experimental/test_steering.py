@@ -18,8 +18,7 @@ from determined.errors import (
     InvalidExperimentConfig,
     InvalidExperimentException,
 )
-from determined.experimental import Experiment, client
-from determined.experimental import experiment as experiment_module
+from determined.experimental import Experiment, client, experiment_control
 from determined.experimental.client import ExperimentState, Trial, TrialState
 from determined.queue.files import QueueFiles
 from determined.queue.status import read_status
@@ -103,7 +102,7 @@ def test_watched_paused_continued_and_ended(home: Path, capfd: pytest.CaptureFix
 def test_it_outlives_the_program_that_created_it_and_the_processes_that_ran_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(experiment_module, "_SECONDS_TO_CHANGE_HANDS", 0.5)
+    monkeypatch.setattr(experiment_control, "_SECONDS_WITHOUT_RUNNER", 0.5)
     program = (
         "import sys\nfrom determined.experimental import client\n"
         "experiment = client.create_experiment(eval(sys.argv[1]), sys.argv[2])\nprint(experiment.id)"
@@ -121,7 +120,7 @@ def test_it_outlives_the_program_that_created_it_and_the_processes_that_ran_it(
     assert status is not None
     for pid in (status.pid, holder.process.pid):  # the one first that would start the other again
         os.kill(pid, signal.SIGKILL)
-    with pytest.raises(DeterminedError, match=f"no process runs experiment {experiment.id}; go on with activate"):
+    with pytest.raises(DeterminedError, match=f"no process is running experiment {experiment.id}; call activate"):
         experiment.wait(interval=0.1)
     assert experiment.run(interval=0.1) is ExperimentState.COMPLETED
     assert [len(list(trial.iter_metrics("validation"))) for trial in experiment.list_trials()] == [100, 100]
@@ -151,7 +150,7 @@ def test_what_means_nothing_here_is_accepted(home: Path, caplog: pytest.LogCaptu
     assert (Path(experiment._row.code_dir) / "extra.txt").read_text() == "x"
     experiment.kill()
     assert experiment.state is ExperimentState.CANCELED
-    with pytest.raises(RuntimeError, match=f"experiment {experiment.id} is CANCELED, and has no trial"):
+    with pytest.raises(RuntimeError, match=f"experiment {experiment.id} is CANCELED and has no trial"):
         experiment.await_first_trial()
 
 

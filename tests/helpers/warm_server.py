@@ -15,8 +15,8 @@ from typing import Any
 
 from determined.engines.command import Module, Program, Script
 from determined.engines.warm import messages
-from determined.engines.warm.job import WarmFacts, live
-from determined.engines.warm.orders import Order
+from determined.engines.warm.job import WarmFacts, run_job
+from determined.engines.warm.job_request import JobRequest
 from determined.engines.warm.server import _warm_up
 
 _numbers = itertools.count()
@@ -31,7 +31,7 @@ def main(listener: socket.socket, directory: Path) -> None:
         importlib.import_module(name)
     for name in [name for name in os.environ if name.startswith("KMP_")]:
         del os.environ[name]  # added by scikit-learn
-    warmth = _warm_up()
+    facts = _warm_up()
     wake, waking = socket.socketpair()
     wake.setblocking(False)
     waking.setblocking(False)
@@ -58,7 +58,7 @@ def main(listener: socket.socket, directory: Path) -> None:
                     signal.set_wakeup_fd(-1)
                     for end in (listener, wake, waking, client, *clients.values()):
                         end.close()
-                    _run(request, streams, warmth, directory)
+                    _run(request, streams, facts, directory)
                 for stream in streams:
                     os.close(stream)
                 clients[pid] = client
@@ -80,13 +80,13 @@ def _send(client: socket.socket, message: dict[str, Any]) -> None:
         messages.send(client, message)
 
 
-def _run(request: dict[str, Any], streams: list[int], warmth: WarmFacts, directory: Path) -> None:
+def _run(request: dict[str, Any], streams: list[int], facts: WarmFacts, directory: Path) -> None:
     stdin, stdout, stderr = streams
     os.dup2(stdin, 0)
     os.close(stdin)
     environment = dict(request["environment"])
     command = _command(request["argv"], environment, request["directory"], directory)
-    live(Order(command, environment, request["directory"]).encode(), (stdout, stderr), warmth)
+    run_job(JobRequest(command, environment, request["directory"]).encode(), (stdout, stderr), facts)
 
 
 def _command(argv: list[str], environment: dict[str, str], cwd: str, directory: Path) -> Script | Module | Program:

@@ -42,7 +42,7 @@ def test_the_list(waiting: QueuedSearch) -> None:
     text = det_ok("queue")
     assert head_of(text) == COLUMNS
     *table, hint = text.splitlines()
-    assert hint == "No process serves the queue; resume with: det queue resume"
+    assert hint == "No daemon serves the queue; resume with: det queue resume"
     first, second = rows_of("\n".join(table))
     assert (first["Position"], first["Experiment ID"], first["Name"], first["State"]) == (
         "1",
@@ -53,7 +53,7 @@ def test_the_list(waiting: QueuedSearch) -> None:
     assert (second["Position"], second["Slots"], second["Progress"]) == ("2", "0", "0.0%")
     done = det("queue", "--json")
     assert "resume with: det queue resume" in done.stderr
-    assert "waits in the queue, and no process serves it" in det_ok("experiment", "describe", "1")
+    assert "is in the queue, but no daemon serves the queue" in det_ok("experiment", "describe", "1")
 
 
 def test_other_queues_of_the_same_store_are_named(waiting: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_other_queues_of_the_same_store_are_named(waiting: QueuedSearch, monkeyp
     host = socket.gethostname()
     monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
     empty, line = det_ok("queue", "resume").splitlines()
-    assert empty == "The queue is empty: there is nothing to go on with."
+    assert empty == "The queue is empty: there is nothing to resume."
     assert {theirs, f"2 experiments wait on host {host}"} == set(line.split(", "))
     assert det("queue", "--json").stderr == f"{line}\n"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from determined.engines.slots import find_slots
-from determined.queue import restart_backoff, serving
+from determined.queue import dispatcher, restart_backoff
 from determined.queue.daemon_log import DaemonLog
-from determined.queue.files import QueueFiles, at_the_door, locked
+from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
 from determined.queue.serving import Daemon
-from determined.queue.status import daemon_lives, read_status
+from determined.queue.status import daemon_is_running, read_status
 from tests.helpers.postgres import running_server
 from tests.helpers.searches import DET
 from tests.queue.conftest import SEARCH, QueuedSearch
@@ -25,12 +25,12 @@ def serve(searches: QueuedSearch, said: list[str] | None = None) -> list[str]:
     """In this process, until there is nothing to do; returns what the daemon said."""
     place = str(searches.home / "determined" / "store.sqlite")
     files, said = QueueFiles.of(place), [] if said is None else said
-    with at_the_door(files):
-        lock = locked(files)
+    with daemon_start_lock(files):
+        lock = take_daemon_lock(files)
     assert lock is not None
     slots = find_slots(None, os.environ)
     assert Daemon(place, files, lock, slots=slots, idle_seconds=0, say=said.append).run() == 0
-    assert not daemon_lives(files)
+    assert not daemon_is_running(files)
     return said
 
 
@@ -41,21 +41,21 @@ def test_a_runner_that_fails_again_and_again_is_given_up(here: QueuedSearch, mon
     config.write_text("{}")
     here.put_into_queue(experiment)
     said = serve(here)
-    assert sum("it is started again in" in line for line in said) == 1
+    assert sum("starting it again in" in line for line in said) == 1
     with here.opened() as store:
         row = store.experiments.get(experiment)
         assert store.queue.find(experiment) is None
     assert row.state == "PAUSED"
-    assert (row.reason or "").startswith("its runner ended 2 times in a row, the last time with code 1: ")
+    assert (row.reason or "").startswith("the runner ended 2 times in a row, the last time with code 1: ")
     waited = here.det("experiment", "wait", str(experiment), check=False)
-    assert "it is paused (its runner ended 2 times in a row" in waited.stderr
+    assert "it is paused (the runner ended 2 times in a row" in waited.stderr
 
 
 def test_a_trial_that_needs_more_slots_than_there_are_does_not_block_the_others(here: QueuedSearch) -> None:
     here.config = {**SEARCH, "resources": {"slots_per_trial": 3}}
     experiment = here.create("--slots", "3")
     here.put_into_queue(experiment)
-    assert any("a trial wants 3 slots, and the queue has 2" in line for line in serve(here))
+    assert any("a trial needs 3 slots, but the queue has 2" in line for line in serve(here))
     assert here.state(experiment) == "PAUSED"
 
 
@@ -75,10 +75,10 @@ def test_what_is_added_while_the_daemon_ends_is_served_nevertheless(here: Queued
 def test_a_daemon_that_is_asked_to_end_leaves_the_queue_as_it_is(here: QueuedSearch) -> None:
     with subprocess.Popen([*DET, "queue", "serve"], env=here.env(), stdout=subprocess.PIPE, text=True) as daemon:
         assert daemon.stdout is not None
-        assert "shares out 2 slots" in daemon.stdout.readline()
+        assert "serves the queue with 2 slots" in daemon.stdout.readline()
         daemon.terminate()
         assert daemon.wait(60) == 143
-    assert not daemon_lives(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
+    assert not daemon_is_running(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
 
 
 @pytest.mark.thorough
@@ -86,7 +86,7 @@ def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> N
     here.slow_down(1)
     with subprocess.Popen([*DET, "queue", "serve"], env=here.env(), stdout=subprocess.PIPE, text=True) as daemon:
         assert daemon.stdout is not None
-        assert "shares out 2 slots" in daemon.stdout.readline()
+        assert "serves the queue with 2 slots" in daemon.stdout.readline()
         experiment = here.detach(searcher={"name": "single", "metric": "loss"})
         here.wait_for(lambda store: any(here.steps(experiment)))
         status = read_status(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
@@ -105,7 +105,7 @@ def test_a_daemon_that_is_asked_to_end_lets_trials_save(here: QueuedSearch) -> N
 
 @pytest.mark.thorough
 def test_who_waits_for_long_has_no_process(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_MOST_SECONDS_WITHOUT_SLOTS", 1.0)
+    monkeypatch.setattr(dispatcher, "_MOST_SECONDS_WITHOUT_SLOTS", 1.0)
     low, high = here.create(), here.create()
     here.slow_down(low)
     here.slow_down(high)
@@ -123,8 +123,8 @@ def test_who_waits_for_long_has_no_process(here: QueuedSearch, monkeypatch: pyte
     disturbing.start()
     said = serve(here)
     disturbing.join()
-    assert f"experiment {low}: waits for slots without a process" in said
-    assert not any("started again" in line for line in said)
+    assert f"experiment {low}: ending the runner, which waits for slots" in said
+    assert not any("starting it again" in line for line in said)
     assert (here.state(low), here.state(high)) == ("COMPLETED", "COMPLETED")
     with here.opened() as store:
         assert [trial.restarts for trial in store.experiments.trials(low)] == [0, 0, 0]
@@ -138,10 +138,10 @@ def test_a_store_that_does_not_come_back_is_not_waited_for_for_ever(here: Queued
         command = [*DET, "queue", "serve", "--forever"]
         daemon = subprocess.Popen(command, env=here.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert daemon.stdout is not None
-        assert "shares out" in daemon.stdout.readline()
+        assert "serves the queue" in daemon.stdout.readline()
     said, complaint = daemon.communicate(timeout=60)
     assert daemon.returncode == 1
-    assert "it is tried again" in said
+    assert "; retrying" in said
     assert complaint.startswith("Cannot serve the queue: the store postgresql://")
 
 
@@ -165,8 +165,8 @@ def test_how_often_a_runner_is_started_again(monkeypatch: pytest.MonkeyPatch) ->
     assert [tried.failed(1, seconds=2.0) for _ in range(4)] == [1.0, 5.0, 25.0, None]
     assert tried.failures(1) == 4
     assert [tried.failed(2, seconds=s) for s in (2.0, 2.0, 61.0, 2.0)] == [1.0, 5.0, 1.0, 5.0], "it had a good run"
-    assert (tried.pause(2), tried.pause(3) <= 0) == (5.0, True)
+    assert (tried.seconds_left(2), tried.seconds_left(3) <= 0) == (5.0, True)
     now = 105.0
-    assert tried.pause(2) == 0.0
-    tried.forget_others_than({2})
+    assert tried.seconds_left(2) == 0.0
+    tried.keep_only({2})
     assert (tried.failures(1), tried.failures(2)) == (0, 2)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from determined.experiment.files import ExperimentFiles
-from determined.queue import serving
+from determined.queue import dispatcher
 from determined.queue.daemon_log import DaemonLog
 from determined.queue.files import QueueFiles
 from tests.cli.running import det
@@ -27,7 +27,7 @@ from tests.queue.test_held import OtherRunner, served_while
 def test_what_cannot_be_run_is_given_up_and_the_others_go_on(
     here: QueuedSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "_SECONDS_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr(dispatcher, "_SECONDS_BETWEEN_CHECKS", 0.1)
     gone, unreadable, odd, last = (create(here) for _ in range(4))
     with here.opened() as store:
         files = {
@@ -51,12 +51,12 @@ def test_what_cannot_be_run_is_given_up_and_the_others_go_on(
     said = "\n".join(served_while(here, disturb))
     other.end()
     for number, reason in (
-        (gone, "its files are not here any more"),
-        (odd, "it cannot be run: the stored configuration has no entrypoint, or no searcher with a metric"),
-        (unreadable, "it cannot be run: "),
-        (last, "it cannot be run: "),
+        (gone, "the files of the experiment no longer exist on this machine"),
+        (odd, "cannot be run: the stored configuration has no entrypoint, or no searcher with a metric"),
+        (unreadable, "cannot be run: "),
+        (last, "cannot be run: "),
     ):
-        assert f"experiment {number}: taken out of the queue: {reason}" in said
+        assert f"experiment {number}: removed from the queue: {reason}" in said
         assert here.state(number) == "PAUSED"
 
 
@@ -95,7 +95,7 @@ def test_neither_a_reader_that_is_gone_nor_a_store_that_is_replaced_ends_the_dae
     with subprocess.Popen(command, env=here.env(), stdout=pipe, stderr=pipe, text=True) as daemon:
         assert daemon.stdout is not None
         assert daemon.stderr is not None
-        assert "shares out 2 slots" in daemon.stdout.readline()
+        assert "serves the queue with 2 slots" in daemon.stdout.readline()
         daemon.stdout.close()
         here.put_into_queue(experiment)
         here.wait_for(lambda store: store.queue.find(experiment) is None)  # it says so, and nobody reads it

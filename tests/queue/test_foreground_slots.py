@@ -58,7 +58,7 @@ def test_the_queue_waits_for_the_foreground_and_share_does_not(searches: QueuedS
         searches.wait_for(lambda store: any(searches.steps(first)))
         queued = searches.detach()
         log = searches.home / "determined" / "queue"
-        said = f"slots are held outside the queue, by experiment {first} (process {holder.pid}"
+        said = f"slots that are held outside the queue, by experiment {first} (process {holder.pid}"
         wait_until(lambda: any(said in path.read_text() for path in log.glob("*.log")), "the daemon does not say so")
         assert not any(searches.steps(queued))
         shared = searches.create()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from determined.queue import restart_backoff, serving
+from determined.queue import dispatcher, restart_backoff
 from determined.store.store import Store
 from tests.helpers.waiting import wait_until
 from tests.queue.conftest import SEARCH, QueuedSearch
@@ -90,7 +90,7 @@ def beats(store: Store, experiment_id: int) -> int:
 def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A first failure is one too many, and others are looked at often."""
     monkeypatch.setattr(restart_backoff, "PAUSES", ())
-    monkeypatch.setattr(serving, "_SECONDS_BETWEEN_LOOKS", 0.1)
+    monkeypatch.setattr(dispatcher, "_SECONDS_BETWEEN_CHECKS", 0.1)
 
 
 def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
@@ -124,7 +124,7 @@ def test_who_is_held_waits_and_that_is_no_failure(here: QueuedSearch) -> None:
 
     said = served_while(here, disturb)
     other.end()
-    assert "taken out of the queue: its runner ended 1 time in a row" in said[-2]
+    assert "removed from the queue: the runner ended 1 time in a row" in said[-2]
     assert sum(line.startswith(waits) for line in said) == 2
     assert started(said).count(f"experiment {experiment}") == 2
     assert here.state(experiment) == "PAUSED"
@@ -138,11 +138,11 @@ def test_nobody_is_given_up_while_another_process_runs_it(here: QueuedSearch) ->
     other.take()
 
     def disturb(said: list[str]) -> None:
-        wait_until(lambda: any("still runs it; it is waited for" in line for line in said))
+        wait_until(lambda: any("still runs it; waiting for that process" in line for line in said))
         with here.opened() as store:
             assert store.queue.find(experiment) is not None
         other.say("leave")
 
-    assert any("a trial wants 3 slots" in line for line in served_while(here, disturb))
+    assert any("a trial needs 3 slots" in line for line in served_while(here, disturb))
     other.end()
     assert here.state(experiment) == "PAUSED"

@@ -8,21 +8,21 @@ import threading
 import pytest
 
 from determined.queue import daemon
-from determined.queue.files import QueueFiles, at_the_door, locked
+from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
 from determined.queue.status import Status, write_status
 from tests.cli.running import det, det_ok
 from tests.queue.conftest import QueuedSearch
 from tests.queue.test_commands import create
 
-TOLD = "the queue's daemon is ending; when it has ended: det queue resume"
+TOLD = "the queue daemon is shutting down; when it has exited, run: det queue resume"
 
 
 class Leaving:
     """As such a daemon looks from outside: it has the lock, and says that it leaves."""
 
     def __init__(self, files: QueueFiles) -> None:
-        with at_the_door(files):
-            lock = locked(files)
+        with daemon_start_lock(files):
+            lock = take_daemon_lock(files)
         assert lock is not None
         self._lock = lock
         write_status(files, Status(os.getpid(), 0.0, 2, {}, leaving=True))
@@ -32,7 +32,7 @@ class Leaving:
 
 
 def test_who_adds_is_told_or_waits_for_its_end(here: QueuedSearch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "_SECONDS_TO_LEAVE", 0.2)
+    monkeypatch.setattr(daemon, "_SECONDS_TO_SHUT_DOWN", 0.2)
     here.config = {**here.config, "resources": {"slots_per_trial": 3}}  # given up at once, which costs nothing
     experiment = create(here, "--slots", "3")
     leaving = Leaving(QueueFiles.of(str(here.home / "determined" / "store.sqlite")))
@@ -43,8 +43,8 @@ def test_who_adds_is_told_or_waits_for_its_end(here: QueuedSearch, monkeypatch: 
     resumed = det("queue", "resume")
     assert (resumed.exit_code, TOLD in resumed.stderr) == (1, True)
 
-    monkeypatch.setattr(daemon, "_SECONDS_TO_LEAVE", 30.0)
+    monkeypatch.setattr(daemon, "_SECONDS_TO_SHUT_DOWN", 30.0)
     threading.Timer(0.3, leaving.end).start()
-    assert det_ok("queue", "resume") == "The queue goes on with 1 experiment.\n"
+    assert det_ok("queue", "resume") == "Resumed the queue with 1 experiment.\n"
     here.wait_for(lambda store: store.queue.find(experiment) is None)
     assert here.state(experiment) == "PAUSED"

@@ -60,7 +60,7 @@ def test_only_a_higher_priority_takes_something_back(situation: tuple[list[Deman
     demands, slots = situation
     result = grants(demands, slots)
     for demand in demands:
-        keeps = min(demand.whole(len(demand.has)), demand.whole(demand.wants))
+        keeps = min(demand.usable_slots(len(demand.has)), demand.usable_slots(demand.wants))
         if len(result[demand.order]) < keeps:
             above = [other for other in demands if other.priority < demand.priority]
             assert any(other.wants >= other.slots_per_trial for other in above)
@@ -82,11 +82,11 @@ def test_it_comes_to_rest_and_nobody_gains_while_one_before_them_waits(situation
     for demand in by_rank:
         got = len(result[demand.order])
         assert not waiting or got <= before[demand.order]
-        waiting = waiting or got < demand.whole(min(demand.wants, slots))
+        waiting = waiting or got < demand.usable_slots(min(demand.wants, slots))
     # The first of the highest priority has all that its equals do not keep from it.
     first = by_rank[0]
     equals = sum(len(result[other.order]) for other in by_rank[1:] if other.priority == first.priority)
-    assert len(result[first.order]) == first.whole(min(first.wants, slots - equals))
+    assert len(result[first.order]) == first.usable_slots(min(first.wants, slots - equals))
 
 
 def test_a_large_trial_is_not_kept_waiting_by_small_ones() -> None:

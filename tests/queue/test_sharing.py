@@ -83,7 +83,7 @@ def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_k
             assert trial.steps_completed == max(kept, default=0)
     assert "resume with: det queue resume" in searches.det("queue").stdout
     waiting = searches.det("experiment", "wait", str(low), "--polling-interval", "0.1", check=False)
-    assert f"experiment {low}: it waits in the queue, and no process serves it" in waiting.stderr
+    assert f"experiment {low}: it is in the queue, but no daemon serves the queue" in waiting.stderr
 
     threads = [threading.Thread(target=searches.det, args=("queue", "resume")) for _ in range(10)]
     for thread in threads:
@@ -93,7 +93,7 @@ def test_it_outlives_its_terminal_shares_slots_and_goes_on_when_the_daemon_was_k
     assert len(searches.daemons()) == 1
     searches.wait_for(lambda store: store.experiments.get(low).holder is not None)
     refused = searches.det("queue", "serve", check=False)
-    assert f"is being served already by process {searches.daemons()[0].pid}" in refused.stderr
+    assert f"is already served by process {searches.daemons()[0].pid}" in refused.stderr
     held = searches.det("experiment", "activate", str(low), check=False)
     assert f"the queue runs it; see `det queue`, or take it out with `det queue remove {low}`" in held.stderr
     searches.hurry(low)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from determined.cli.groups import Command
+from determined.cli.command import Command
 
 
 @click.command(cls=Command, action="print the completion script")

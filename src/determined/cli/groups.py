@@ -1,4 +1,4 @@
-"""Commands and command groups: imported when they are used, with errors reported in one line."""
+"""Command groups, which import a command when it is used, and explanations of commands that do not exist."""
 
 from __future__ import annotations
 
@@ -6,54 +6,15 @@ import importlib
 import keyword
 import sys
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from determined.cli import streams
-from determined.errors import DeterminedError
-
-INTERRUPTED = 130  # the exit code that shells report for a program ended by Ctrl-C
 
 
-class Command(click.Command):
-    """A command that reports errors as `Cannot <action>: <reason>`.
-
-    `action` says in the imperative what the command does, with its object. Parameters of the command are filled in:
-    "delete {experiment_id:experiment}" becomes "delete experiment 3".
-    """
-
-    def __init__(self, *args: Any, action: str, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.action = action
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; for a second id, say that the command takes only one."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            one = next((found.name for found in self.params if found.name in ("experiment_id", "trial_id")), None)
-            if one is None or "unexpected extra argument" not in error.message:
-                raise
-            kind = one.removesuffix("_id")
-            raise click.UsageError(f"{error.message.rstrip('.')}: this command takes one {kind}.", ctx) from None
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and report known errors in one line with exit code 1."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise  # the reader has closed the pipe, as `head` does; click exits quietly
-        except KeyboardInterrupt:
-            raise SystemExit(INTERRUPTED) from None
-        except (DeterminedError, OSError) as error:
-            if isinstance(error, OSError) and streams.is_of_output(error):
-                raise  # reported by the root command: the work of the command itself may be complete
-            _fail(self.action, ctx.params, error)
-
-
-class _Main(click.Group):
-    """A group that, as the root of a command line, exits with a one-line message if its output cannot be written."""
+class _RootGroup(click.Group):
+    """A group that reports output which cannot be written in one line, if it is the root of the command line."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line, and report output that could not be written."""
@@ -61,15 +22,15 @@ class _Main(click.Group):
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
-            if not streams.is_of_output(error):
+            if not streams.is_output_error(error):
                 raise
-            streams.tell(error)
-            sys.exit(streams.final_code(1))
+            streams.report_lost_output(error)
+            sys.exit(streams.flushed_exit_code(1))
         except SystemExit as end:
-            sys.exit(streams.final_code(end.code))
+            sys.exit(streams.flushed_exit_code(end.code))
 
 
-class LazyGroup(_Main):
+class LazyGroup(_RootGroup):
     """A group that knows its commands by name, module and help line, and imports a command only when it is used.
 
     `commands_in` maps a command to its module and help line. The module has the command as an attribute of the same
@@ -92,6 +53,7 @@ class LazyGroup(_Main):
         self.no_args_is_help = default is None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
         return list(self.commands_in)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -109,15 +71,13 @@ class LazyGroup(_Main):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command to run; for an unknown one, explain why it does not exist or suggest another."""
         if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
-            from determined.cli.absent import why_absent
-
-            reason = why_absent((*_names(ctx), args[0]))
+            reason = why_missing((*_names(ctx), args[0]))
             if reason is not None:
                 ctx.fail(f"No such command {args[0]!r}: {reason}.")
-            ctx.fail(f"No such command {args[0]!r}.{self._meant(ctx, args[0])}")
+            ctx.fail(f"No such command {args[0]!r}.{self._suggestion(ctx, args[0])}")
         return super().resolve_command(ctx, args)
 
-    def _meant(self, ctx: click.Context, word: str) -> str:
+    def _suggestion(self, ctx: click.Context, word: str) -> str:
         """Return a suggestion for an unknown command: one with the same beginning, a similar name, or another group."""
         from difflib import get_close_matches
 
@@ -133,8 +93,10 @@ class LazyGroup(_Main):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; without a command name, the default command is used."""
-        unnamed = not args or (args[0].startswith("-") and not _asks_for_help(ctx, args[0]))
-        if self.default is not None and unnamed and not ctx.resilient_parsing:  # a shell that completes means the group
+        unnamed = not args or (args[0].startswith("-") and not _is_help_option(ctx, args[0]))
+        if (
+            self.default is not None and unnamed and not ctx.resilient_parsing
+        ):  # completion in a shell is about the group
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
@@ -149,24 +111,50 @@ class LazyGroup(_Main):
             formatter.write_dl(rows)
 
 
-def explain_unused(option: str, value: object, reason: str) -> None:
-    """Print a line about an option that is accepted for old command lines and has no effect."""
-    if value:
-        click.echo(f"{option} is accepted and not used: {reason}", err=True)
-
-
 def _names(ctx: click.Context) -> tuple[str, ...]:
     """Return the names of the groups that lead to this context, without the root."""
     return () if ctx.parent is None else (*_names(ctx.parent), ctx.command.name or "")
 
 
-def _asks_for_help(ctx: click.Context, argument: str) -> bool:
+def _is_help_option(ctx: click.Context, argument: str) -> bool:
     return argument in ctx.help_option_names
 
 
-def _fail(action: str, parameters: Mapping[str, Any], error: DeterminedError | OSError) -> NoReturn:
-    """Print the error message of a command and exit with 1."""
-    from determined.cli.failure import failure_text
+_ADMINISTRATION = "there is no cluster to administer"
+_ACCOUNTS = "there are no accounts: any user who can read the store may use it"
+_PROJECTS = "workspace and project are fields of a configuration, as labels are"
 
-    click.echo(failure_text(action, parameters, error), err=True)
-    sys.exit(1)
+_REASONS: dict[tuple[str, ...], str] = {
+    ("notebook",): "start Jupyter as usual; `determined.experimental.client` works in it",
+    ("shell",): "use the shell of this machine",
+    ("command",): "`det run COMMAND` runs a command and stores its output",
+    ("cmd",): "`det run COMMAND` runs a command and stores its output",
+    ("task",): "`det queue` and `det experiment list` show what runs",
+    ("job",): "`det queue` shows the running and the waiting experiments",
+    ("template",): "keep shared settings in one file, and override them with --config",
+    ("deploy",): "there is nothing to deploy: `pip install determined-pytorch` is sufficient",
+    **dict.fromkeys(
+        [("resources",), ("resource-pool",), ("agent",), ("slot",)], "`det doctor` shows the slots of this machine"
+    ),
+    **dict.fromkeys([("master",), ("config-policies",)], _ADMINISTRATION),
+    **dict.fromkeys([(name,) for name in ("user-group", "rbac", "token", "oauth", "sso")], _ACCOUNTS),
+    **dict.fromkeys(
+        [("user", name) for name in ("list", "create", "edit", "rename", "activate", "deactivate", "change-password")],
+        _ACCOUNTS,
+    ),
+    ("user", "link-with-agent-user"): _ACCOUNTS,
+    ("dev",): "there is no REST interface to call: use `--json` of any command, or determined.experimental.client",
+    **dict.fromkeys([("workspace",), ("project",), ("experiment", "move"), ("model", "move")], _PROJECTS),
+    ("experiment", "set", "weight"): "the queue schedules by priority: `det experiment set priority ID N`",
+    ("experiment", "set", "log-retention"): "logs are kept as long as their experiment: `det experiment delete ID`",
+    ("trial", "set"): "logs are kept as long as their experiment: `det experiment delete ID`",
+    **dict.fromkeys(
+        [("tensorboard", name) for name in ("list", "open", "kill", "logs", "config")],
+        "`det tensorboard start` runs TensorBoard itself, until Ctrl-C",
+    ),
+}
+
+
+def why_missing(path: tuple[str, ...]) -> str | None:
+    """Return why an old command does not exist, given the words typed after `det`; None if it is unknown."""
+    return _REASONS.get(path)

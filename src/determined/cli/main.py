@@ -8,7 +8,8 @@ import sys
 import click
 
 import determined
-from determined.cli.groups import LazyGroup, explain_unused
+from determined.cli.command import explain_unused
+from determined.cli.groups import LazyGroup
 
 _COMMANDS = {
     "experiment": ("determined.cli.experiment", "Create, watch and control experiments."),

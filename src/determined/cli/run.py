@@ -1,4 +1,4 @@
-"""`det run`: run any program as an experiment of one trial."""
+"""`det run`: run any program as an experiment of one trial, passing its output through."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.display.safe_text import visible, visible_lines
+from determined.cli.display.safe_text import log_line, visible, visible_lines
+from determined.cli.display.table import number
 from determined.cli.experiment.new.start import no_startup_hook, say_on_stderr
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.running.holders import how_to_go_on
-from determined.cli.running.slot_waiting import Sharing, reserve_slots, with_sharing
-from determined.cli.streams import outliving_the_reader
+from determined.cli.running.foreground import warnings_to
+from determined.cli.running.slots import Sharing, reserve_slots, with_sharing
+from determined.cli.running.summary import Summary, location_of, missing_results, summarize, summary_plain
+from determined.cli.running.watching import interrupted_message
+from determined.cli.store_access import opened_store
+from determined.cli.streams import continuing_without_output
 
 if TYPE_CHECKING:
     from determined.config.experiment import LoadedExperiment
+    from determined.engines.base import Line
+    from determined.engines.local import LocalEngine
+    from determined.experiment.runner.run import Ended
 
 _LONGEST_NAME = 80
 
@@ -127,7 +133,7 @@ def _loaded(config: dict[str, Any], overrides: list[str]) -> LoadedExperiment:
 
 def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bool) -> None:
     """Create the experiment, and queue it or leave it paused."""
-    from determined.cli.running.detached import leave_to_queue
+    from determined.cli.running.slots import enqueue
     from determined.experiment.creation.create import create_experiment
 
     with opened_store() as store:
@@ -135,10 +141,10 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
             loaded, Path.cwd(), store, paused=True, in_place=not copy, say=say_on_stderr
         ).experiment_id
         if form != "json":
-            with outliving_the_reader():
+            with continuing_without_output():
                 click.echo(f"Created experiment {number}")
         if detach:
-            leave_to_queue(store, number, form)
+            enqueue(store, number, form)
         elif form == "json":
             print_json(experiment_plain(store.experiments.get(number)))
         else:
@@ -147,7 +153,6 @@ def _create_only(loaded: LoadedExperiment, form: Form, *, copy: bool, detach: bo
 
 def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) -> int:
     """Create the experiment and run it in the foreground; return the exit code."""
-    from determined.cli.running.program_output import run_program
     from determined.engines.local import LocalEngine
     from determined.experiment.creation.create import create_experiment
 
@@ -159,7 +164,7 @@ def _run(loaded: LoadedExperiment, form: Form, sharing: Sharing, *, copy: bool) 
         try:
             return run_program(created.experiment_id, engine, form, sharing)
         except KeyboardInterrupt:  # Ctrl-C before the runner handled signals
-            click.echo(how_to_go_on(created.experiment_id), err=True)
+            click.echo(interrupted_message(created.experiment_id), err=True)
             raise
 
 
@@ -171,3 +176,64 @@ def _shown(command: tuple[str, ...]) -> str:
 
     words = shlex.join(mask_arguments(list(command)))
     return words if len(words) <= _LONGEST_NAME else f"{words[: _LONGEST_NAME - 1]}…"
+
+
+def run_program(experiment_id: int, engine: LocalEngine, form: Form, sharing: Sharing) -> int:
+    """Run the program and return the exit code.
+
+    Its output goes to the stream it was written to (with JSON, all of it to standard error); messages of `det` go to
+    standard error.
+    """
+    from determined.experiment.runner.run import run_experiment
+    from determined.store.open import checked_place
+
+    def on_line(trial_id: int, line: Line) -> None:
+        stream = sys.stdout if line.stream == "stdout" and form != "json" else sys.stderr
+        rank = f"[rank={line.rank}] " if line.rank else ""
+        with continuing_without_output():
+            # Colours are kept for pipes and files, from which click would remove them.
+            click.echo(rank + log_line(line.text, stream), file=stream, color=True)
+
+    with opened_store() as store:
+        config = store.experiments.get(experiment_id).config
+    with warnings_to(_say):
+        reserve_slots(engine, config, experiment_id, sharing, _say)
+        ended = run_experiment(checked_place(), experiment_id, engine=engine, on_line=on_line, say=_say)
+    with opened_store() as store:
+        summary = summarize(store, experiment_id)
+    with continuing_without_output():
+        if form == "json":
+            print_json({**summary_plain(summary), "exit_code": _exit_code(ended)})
+        for line in _closing_lines(summary):
+            _say(line)
+    return _exit_code(ended)
+
+
+def _exit_code(ended: Ended) -> int:
+    """Return 0 if the program completed, 128 + N if signal N paused it, the program's code if it failed, else 1."""
+    if ended.state == "COMPLETED":
+        return 0
+    if ended.signal is not None:
+        return 128 + ended.signal
+    return ended.code or 1 if ended.state == "ERROR" else 1
+
+
+def _closing_lines(summary: Summary) -> list[str]:
+    """Return the closing lines: the result, the checkpoint, and how to resume."""
+    row = summary.experiment
+    why = [trial.reason for trial in summary.trials if trial.reason and row.state != "COMPLETED"]
+    reason = f" ({why[0]})" if why else ""
+    best = "" if row.best is None else f", best {row.metric} {number(row.best)}"
+    lines = [f"Experiment {row.id}: {row.state}{reason}{best}; see: det experiment describe {row.id}"]
+    if row.state == "COMPLETED":  # a failed program has printed its reason
+        lines += missing_results(summary)
+    if summary.checkpoint is not None:
+        lines.append(f"Checkpoint: {location_of(summary.checkpoint)}")
+    if row.state == "PAUSED":
+        lines.append(f"To resume: det experiment activate {row.id}")
+    return lines
+
+
+def _say(line: str) -> None:
+    with continuing_without_output():
+        click.echo(visible(line), err=True)

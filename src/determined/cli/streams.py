@@ -28,6 +28,7 @@ class _Output(io.FileIO):
     """Standard output whose errors contain its name, to distinguish them from errors of files."""
 
     def write(self, data: Any, /) -> int:
+        """Write bytes; an error names standard output as its file."""
         try:
             return super().write(data)
         except OSError as error:
@@ -64,7 +65,7 @@ class _MaskedText(io.TextIOWrapper):
 
     def __init__(self, stream: TextIO, mask: LineMask) -> None:
         super().__init__(stream.buffer, "utf-8", errors="backslashreplace", line_buffering=True)
-        self._beneath = stream  # kept alive: its finalizer would close the shared buffer
+        self._underlying = stream  # kept alive: its finalizer would close the shared buffer
         self._mask = mask
 
     def write(self, text: str, /) -> int:
@@ -97,19 +98,19 @@ def _open_missing_descriptors() -> None:
             os.set_inheritable(number, True)
 
 
-def is_of_output(error: OSError) -> bool:
+def is_output_error(error: OSError) -> bool:
     """Return whether an error is one of standard output."""
     return bool(error.filename == STANDARD_OUTPUT)
 
 
-def tell(error: OSError) -> None:
+def report_lost_output(error: OSError) -> None:
     """Print a line about output that could not be written, unless standard error is unusable as well."""
     with contextlib.suppress(OSError):
         click.echo(f"{STANDARD_OUTPUT} cannot be written: {error.strerror}", err=True)
 
 
 @contextlib.contextmanager
-def outliving_the_reader(trouble: type[OSError] = OSError) -> Iterator[None]:
+def continuing_without_output(trouble: type[OSError] = OSError) -> Iterator[None]:
     """Continue if the output inside the block cannot be printed: the store contains everything.
 
     If the reader has closed the pipe, as `head` does, nothing else happens. If the output is full or closed, the exit
@@ -119,7 +120,7 @@ def outliving_the_reader(trouble: type[OSError] = OSError) -> Iterator[None]:
     try:
         yield
     except trouble as error:
-        if is_of_output(error) and not isinstance(error, BrokenPipeError):
+        if is_output_error(error) and not isinstance(error, BrokenPipeError):
             _lost = _lost or error
         silence_broken_streams()
 
@@ -136,17 +137,17 @@ def silence_broken_streams() -> None:
             stream.flush()
 
 
-def final_code(code: Any) -> Any:
+def flushed_exit_code(code: Any) -> Any:
     """Flush the output and return the exit code of a command that is about to exit with `code`."""
-    lost, told = _lost, code not in (0, None)  # a command that failed has already printed why
+    lost, has_failed = _lost, code not in (0, None)  # a command that failed has already printed why
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = code or 1
     except OSError as error:
         lost = lost or error
-    if lost is not None and not told:
-        tell(lost)
+    if lost is not None and not has_failed:
+        report_lost_output(lost)
         code = 1
     silence_broken_streams()
     return code

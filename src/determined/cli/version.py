@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 import determined
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.groups import Command
 
 
 @click.command(cls=Command, action="show the version")

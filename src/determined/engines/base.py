@@ -90,17 +90,17 @@ class Engine(Protocol):
         """Return the number of slots on which no job runs and on which a job may be started."""
 
     @property
-    def short(self) -> bool:
-        """Whether this engine was granted fewer slots than it could use, because others hold them."""
+    def wants_more_slots(self) -> bool:
+        """Whether this engine was granted fewer slots than it could use, because other experiments hold them."""
 
     @property
-    def left_alone(self) -> bool:
+    def granter_exited(self) -> bool:
         """Whether the process that grants slots to this engine has exited: jobs must save a checkpoint and exit."""
 
-    def want(self, slots: int) -> None:
+    def announce_demand(self, slots: int) -> None:
         """Announce how many slots could be used now, including those in use."""
 
-    def taken_back(self) -> list[str]:
+    def preempted_jobs(self) -> list[str]:
         """Return the keys of jobs on slots that were preempted: these jobs must save a checkpoint and exit."""
 
     def use(self, interpreter: Interpreter) -> None:
@@ -118,7 +118,7 @@ class Engine(Protocol):
     def kill(self, key: str) -> None:
         """Kill a job and all processes that it started; an Exited event follows. Unknown keys are ignored."""
 
-    def listens(self, key: str) -> bool:
+    def has_listener(self, key: str) -> bool:
         """Return whether a process of the job has a socket for wake-ups, and so reads requests from the store."""
 
     def interrupt(self, key: str) -> None:

@@ -1,4 +1,4 @@
-"""Parse an entrypoint into a command. Pure: no file is read and no process is started here."""
+"""Parse an entrypoint into a command, and translate it into what is started. Pure: nothing is read or started here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def parse_entrypoint(entrypoint: str | Sequence[str]) -> Command:
     text = entrypoint.strip()
     if not text:
         raise InvalidConfigurationException(
-            message="entrypoint: it is empty; write module:Class, for example model_def:MyTrial, or a command"
+            message="entrypoint: the value is empty; write module:Class, for example model_def:MyTrial, or a command"
         )
     if _TRIAL_CLASS.fullmatch(text):
         return Harness(text)
@@ -93,6 +93,7 @@ def as_argv(command: Command) -> list[str]:
 
 
 def _parse_list(words: list[str]) -> Command:
+    """Return the command of an entrypoint that is a list; it is started without a shell."""
     if not words or not all(isinstance(word, str) for word in words) or not words[0]:
         raise InvalidConfigurationException(
             message=f"entrypoint: expected a program and its arguments as a list of strings, got {words!r}"
@@ -112,3 +113,14 @@ def _parse_python(words: list[str]) -> Script | Module | None:
     if rest and rest[0].endswith(".py") and not rest[0].startswith("-"):
         return Script(tuple(rest))
     return None
+
+
+def runnable(command: Command, slots: int) -> Script | Module | Program:
+    """Return what to start for a command. A trial class becomes the module that trains it on all of its slots."""
+    if isinstance(command, Harness):
+        if slots > 1:
+            return Module(("determined.launch.torch_distributed", "--trial", command.trial))
+        return Module(("determined.exec.harness", command.trial))
+    if isinstance(command, Shell):
+        return Program(tuple(as_argv(command)))
+    return command

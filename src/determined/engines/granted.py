@@ -25,15 +25,15 @@ class GrantedEngine:
     def __init__(self, slots: int, connection: socket.socket) -> None:
         self._connection = connection
         self._connection.setblocking(False)
-        self._received = b""
+        self._received = b""  # the beginning of a line whose rest has not arrived yet
         self._granted: tuple[int, ...] = ()
         self._seen = 0
         self._wanted = 0
-        self._said: dict[str, Any] = {}
-        self._unsent = b""
-        self._left_alone = False
+        self._reported: dict[str, Any] = {}
+        self._unsent = b""  # the rest of a report that did not fit into the socket buffer
+        self._granter_exited = False
         self._local = LocalEngine(slots)
-        self._local.use_only(())
+        self._local.restrict_to(())
         self._local.watch(connection.fileno())
 
     def __enter__(self) -> GrantedEngine:
@@ -53,21 +53,21 @@ class GrantedEngine:
         return self._local.ready
 
     @property
-    def short(self) -> bool:
+    def wants_more_slots(self) -> bool:
         return len(self._granted) < self._wanted
 
     @property
-    def left_alone(self) -> bool:
-        return self._left_alone
+    def granter_exited(self) -> bool:
+        return self._granter_exited
 
     def free_slots(self) -> int:
         return self._local.free_slots()
 
-    def want(self, slots: int) -> None:
+    def announce_demand(self, slots: int) -> None:
         self._wanted = slots
-        self._say()
+        self._report()
 
-    def taken_back(self) -> list[str]:
+    def preempted_jobs(self) -> list[str]:
         return [key for key, slots in self._local.placement().items() if not set(slots) <= set(self._granted)]
 
     def use(self, interpreter: Interpreter) -> None:
@@ -82,8 +82,8 @@ class GrantedEngine:
     def kill(self, key: str) -> None:
         self._local.kill(key)
 
-    def listens(self, key: str) -> bool:
-        return self._local.listens(key)
+    def has_listener(self, key: str) -> bool:
+        return self._local.has_listener(key)
 
     def interrupt(self, key: str) -> None:
         self._local.interrupt(key)
@@ -95,10 +95,11 @@ class GrantedEngine:
         return self._local.cpu_seconds(key)
 
     def events(self, timeout: float) -> list[Event]:
-        happened = self._local.events(timeout)
+        """Return pending events, after applying grants that have arrived; see `Engine.events`."""
+        events = self._local.events(timeout)
         self._read_grants()
-        self._say()
-        return happened
+        self._report()
+        return events
 
     def close(self) -> None:
         self._local.unwatch()
@@ -107,7 +108,7 @@ class GrantedEngine:
 
     def _read_grants(self) -> None:
         """Apply all grants that have arrived; only the last one counts."""
-        while not self.left_alone:
+        while not self.granter_exited:
             try:
                 data = self._connection.recv(_MOST_BYTES)
             except BlockingIOError:
@@ -115,34 +116,34 @@ class GrantedEngine:
             except OSError:
                 data = b""
             if not data:
-                self._lose_the_other_side()
+                self._record_granter_exit()
                 return
             *lines, self._received = (self._received + data).split(b"\n")
             for line in lines:
                 message = json.loads(line)
                 self._granted, self._seen = tuple(message["grant"]), message["number"]
-                self._local.use_only(self._granted)
+                self._local.restrict_to(self._granted)
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         """Send the demand and the slots in use to the granting process if they have changed."""
         uses = sorted(number for slots in self._local.placement().values() for number in slots)
         message = {"wants": self._wanted, "uses": uses, "seen": self._seen}
-        if not self._unsent and message != self._said:
-            self._said, self._unsent = message, json.dumps(message).encode() + b"\n"
-        if not self._unsent or self.left_alone:
+        if not self._unsent and message != self._reported:
+            self._reported, self._unsent = message, json.dumps(message).encode() + b"\n"
+        if not self._unsent or self.granter_exited:
             return
         try:
             self._unsent = self._unsent[self._connection.send(self._unsent) :]
         except BlockingIOError:
             pass  # the socket buffer is full: the rest is sent with the next call
         except OSError:
-            self._lose_the_other_side()
+            self._record_granter_exit()
 
-    def _lose_the_other_side(self) -> None:
+    def _record_granter_exit(self) -> None:
         """Record that the granting process has exited.
 
         No job is started; running jobs keep their slots until they end.
         """
-        self._left_alone = True
+        self._granter_exited = True
         self._local.unwatch()
-        self._local.use_only(())
+        self._local.restrict_to(())

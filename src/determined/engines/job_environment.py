@@ -24,7 +24,7 @@ _OF_ANOTHER_RUN = re.compile(
 )
 
 
-def outside_of_runs(environment: Mapping[str, str]) -> dict[str, str]:
+def without_run_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without those that belong to a run."""
     return {name: value for name, value in environment.items() if not _OF_ANOTHER_RUN.fullmatch(name)}
 
@@ -38,7 +38,7 @@ def job_environment(
     interpreter: Interpreter,
 ) -> dict[str, str]:
     """Return all environment variables of a job that the interpreter runs on these slots."""
-    given = {**interpreter.environment(outside_of_runs(environment)), **job.environment}
+    given = {**interpreter.environment(without_run_variables(environment)), **job.environment}
     gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
     return {
         **given,
@@ -47,7 +47,7 @@ def job_environment(
         # `python3` in a command must be the interpreter that runs the job.
         "PATH": os.pathsep.join([os.path.dirname(interpreter.python), given.get("PATH", os.defpath)]),
         "DET_ALLOCATION_ID": job.key,
-        "DET_DOORBELL": wakeup_socket,
+        "DET_DOORBELL": wakeup_socket,  # the path of the runner's socket
         "DET_AGENT_ID": socket.gethostname(),
         # CPU slots are numbered from 0 in each job: programs start one worker per number.
         "DET_SLOT_IDS": json.dumps(ids if gpus else list(range(len(ids)))),

@@ -80,6 +80,7 @@ class Splitter:
         return [self._line(piece, written) for piece in pieces(pending)] if pending else []
 
     def _line(self, raw: bytes, written: float) -> Line:
+        """Return a line event; a prefix written by the launcher contains the rank."""
         text = raw.decode(errors="backslashreplace")
         rank = 0
         if found := _RANK.match(text):

@@ -7,26 +7,28 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from determined.engines import processes
 from determined.engines.base import Event, Exited, Interpreter, Job, WakeupRequested
+from determined.engines.command import runnable
 from determined.engines.job_environment import job_environment
 from determined.engines.lines import Stream
-from determined.engines.memory import count_memory_kills
+from determined.engines.processes import count_memory_kills
 from determined.engines.reservations import Holder, Reservation
-from determined.engines.runnable import runnable
+from determined.engines.slot_pool import SlotPool
 from determined.engines.slots import find_slots
 from determined.engines.wakeups import RunnerWakeups
-from determined.engines.warm.client import WarmLost, WarmProcess
+from determined.engines.warm.client import WarmProcess, WarmProcessLost
 from determined.errors import EngineError
 from determined.plural import counted
 
 _KILLED = 128 + signal.SIGKILL
-_SECONDS_BETWEEN_ATTEMPTS = 0.25  # polling interval: a file lock that another process releases sends no notification
+# Polling interval for slots that are missing: a file lock that another process releases sends no notification.
+_SECONDS_BETWEEN_LOCK_ATTEMPTS = 0.25
 
 
 @dataclass
@@ -42,28 +44,13 @@ class _Running:
     cpu_seconds: float = 0.0
 
 
-@dataclass
-class _Gathering:
-    """A reservation of slots that is not complete yet."""
-
-    slots: int
-    holder: Holder
-    on_wait: Callable[[str], None]
-    described: str = ""
-
-
 class LocalEngine:
     """Starts each job as a fork of the warm process and reads its output. Used by one thread."""
 
     def __init__(self, slots: int | None = None) -> None:
-        self._slots = find_slots(slots, os.environ)
-        self._free = list(range(self._slots.count))
-        self._usable = set(self._free)
-        self._reservation: Reservation | None = None
-        self._gathering: _Gathering | None = None  # set until all reserved slots are locked by this process
-        self._gathered: _Gathering | None = None
+        self._pool = SlotPool(find_slots(slots, os.environ))
         self._jobs: dict[str, _Running] = {}
-        self._happened: list[Event] = []
+        self._events: list[Event] = []
         self._memory_kills = 0  # kills by the kernel that were already attributed to a job
         self._wakeups = RunnerWakeups()
         self._selector = selectors.DefaultSelector()
@@ -84,7 +71,7 @@ class LocalEngine:
 
     @property
     def slots(self) -> int:
-        return self._slots.count
+        return self._pool.count
 
     @property
     def ready(self) -> bool:
@@ -92,45 +79,35 @@ class LocalEngine:
         return self._warm is None or self._warm.ready
 
     @property
-    def short(self) -> bool:
+    def wants_more_slots(self) -> bool:
         return False  # all slots of the machine belong to this engine
 
     @property
-    def left_alone(self) -> bool:
+    def granter_exited(self) -> bool:
         return False
 
     def free_slots(self) -> int:
-        return len(self._usable_now())
+        return len(self._pool.available())
 
-    def want(self, slots: int) -> None:
-        """Reserve more slots than before if more could be used now, for example after max_slots was raised."""
-        if self._gathered is not None and min(slots, self.slots) > self._gathered.slots:
-            self._gathering = _Gathering(min(slots, self.slots), self._gathered.holder, self._gathered.on_wait)
-            self._gathered = None
+    def announce_demand(self, slots: int) -> None:
+        """Reserve more slots than before if more could be used now."""
+        self._pool.reserve_more(slots)
 
-    def taken_back(self) -> list[str]:
+    def preempted_jobs(self) -> list[str]:
         return []
 
-    def use_only(self, slots: Sequence[int]) -> None:
+    def restrict_to(self, slots: Sequence[int]) -> None:
         """Start new jobs only on these slots. Jobs on other slots keep running."""
-        self._usable = set(slots)
+        self._pool.restrict_to(slots)
 
     def reserve(self, slots: int, holder: Holder, on_wait: Callable[[str], None]) -> Reservation:
-        """Lock this many slots against other experiments of the user; no job starts before all of them are locked.
-
-        `on_wait` is called with a description of the missing slots, first when waiting begins and then when it changes.
-        """
-        if self._reservation is None:
-            self._reservation = Reservation(self._slots, os.environ)
-            self.use_only(())
-        self._gathering = _Gathering(slots, holder, on_wait)
-        self._gather_slots()
-        return self._reservation
+        """Lock this many slots against other experiments of the user; see `SlotPool.reserve`."""
+        return self._pool.reserve(slots, holder, on_wait)
 
     @property
     def has_slots(self) -> bool:
         """Whether all reserved slots are locked."""
-        return self._gathering is None
+        return not self._pool.is_waiting
 
     def placement(self) -> dict[str, list[int]]:
         """Return the slots of each running job."""
@@ -162,17 +139,17 @@ class LocalEngine:
     def start(self, job: Job) -> list[int]:
         """Start a job as a fork of the warm process, and return its slots; see `Engine.start`."""
         if job.key in self._jobs:
-            raise EngineError(f"{job.key} is running already")
-        usable = self._usable_now()
+            raise EngineError(f"{job.key} is already running")
+        usable = self._pool.available()
         if job.slots > len(usable):
             raise EngineError(
                 f"{job.key} needs {counted(job.slots, 'slot')}: "
-                f"{len(usable)} of {self._slots.count} are free on this machine"
+                f"{len(usable)} of {self._pool.count} are free on this machine"
             )
         if not job.directory.is_dir():
-            raise EngineError(f"{job.key} cannot be started: there is no directory {str(job.directory)!r}")
+            raise EngineError(f"{job.key} cannot be started: the directory {str(job.directory)!r} does not exist")
         ids = usable[: job.slots]
-        environment = job_environment(job, ids, self._slots, self._wakeups.path, os.environ, self._interpreter)
+        environment = job_environment(job, ids, self._pool.slots, self._wakeups.path, os.environ, self._interpreter)
         command = runnable(job.command, job.slots)
         output, output_writing = os.pipe()
         errors, errors_writing = os.pipe()
@@ -186,8 +163,8 @@ class LocalEngine:
             os.close(output)
             os.close(errors)
             self._wakeups.forget(job.key)
-            if isinstance(error, WarmLost):
-                self._lose_everything()
+            if isinstance(error, WarmProcessLost):
+                self._handle_lost_warm_process()
             raise
         finally:
             os.close(output_writing)
@@ -195,7 +172,7 @@ class LocalEngine:
         streams = [Stream(job.key, "stdout", output), Stream(job.key, "stderr", errors)]
         for stream in streams:
             self._selector.register(stream.file, selectors.EVENT_READ, stream)
-        self._free = [number for number in self._free if number not in ids]
+        self._pool.take(ids)
         self._jobs[job.key] = _Running(pid, ids, streams, memory_kills)
         return list(ids)
 
@@ -213,10 +190,10 @@ class LocalEngine:
         running.cpu_seconds = processes.cpu_seconds(running.pid)
         try:
             self._warm.kill(key)
-        except WarmLost:
-            self._lose_everything()
+        except WarmProcessLost:
+            self._handle_lost_warm_process()
 
-    def listens(self, key: str) -> bool:
+    def has_listener(self, key: str) -> bool:
         return key in self._jobs and self._wakeups.has_one_of(set(processes.tree(self._jobs[key].pid)))
 
     def interrupt(self, key: str) -> None:
@@ -226,7 +203,7 @@ class LocalEngine:
 
     def show_stacks(self, key: str) -> None:
         if key in self._jobs:
-            _show_stacks(self._jobs[key].pid)
+            processes.request_stacks(self._jobs[key].pid)
 
     def cpu_seconds(self, key: str) -> float:
         return processes.cpu_seconds(self._jobs[key].pid) if key in self._jobs else 0.0
@@ -235,14 +212,14 @@ class LocalEngine:
         """Return pending events; see `Engine.events`. Also polls for reserved slots that are still missing."""
         deadline = time.monotonic() + timeout
         while True:
-            patience = 0.0 if self._waiting() else max(0.0, deadline - time.monotonic())
-            if self._gathering is not None:
-                self._gather_slots()
-                patience = min(patience, _SECONDS_BETWEEN_ATTEMPTS)
-            self._look(patience)
-            if self._happened or self._interrupted or time.monotonic() >= deadline:
-                happened, self._happened, self._interrupted = self._happened, [], False
-                return happened
+            wait = 0.0 if self._has_pending() else max(0.0, deadline - time.monotonic())
+            if self._pool.is_waiting:
+                self._pool.lock_missing()
+                wait = min(wait, _SECONDS_BETWEEN_LOCK_ATTEMPTS)
+            self._collect_events(wait)
+            if self._events or self._interrupted or time.monotonic() >= deadline:
+                events, self._events, self._interrupted = self._events, [], False
+                return events
 
     def close(self) -> None:
         """Let the warm process kill all jobs, and release all resources, the slot locks last."""
@@ -256,53 +233,33 @@ class LocalEngine:
         self._jobs.clear()
         self._selector.close()
         self._wakeups.close()
-        if self._reservation is not None:
-            self._reservation.close()
+        self._pool.close()
 
-    def _gather_slots(self) -> None:
-        """Try to lock the slots that are still missing, and describe them to `on_wait` if they have changed."""
-        assert self._gathering is not None
-        assert self._reservation is not None
-        slots = self._reservation.gather(self._gathering.slots, self._gathering.holder)
-        if slots is not None:
-            self._slots = slots
-            self.use_only(range(self._gathering.slots))
-            self._gathered, self._gathering = self._gathering, None
-            return
-        missing = self._reservation.missing(self._gathering.slots)
-        if missing != self._gathering.described:
-            self._gathering.described = missing
-            self._gathering.on_wait(missing)
-
-    def _look(self, patience: float) -> None:
-        """Collect the events that arrive within `patience` seconds.
+    def _collect_events(self, seconds: float) -> None:
+        """Collect the events that arrive within `seconds`.
 
         Output is read first, so that lines precede Exited events.
         """
-        ready = [entry.data for entry, _ in self._selector.select(patience)]
+        ready = [entry.data for entry, _ in self._selector.select(seconds)]
         self._interrupted = None in ready  # None marks the file registered by `watch`
         for source in ready:
             if isinstance(source, Stream):
-                self._happened += source.read()
+                self._events += source.read()
                 if source.ended:
-                    self._drop(source)
-        self._happened += [WakeupRequested(key) for key in self._wakeups.received()]
+                    self._close_stream(source)
+        self._events += [WakeupRequested(key) for key in self._wakeups.received()]
         while self._warm is not None and (self._warm.waiting() or self._warm in ready):
             try:
-                self._end(self._warm.next_message())
-            except WarmLost:
-                self._lose_everything()
+                self._handle_message(self._warm.next_message())
+            except WarmProcessLost:
+                self._handle_lost_warm_process()
             ready = []
 
-    def _usable_now(self) -> list[int]:
-        """Return the free slots on which a job may be started."""
-        return [number for number in self._free if number in self._usable]
-
-    def _waiting(self) -> bool:
+    def _has_pending(self) -> bool:
         """Return whether events or messages are pending, so that `events` must not block."""
-        return bool(self._happened) or (self._warm is not None and self._warm.waiting())
+        return bool(self._events) or (self._warm is not None and self._warm.waiting())
 
-    def _end(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         """Handle an exit message of the warm process: release the job's slots and append its Exited event."""
         if "ready" in message:
             return
@@ -315,20 +272,20 @@ class LocalEngine:
         out_of_memory = code == _KILLED and not running.killed and self._killed_for_memory(running)
         self._release(key)
         used = max(message["cpu"], running.cpu_seconds)
-        self._happened.append(Exited(key, code, name, out_of_memory, used))
+        self._events.append(Exited(key, code, name, out_of_memory, used))
 
     def _release(self, key: str) -> None:
         """Read the remaining lines of a job that has ended, and free its slots."""
         running = self._jobs.pop(key)
         for stream in list(running.streams):
-            self._happened += stream.read_all()
+            self._events += stream.read_all()
             running.streams.remove(stream)
             self._selector.unregister(stream.file)
             stream.close()
         self._wakeups.forget(key)
-        self._free = sorted([*self._free, *running.slots])
+        self._pool.give_back(running.slots)
 
-    def _drop(self, stream: Stream) -> None:
+    def _close_stream(self, stream: Stream) -> None:
         """Close a pipe whose writers have all closed it."""
         self._selector.unregister(stream.file)
         self._jobs[stream.key].streams.remove(stream)
@@ -352,7 +309,7 @@ class LocalEngine:
             self._selector.register(self._warm, selectors.EVENT_READ, self._warm)
         return self._warm
 
-    def _lose_everything(self) -> None:
+    def _handle_lost_warm_process(self) -> None:
         """Handle the end of the warm process: kill the processes that jobs left behind and report every job as lost.
 
         The kernel has killed the main processes of the jobs, but not their descendants. Those are found by their
@@ -362,24 +319,8 @@ class LocalEngine:
         self._selector.unregister(self._warm)
         self._warm.close()
         self._warm = None
-        _kill(processes.in_sessions({running.pid for running in self._jobs.values()}))
-        _kill(processes.started_with("DET_DOORBELL", self._wakeups.path))
+        processes.kill(processes.in_sessions({running.pid for running in self._jobs.values()}))
+        processes.kill(processes.started_with("DET_DOORBELL", self._wakeups.path))
         for key in list(self._jobs):
             self._release(key)
-            self._happened.append(Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))
-
-
-def _show_stacks(pid: int) -> None:
-    """Send SIGUSR1 to the topmost processes that handle it: a launcher forwards it to its workers."""
-    if processes.catches(pid, signal.SIGUSR1):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGUSR1)
-        return
-    for child in processes.children(pid):
-        _show_stacks(child)
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(OSError):  # it has exited already, or belongs to another user
-            os.kill(pid, signal.SIGKILL)
+            self._events.append(Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))

@@ -1,13 +1,17 @@
-"""Inspect process trees: descendants, CPU time, sessions and signal handlers."""
+"""Inspect processes: descendants, CPU time, sessions, signal handlers, and kills for lack of memory."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _LINUX = sys.platform == "linux"
+_CONTROL_GROUPS = "/sys/fs/cgroup"
+_MEMORY_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
@@ -38,43 +42,65 @@ def cpu_seconds(pid: int) -> float:
 
 def in_sessions(leaders: set[int]) -> list[int]:
     """Return the processes that belong to these sessions, regardless of their parents."""
-    return [pid for pid in _everybody() if _session(pid) in leaders]
+    return [pid for pid in _all_pids() if _session(pid) in leaders]
 
 
 def started_with(variable: str, value: str) -> list[int]:
     """Return the processes of this user that were started with this variable in their environment."""
     wanted, found = os.fsencode(f"{variable}={value}"), []
-    for pid in _everybody():
+    for pid in _all_pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             if wanted in file.read().split(b"\0"):
                 found.append(pid)
     return found
 
 
-def catches(pid: int, signal: int) -> bool:
+def catches(pid: int, number: int) -> bool:
     """Return whether the process handles the signal, so that the signal would not terminate it."""
     if not _LINUX:
         return False
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (signal - 1) & 1)
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
 
 
+def request_stacks(pid: int) -> None:
+    """Send SIGUSR1 to the topmost processes of a tree that handle it: a launcher forwards it to its workers.
+
+    A process that does not handle the signal would be terminated by it.
+    """
+    if catches(pid, signal.SIGUSR1):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+        return
+    for child in children(pid):
+        request_stacks(child)
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Send SIGKILL to these processes; those that cannot be killed are skipped."""
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has exited already, or belongs to another user
+            os.kill(pid, signal.SIGKILL)
+
+
 def _used(pid: int) -> float:
+    """Return the CPU seconds of one process, including its children that were waited for."""
     if not _LINUX:
         return _used_elsewhere(pid)
     fields = _stat(pid)
     return sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
 
 
-def _everybody() -> list[int]:
+def _all_pids() -> list[int]:
     """Return the ids of all processes of the machine; none outside Linux."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()] if _LINUX else []
 
 
 def _session(pid: int) -> int | None:
+    """Return the session id of a process, or None if it has exited."""
     fields = _stat(pid)
     return int(fields[3]) if fields else None
 
@@ -90,7 +116,8 @@ def _stat(pid: int) -> list[str]:
 
 
 def _children_elsewhere(pid: int) -> list[int]:
-    import psutil
+    """Return the children of a process on systems without /proc."""
+    import psutil  # type: ignore[import-untyped,unused-ignore]
 
     try:
         return [child.pid for child in psutil.Process(pid).children()]
@@ -99,10 +126,37 @@ def _children_elsewhere(pid: int) -> list[int]:
 
 
 def _used_elsewhere(pid: int) -> float:
-    import psutil
+    """Return the CPU seconds of a process on systems without /proc."""
+    import psutil  # type: ignore[import-untyped,unused-ignore]
 
     try:
         used = psutil.Process(pid).cpu_times()
     except psutil.NoSuchProcess:
         return 0.0
     return float(used.user + used.system)
+
+
+def count_memory_kills() -> int:
+    """Return the number of out-of-memory kills in this process's control group, or else on the machine.
+
+    Returns 0 if neither can be read.
+    """
+    for path in (f"{_own_group()}/memory.events", "/proc/vmstat"):
+        with contextlib.suppress(OSError):
+            if found := _MEMORY_KILLS.search(_content(path)):
+                return int(found[1])
+    return 0
+
+
+def _own_group() -> str:
+    """Return the directory of this process's control group (version 2), or that of the root group."""
+    with contextlib.suppress(OSError):
+        for line in _content("/proc/self/cgroup").splitlines():
+            if line.startswith(b"0::/"):
+                return f"{_CONTROL_GROUPS}/{line[4:].decode(errors='surrogateescape')}"
+    return _CONTROL_GROUPS
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()

@@ -62,6 +62,7 @@ class SlotLocks:
         return True
 
     def release(self, names: Iterable[str]) -> None:
+        """Unlock these slots."""
         for name in names:
             file, _ = self._held.pop(name)
             os.close(file)
@@ -85,6 +86,7 @@ class SlotLocks:
         return self._turn is not None
 
     def end_turn(self) -> None:
+        """Let another process lock free slots."""
         if self._turn is not None:
             os.close(self._turn)
             self._turn = None
@@ -169,6 +171,7 @@ class Reservation:
 
 
 def _gpu_name(name: str, uuid: str) -> str:
+    """Return the lock name of a GPU."""
     # Hashed, because the UUID comes from the driver or the environment and must not become a path as it is.
     return "gpu-" + hashlib.sha256((uuid or name).encode()).hexdigest()[:16]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from determined.errors import EngineError
 from determined.plural import counted
 
-_SECONDS_FOR_THE_TOOL = 20
+_SECONDS_FOR_NVIDIA_SMI = 20  # it takes several seconds while the driver loads
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
     if wanted is None:
         wanted = _from_environment(env)
     if wanted is not None and wanted < 1:
-        raise EngineError(f"{wanted} slots were asked for: expected a whole number from 1 on")
+        raise EngineError(f"{wanted} slots were requested: expected a positive integer")
     gpus = find_gpus(env)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if gpus and wanted is not None and wanted > len(gpus):
         raise EngineError(
             f"{counted(wanted, 'slot was', 'slots were')} requested, but this machine has only "
             f"{counted(len(gpus), 'GPU')}; "
-            "ask for fewer, or hide the GPUs by CUDA_VISIBLE_DEVICES= to use the CPUs"
+            "request fewer, or set CUDA_VISIBLE_DEVICES= to hide the GPUs and use the CPUs"
         )
     count = wanted or len(gpus) or cpus
     return Slots(count, gpus[:count], max(1, cpus // count), cpus)
@@ -64,7 +64,7 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
 
 def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Return the GPUs that a program started here would see."""
-    present = _by_tool() if shutil.which("nvidia-smi") else _by_driver(Path("/proc/driver/nvidia/gpus"))
+    present = _from_nvidia_smi() if shutil.which("nvidia-smi") else _from_driver(Path("/proc/driver/nvidia/gpus"))
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return present
@@ -79,26 +79,27 @@ def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:
 
 
 def _from_environment(env: Mapping[str, str]) -> int | None:
+    """Return the number of slots in DET_SLOTS, or None if it is not set."""
     given = env.get("DET_SLOTS")
     if given is None:
         return None
     if not given.isdecimal() or int(given) < 1:
-        raise EngineError(f"DET_SLOTS is {given!r}: expected a whole number from 1 on")
+        raise EngineError(f"DET_SLOTS is {given!r}: expected a positive integer")
     return int(given)
 
 
-def _by_tool() -> tuple[Gpu, ...]:
+def _from_nvidia_smi() -> tuple[Gpu, ...]:
     """Return the GPUs that nvidia-smi lists."""
     command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_FOR_THE_TOOL, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_FOR_NVIDIA_SMI, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()  # nvidia-smi is installed without a working driver
     rows = [line.split(",") for line in done.stdout.splitlines() if line.count(",") == 1]
     return tuple(Gpu(index.strip(), uuid.strip()) for index, uuid in rows)
 
 
-def _by_driver(directory: Path) -> tuple[Gpu, ...]:
+def _from_driver(directory: Path) -> tuple[Gpu, ...]:
     """Return the GPUs listed in the driver's directory below /proc."""
     try:
         entries = sorted(entry for entry in directory.iterdir())

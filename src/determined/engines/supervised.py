@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from determined.engines.kernel import collect_orphans, signal_when_parent_ends
+from determined.engines.kernel import become_subreaper, signal_when_parent_ends
 from determined.engines.processes import tree
 
 _SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for a device in the kernel
@@ -50,14 +50,14 @@ def supervised(
         pass_fds=tuple(keep_open),
         start_new_session=True,  # Ctrl-C in the terminal reaches only the starting process, which then ends this one
     )
-    order = {"argv": list(argv), "environment": dict(environment), "directory": str(directory)}
+    request = {"argv": list(argv), "environment": dict(environment), "directory": str(directory)}
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(json.dumps(order).encode())
+        process.stdin.write(json.dumps(request).encode())
     return process
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def terminate(process: subprocess.Popen[bytes]) -> None:
     """Terminate a supervised command and wait until all its processes have ended."""
     if process.poll() is None:
         process.terminate()
@@ -70,30 +70,30 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def main(parent: int, files: tuple[int, ...]) -> NoReturn:
     """Run the command described on standard input; exit with its code, or 128 + n for a signal n."""
-    collect_orphans()
-    signal.signal(signal.SIGTERM, _end_early)
+    become_subreaper()
+    signal.signal(signal.SIGTERM, _terminate_early)
     signal_when_parent_ends(signal.SIGTERM)
     # The parent may have ended before the kernel was asked to send a signal for that.
     if os.getppid() != parent:
-        _end_early()
-    order = json.load(sys.stdin)
+        _terminate_early()
+    request = json.load(sys.stdin)
     try:
         command = subprocess.Popen(
-            order["argv"],
-            env=order["environment"],
-            cwd=order["directory"],
+            request["argv"],
+            env=request["environment"],
+            cwd=request["directory"],
             stdin=subprocess.DEVNULL,
             pass_fds=files,
         )
     except OSError as error:
-        sys.stderr.write(f"{order['argv'][0]}: {error.strerror}\n")
+        sys.stderr.write(f"{request['argv'][0]}: {error.strerror}\n")
         sys.exit(127)
     code = command.wait()
     _kill_descendants()
     sys.exit(128 - code if code < 0 else code)
 
 
-def _end_early(*_: object) -> NoReturn:
+def _terminate_early(*_: object) -> NoReturn:
     """Signal handler: kill all processes of the command and exit."""
     _kill_descendants()
     os._exit(128 + signal.SIGTERM)

@@ -22,7 +22,7 @@ from determined.experimental.enums import (
 from determined.experimental.experiment import Experiment
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.model import Model, ModelVersion
-from determined.experimental.renamed import old_name
+from determined.experimental.old_names import old_name
 from determined.experimental.trial import Trial
 
 __all__ = [

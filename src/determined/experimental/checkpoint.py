@@ -16,8 +16,8 @@ from determined.experimental import frames, metrics
 from determined.experimental.enums import CheckpointState, DownloadMode
 from determined.experimental.html_tables import Cells, joined, table_of_one
 from determined.experimental.metrics import TrialMetrics
-from determined.experimental.renamed import warn_renamed
-from determined.experimental.session import Session, moment
+from determined.experimental.old_names import warn_renamed
+from determined.experimental.session import Session, utc_datetime
 
 if TYPE_CHECKING:
     from determined.checkpoint_storage.base import CheckpointStorage
@@ -101,7 +101,7 @@ class Checkpoint:
     @property
     def report_time(self) -> datetime | None:
         """When the checkpoint was recorded."""
-        return moment(self._row.reported)
+        return utc_datetime(self._row.reported)
 
     @property
     def resources(self) -> dict[str, int]:
@@ -115,8 +115,8 @@ class Checkpoint:
 
     @property
     def state(self) -> CheckpointState:
-        # The store calls a checkpoint that can be loaded ACTIVE; the public API calls it COMPLETED.
         """Whether the files of the checkpoint exist: completely, partially or not at all."""
+        # The store calls a checkpoint that can be loaded ACTIVE; the public API calls it COMPLETED.
         return CheckpointState("COMPLETED" if self._row.state == "ACTIVE" else self._row.state)
 
     @property
@@ -159,7 +159,7 @@ class Checkpoint:
 
     def reload(self) -> None:
         """Read the checkpoint's record from the store again."""
-        self._row = self._session.ask(lambda store: store.upkeep.checkpoint(self.uuid))
+        self._row = self._session.read(lambda store: store.upkeep.checkpoint(self.uuid))
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode = DownloadMode.AUTO) -> str:
         """Copy the files to a directory (default: `checkpoints/<uuid>`) and return its path.
@@ -212,8 +212,8 @@ class Checkpoint:
 
     def remove_metadata(self, keys: Sequence[str]) -> None:
         """Remove keys from the metadata, in the store and in the checkpoint's file; unknown keys are ignored."""
-        doomed = [keys] if isinstance(keys, str) else list(keys)
-        self._change_metadata({key: value for key, value in self._fresh_metadata().items() if key not in doomed})
+        removed = [keys] if isinstance(keys, str) else list(keys)
+        self._change_metadata({key: value for key, value in self._fresh_metadata().items() if key not in removed})
 
     def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
         """Write the metadata to a JSON file."""
@@ -221,14 +221,14 @@ class Checkpoint:
 
     def get_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
         """Yield the metrics of runs that use this checkpoint, such as evaluations, run by run and by step."""
-        users = self._session.ask(lambda store: store.lineage.users_of_checkpoint(self.uuid))
+        users = self._session.read(lambda store: store.lineage.users_of_checkpoint(self.uuid))
         return metrics.iter_metrics(self._session, users, group)
 
     def delete(self) -> None:
         """Delete the files; the record is kept with state DELETED. Raises CheckpointInUse if registered or in use."""
         from determined.experiment.deletion import delete_checkpoints
 
-        self._session.tell(lambda store: delete_checkpoints(store, [self.uuid]))
+        self._session.write(lambda store: delete_checkpoints(store, [self.uuid]))
         self.reload()
 
     def remove_files(self, globs: Sequence[str]) -> None:
@@ -241,7 +241,7 @@ class Checkpoint:
         from determined.experiment.deletion import delete_checkpoint_files
 
         unwanted = GitIgnoreSpec.from_lines([globs] if isinstance(globs, str) else globs).match_file
-        self._row = self._session.tell(lambda store: delete_checkpoint_files(store, self.uuid, unwanted))
+        self._row = self._session.write(lambda store: delete_checkpoint_files(store, self.uuid, unwanted))
 
     @property
     def _validation(self) -> dict[str, Any]:
@@ -263,13 +263,15 @@ class Checkpoint:
         return storage_of(self._experiment, self._row.storage)
 
     def _fresh_metadata(self) -> dict[str, Any]:
+        """Return the metadata as stored now, so that a change does not undo one that another process made."""
         self.reload()
         return self._row.metadata
 
     def _change_metadata(self, metadata: dict[str, Any]) -> None:
+        """Replace the metadata in the store and in the checkpoint's file."""
         from determined.experiment.checkpoints.metadata import rewrite_metadata
 
         def change(store: Store) -> records.StoredCheckpoint:
             return rewrite_metadata(store, self._row, self._storage(), metadata)
 
-        self._row = self._session.tell(change)
+        self._row = self._session.write(change)

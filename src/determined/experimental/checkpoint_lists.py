@@ -10,7 +10,7 @@ from determined.config.ranking import age_of_checkpoint, best_first
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import CheckpointSortBy, CheckpointState, OrderBy
 from determined.experimental.html_tables import ShownList
-from determined.experimental.sorting import first, in_order
+from determined.experimental.lists import first, in_order
 
 SortBy = str | CheckpointSortBy
 
@@ -26,12 +26,12 @@ def listed(
 ) -> list[Checkpoint]:
     """Return the complete checkpoints in the given order; by default the best by the searcher metric come first."""
     if (sort_by is None) != (order_by is None):
-        raise AssertionError("sort_by and order_by are given together, or neither of them")
+        raise AssertionError("sort_by and order_by must be given together")
     if sort_by is None or order_by is None:
         sort_by = CheckpointSortBy.SEARCHER_METRIC
         order_by = OrderBy.ASC if smaller_is_better else OrderBy.DESC
-    whole = newest_first(checkpoints)
-    return ShownList(first(in_order(whole, _value(sort_by, metric), order_by, _age), "max_results", max_results))
+    complete = newest_first(checkpoints)
+    return ShownList(first(in_order(complete, _value(sort_by, metric), order_by, _age), "max_results", max_results))
 
 
 def best(

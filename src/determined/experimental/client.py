@@ -33,13 +33,13 @@ from determined.experimental.enums import (
 from determined.experimental.experiment import Experiment
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.model import Model, ModelVersion
+from determined.experimental.old_names import old_name
 from determined.experimental.output import Output
-from determined.experimental.renamed import old_name
 from determined.experimental.trial import Trial
 
 _default: Determined | None = None
 # Two threads must not create two objects, and so two connections.
-_making = threading.Lock()
+_lock = threading.Lock()
 
 
 def login(
@@ -55,16 +55,16 @@ def login(
     `master` may be the path of a store file or a `postgresql://` URL. All other arguments are accepted and ignored.
     """
     global _default
-    with _making:
+    with _lock:
         if _default is not None:
-            raise ValueError("login() comes before any other call; for several stores make Determined objects")
+            raise ValueError("login() must be the first call; for several stores create Determined objects")
         _default = Determined(master, user, password, cert_path, cert_name, noverify)
 
 
 def _determined() -> Determined:
     """Return the `Determined` object of this module; create it on first use."""
     global _default
-    with _making:
+    with _lock:
         if _default is None:
             _default = Determined()
         return _default

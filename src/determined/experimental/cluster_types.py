@@ -11,7 +11,7 @@ class _Nonexistent:
     _why = ""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise TypeError(f"{type(self).__name__} cannot be made: {self._why}")
+        raise TypeError(f"{type(self).__name__} cannot be created: {self._why}")
 
 
 class User(_Nonexistent):

@@ -1,4 +1,4 @@
-"""Record any Python process as a run, from its start and with its log, and find it again by its own names.
+"""Record any Python process as a run, from its start and with its log, under names that the program chooses.
 
 from determined.experimental import core_v2
 
@@ -104,7 +104,7 @@ def init(
     global _context, _watch, _pid
     refuse_while_importing("core_v2.init()")
     if _context is not None:
-        raise RuntimeError("core_v2.init() was called already: close() ends that run")
+        raise RuntimeError("core_v2.init() was already called: close() ends that run")
     described = combine(config, defaults, unmanaged)
     context = _open(described, client, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
     _context, _watch, _pid = context.start(), ExitWatch(), os.getpid()
@@ -160,7 +160,7 @@ def _store_of(client: Determined) -> str:
 def _opened() -> core.Context:
     """Return the open run; raise RuntimeError if there is none."""
     if _context is None:
-        raise RuntimeError("there is no run: core_v2.init() comes first")
+        raise RuntimeError("there is no open run: call core_v2.init() first")
     return _context
 
 
@@ -188,5 +188,5 @@ def _end(error: BaseException | None) -> None:
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
-        raise AttributeError(f"core_v2.{name} is there from core_v2.init() to core_v2.close()")
+        raise AttributeError(f"core_v2.{name} exists only between core_v2.init() and core_v2.close()")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

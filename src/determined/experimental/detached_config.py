@@ -11,8 +11,8 @@ class Config:
     """The description of a run, with the fields of an experiment configuration; every field is optional.
 
     Args:
-        external_experiment_id, external_trial_id: the program's own names. A trial that is known under both continues
-            from its latest checkpoint; an experiment that is known gets one more trial.
+        external_experiment_id, external_trial_id: names that the program chooses. A trial that is known under both
+            continues from its latest checkpoint; an experiment that is known gets one more trial.
         workspace, project: stored in the configuration; there are no workspaces and projects.
         notes: longer text about a new experiment, as `Experiment.set_notes` writes it.
     """
@@ -37,7 +37,7 @@ class Config:
                 raise ValueError(f"Config.{name} must not be empty")
         if self.external_trial_id is not None and self.external_experiment_id is None:
             raise ValueError(
-                "Config.external_trial_id needs an external_experiment_id: names of trials are told apart by it"
+                "Config.external_trial_id requires an external_experiment_id, within which names of trials are unique"
             )
 
 
@@ -120,10 +120,10 @@ def _check_types(config: Config | DefaultConfig | UnmanagedConfig) -> None:
             raise TypeError(f"{owner}.{name} must be {wanted}, got {value!r}")
     labels = getattr(config, "labels", None) or ()
     if not all(isinstance(label, str) for label in labels):
-        raise TypeError(f"{owner}.labels must be a list of texts, got {labels!r}")
+        raise TypeError(f"{owner}.labels must be a list of strings, got {labels!r}")
 
 
-_TEXT = (str, "a text")
+_TEXT = (str, "a string")
 _MAP = (dict, "a dict")
 _KINDS: list[tuple[str, Any, str]] = [
     ("name", *_TEXT),
@@ -131,10 +131,10 @@ _KINDS: list[tuple[str, Any, str]] = [
     ("data", *_MAP),
     ("description", *_TEXT),
     ("notes", *_TEXT),
-    ("labels", (list, tuple, set), "a list of texts"),
+    ("labels", (list, tuple, set), "a list of strings"),
     ("workspace", *_TEXT),
     ("project", *_TEXT),
-    ("checkpoint_storage", (str, dict), "a text or a dict"),
+    ("checkpoint_storage", (str, dict), "a string or a dict"),
     ("searcher", *_MAP),
     ("external_experiment_id", *_TEXT),
     ("external_trial_id", *_TEXT),

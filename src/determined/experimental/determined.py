@@ -5,34 +5,32 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from determined.errors import NotFoundException
-from determined.experimental import metrics
+from determined.experimental import lists, metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentSortBy, ExperimentState, ModelSortBy, OrderBy
 from determined.experimental.experiment import Experiment
 from determined.experimental.html_tables import ShownList
 from determined.experimental.metrics import TrialMetrics
 from determined.experimental.model import Model, read_checkpoint
+from determined.experimental.old_names import raise_missing, warn_renamed
 from determined.experimental.output import Output, output_with_id
-from determined.experimental.renamed import warn_renamed
 from determined.experimental.session import Session
-from determined.experimental.sorting import in_order
 from determined.experimental.trial import Trial
-from determined.experimental.unserved import refuse
 from determined.store.databases import location as places
 from determined.store.process import this_user
 
 if TYPE_CHECKING:
-    from determined.store import experiment_records, registry
+    from determined.store import registry
     from determined.store.store import Store
 
 logger = logging.getLogger("determined.experimental")
 
-_EVERYTHING = 2**31 - 1
+_ALL_ROWS = 2**31 - 1  # as a limit of a query
 _STORE_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 
@@ -43,7 +41,7 @@ class Determined:
 
     Args:
         master: the path of a store file or a `postgresql://` URL; default: the store that DET_STORE names, else the
-            user's own. The address of a master is accepted, but there is none: the local store is used.
+            user's own. The address of a master is accepted and ignored: the local store is used.
         user, password, cert_path, cert_name, noverify: accepted and ignored.
     """
 
@@ -57,16 +55,16 @@ class Determined:
         noverify: bool = False,
     ) -> None:
         if master is not None and not _names_a_store(master):
-            logger.info("there is no master to log in to: experiments are kept in the local store")
+            logger.info("there is no master to log in to: experiments are stored in the local store")
             master = None
         elif user is not None or password is not None:
-            logger.info("there is nobody to log in to: user and password are not used")
+            logger.info("there is no server to log in to: user and password are not used")
         self._session = Session(None if master is None else places.resolve(master))
 
     if not TYPE_CHECKING:  # hidden from type checkers, for which unknown names must be errors
 
         def __getattr__(self, name: str) -> NoReturn:
-            refuse("Determined", name)
+            raise_missing("Determined", name)
 
     def __enter__(self) -> Determined:
         return self
@@ -110,20 +108,20 @@ class Determined:
         if not isinstance(config, (str, os.PathLike, dict)):
             raise ValueError(f"config must be the path of a file or a dict, got {config!r}")
         if engine != "local":
-            raise ValueError(f"there is no engine {engine!r}: expected 'local'")
+            raise ValueError(f"unknown engine {engine!r}: expected 'local'")
         for name, given in (("project_id", project_id), ("template", template)):
             if given is not None:
-                logger.warning("%s has no effect: there is no master that would know it", name)
+                logger.warning("%s has no effect: there are no projects and templates", name)
         experiment = self.get_experiment(self._create(config, model_dir, includes or (), paused))
         if not paused:
-            experiment._put_into_queue()
+            experiment._enqueue()
             if blocking:
                 experiment.wait()
         return experiment
 
     def get_experiment(self, experiment_id: int) -> Experiment:
         """Return the experiment with this id."""
-        return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(experiment_id)))
+        return Experiment(self._session, self._session.read(lambda store: store.experiments.get(experiment_id)))
 
     def list_experiments(
         self,
@@ -149,29 +147,16 @@ class Determined:
         """
         if project_id is not None:
             logger.warning("project_id has no effect: there are no projects")
-        wanted_states = None if states is None else {ExperimentState(state).value for state in states}
-
-        def matches(row: experiment_records.Experiment) -> bool:
-            return (
-                (experiment_ids is None or row.id in experiment_ids)
-                and (labels is None or set(labels) <= set(row.labels))
-                and (users is None or row.owner in users)
-                and (wanted_states is None or row.state in wanted_states)
-                and (name is None or name.casefold() in row.name.casefold())
-            )
-
-        rows = self._session.ask(lambda store: store.experiments.list(limit=_EVERYTHING, archived=archived))
-        found = [row for row in rows if matches(row)]
-        ordered = in_order(
-            found, _EXPERIMENT_VALUES[sort_by or ExperimentSortBy.ID], order_by or OrderBy.ASC, lambda row: row.id
-        )
+        rows = self._session.read(lambda store: store.experiments.list(limit=_ALL_ROWS, archived=archived))
+        found = lists.matching_experiments(rows, experiment_ids, labels, users, states, name)
+        ordered = lists.ordered_experiments(found, sort_by or ExperimentSortBy.ID, order_by or OrderBy.ASC)
         return ShownList(Experiment(self._session, row) for row in ordered)
 
     # Trials and checkpoints
 
     def get_trial(self, trial_id: int) -> Trial:
         """Return the trial with this id."""
-        return Trial(self._session, self._session.ask(lambda store: store.experiments.trial(trial_id)))
+        return Trial(self._session, self._session.read(lambda store: store.experiments.trial(trial_id)))
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
         """Return the checkpoint with this id."""
@@ -213,7 +198,7 @@ class Determined:
         """Add a model to the registry; its name must be new."""
         if workspace_name is not None:
             logger.warning("workspace_name has no effect: there are no workspaces")
-        row = self._session.tell(
+        row = self._session.write(
             lambda store: store.registry.create_model(
                 name,
                 description=description or "",
@@ -237,7 +222,7 @@ class Determined:
                 return store.registry.model(int(identifier))
             raise NotFoundException.of("model", repr(identifier))
 
-        return Model(self._session, self._session.ask(read))
+        return Model(self._session, self._session.read(read))
 
     def get_model_by_id(self, model_id: int) -> Model:
         """Deprecated form of `get_model(id)`."""
@@ -255,18 +240,10 @@ class Determined:
         workspace_ids: Sequence[int] | None = None,
     ) -> list[Model]:
         """Return the models whose name and description contain the given texts. Workspaces are ignored."""
-
-        def matches(row: registry.Model) -> bool:
-            return (
-                (name is None or name.casefold() in row.name.casefold())
-                and (description is None or description.casefold() in row.description.casefold())
-                and model_id in (None, row.id)
-            )
-
         if workspace_names or workspace_ids:
             logger.warning("workspaces have no effect: there are none")
-        found = filter(matches, self._session.ask(lambda store: store.registry.models()))
-        ordered = in_order(found, _MODEL_VALUES[sort_by], order_by, lambda row: row.id)
+        rows = self._session.read(lambda store: store.registry.models())
+        ordered = lists.ordered_models(lists.matching_models(rows, name, description, model_id), sort_by, order_by)
         return ShownList(Model(self._session, row) for row in ordered)
 
     def get_models(self, sort_by: ModelSortBy = ModelSortBy.NAME, order_by: OrderBy = OrderBy.ASC) -> list[Model]:
@@ -277,7 +254,7 @@ class Determined:
     def get_model_labels(self) -> list[str]:
         """Return all labels of models that are not archived, most frequent first."""
         counts: dict[str, int] = {}
-        for row in self._session.ask(lambda store: store.registry.models()):
+        for row in self._session.read(lambda store: store.registry.models()):
             for label in row.labels if not row.archived else ():
                 counts[label] = counts.get(label, 0) + 1
         return sorted(counts, key=lambda label: (-counts[label], label))
@@ -297,7 +274,7 @@ class Determined:
         for remark in (*loaded.notes, *loaded.warnings):
             logger.warning("%s", remark)
         with tempfile.TemporaryDirectory(prefix="det-no-code-") as nothing:
-            created = self._session.tell(
+            created = self._session.write(
                 lambda store: create_experiment(
                     loaded,
                     Path(nothing if model_dir is None else model_dir),
@@ -316,25 +293,3 @@ def _names_a_store(master: str) -> bool:
     if "://" in master:
         return not master.startswith(("http://", "https://"))
     return "/" in master or os.sep in master or Path(master).suffix in _STORE_SUFFIXES or Path(master).is_file()
-
-
-_EXPERIMENT_VALUES: dict[ExperimentSortBy, Callable[[experiment_records.Experiment], Any]] = {
-    ExperimentSortBy.ID: lambda row: row.id,
-    ExperimentSortBy.NAME: lambda row: row.name,
-    ExperimentSortBy.DESCRIPTION: lambda row: row.description,
-    ExperimentSortBy.USER: lambda row: row.owner,
-    ExperimentSortBy.STATE: lambda row: row.state,
-    ExperimentSortBy.PROGRESS: lambda row: row.progress,
-    ExperimentSortBy.START_TIME: lambda row: row.created,
-    ExperimentSortBy.END_TIME: lambda row: row.ended,
-    ExperimentSortBy.NUM_TRIALS: lambda row: row.trial_count,
-    ExperimentSortBy.FORKED_FROM: lambda row: row.parent_id,
-    ExperimentSortBy.SEARCHER_METRIC_VAL: lambda row: row.best,
-}
-_MODEL_VALUES: dict[ModelSortBy, Callable[[registry.Model], Any]] = {
-    ModelSortBy.NAME: lambda row: row.name,
-    ModelSortBy.DESCRIPTION: lambda row: row.description,
-    ModelSortBy.CREATION_TIME: lambda row: row.created,
-    ModelSortBy.LAST_UPDATED_TIME: lambda row: row.updated,
-    ModelSortBy.NUM_VERSIONS: lambda row: row.versions,
-}

@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from determined.errors import DeterminedError
-from determined.experimental import checkpoint_lists, frames, metrics, trial_lists
+from determined.experimental import checkpoint_lists, experiment_control, frames, lists, metrics
 from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import ExperimentState, OrderBy, TrialSortBy
 from determined.experimental.html_tables import Cells, ShownList, table_of_one
+from determined.experimental.lists import first
+from determined.experimental.old_names import raise_missing, warn_renamed
 from determined.experimental.output import Output, outputs_of_experiment
-from determined.experimental.renamed import warn_renamed
-from determined.experimental.session import Session, moment
-from determined.experimental.sorting import first
+from determined.experimental.session import Session, utc_datetime
 from determined.experimental.trial import Trial
-from determined.experimental.unserved import refuse
 from determined.stop_request import StopRequest
 from determined.store.states import EXPERIMENT_ENDED
 
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("determined.experimental")
 
 _ENDED = (*map(ExperimentState, EXPERIMENT_ENDED), ExperimentState.DELETED)
-_SECONDS_BETWEEN_NOTES = 60.0
-_SECONDS_TO_CHANGE_HANDS = 5.0  # time that may pass between two runners of an experiment
 
 
 class Experiment:
@@ -45,7 +41,7 @@ class Experiment:
     if not TYPE_CHECKING:  # hidden from type checkers, for which unknown names must be errors
 
         def __getattr__(self, name: str) -> NoReturn:
-            refuse("Experiment", name)
+            raise_missing("Experiment", name)
 
     def __repr__(self) -> str:
         return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.value})"
@@ -139,11 +135,11 @@ class Experiment:
 
     @property
     def start_time(self) -> datetime | None:
-        return moment(self._row.created)
+        return utc_datetime(self._row.created)
 
     @property
     def end_time(self) -> datetime | None:
-        return moment(self._row.ended)
+        return utc_datetime(self._row.ended)
 
     def get_config(self) -> dict[str, Any]:
         """Return the configuration with all defaults and with secrets masked."""
@@ -151,7 +147,7 @@ class Experiment:
 
     def reload(self) -> None:
         """Read the experiment's record from the store again."""
-        self._row = self._session.ask(lambda store: store.experiments.get(self.id))
+        self._row = self._session.read(lambda store: store.experiments.get(self.id))
 
     # Control
 
@@ -161,22 +157,8 @@ class Experiment:
         Raises ValueError if the experiment is paused, and DeterminedError with the last messages of its runner if no
         process is running it.
         """
-        noted, unattended = time.monotonic(), None
-        while self._refreshed() not in _ENDED:
-            now = time.monotonic()
-            if self.state is ExperimentState.PAUSED:
-                why = f" ({self.reason})" if self.reason else ""
-                from determined.store.standalone_runs import how_to_resume
-
-                how = how_to_resume(self._row) if self._row.by_hand else "call activate()"
-                raise ValueError(f"experiment {self.id} is paused{why} and would not end. To resume it, {how}")
-            unattended = None if self._is_attended() else unattended or now
-            if unattended is not None and now - unattended >= _SECONDS_TO_CHANGE_HANDS:
-                raise DeterminedError(self._why_unattended())
-            if now - noted >= _SECONDS_BETWEEN_NOTES:
-                noted = now
-                logger.info("waiting for experiment %d: %s, %.0f%%", self.id, self.state.value, 100 * self._done())
-            time.sleep(interval)
+        if not self._deleted:
+            experiment_control.wait_for_end(self._session, self._reloaded_row, interval)
         return self.state
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
@@ -187,7 +169,7 @@ class Experiment:
             if trials:
                 return trials[0]
             if state in _ENDED:
-                raise RuntimeError(f"experiment {self.id} is {state.value}, and has no trial")
+                raise RuntimeError(f"experiment {self.id} is {state.value} and has no trial")
             time.sleep(interval)
 
     def run(self, interval: float = 5.0) -> ExperimentState:
@@ -201,9 +183,7 @@ class Experiment:
         A separate process runs it when slots are free, and outlives this one. The log of that process is `runner.log`
         in the experiment's directory.
         """
-        from determined.queue.submission import activate
-
-        self._tell_of(self._session.tell(lambda store: activate(store, self._session.place, self.id)))
+        experiment_control.activate(self._session, self.id)
         self.reload()
 
     def pause(self) -> None:
@@ -237,14 +217,14 @@ class Experiment:
         """
         from determined.experiment.deletion import delete_experiment
 
-        self._session.tell(lambda store: delete_experiment(store, self.id))
+        self._session.write(lambda store: delete_experiment(store, self.id))
         self._deleted = True
 
     def delete_tensorboard_files(self) -> None:
         """Delete the TensorBoard files of all trials."""
         from determined.experiment.deletion import delete_tensorboard_files
 
-        self._session.tell(lambda store: delete_tensorboard_files(store, self.id))
+        self._session.write(lambda store: delete_tensorboard_files(store, self.id))
 
     # Description and labels
 
@@ -271,7 +251,7 @@ class Experiment:
     def set_labels(self, labels: set[str] | Sequence[str]) -> None:
         """Replace all labels."""
         if isinstance(labels, str):
-            raise TypeError(f"labels must be a set or a list of texts, got {labels!r}")
+            raise TypeError(f"labels must be a set or a list of strings, got {labels!r}")
         self._change(lambda store: store.upkeep.set_labels(self.id, sorted(labels)))
 
     # Trials
@@ -283,8 +263,8 @@ class Experiment:
         limit: int | None = None,
     ) -> Iterator[Trial]:
         """Yield at most `limit` trials in the given order."""
-        rows = self._session.ask(lambda store: trial_lists.read(store, self.id, sort_by))
-        for row in first(trial_lists.ordered(rows, sort_by, order_by), "limit", limit):
+        rows = self._session.read(lambda store: lists.read_trials(store, self.id, sort_by))
+        for row in first(lists.ordered_trials(rows, sort_by, order_by), "limit", limit):
             yield Trial(self._session, row)
 
     def list_trials(
@@ -363,20 +343,13 @@ class Experiment:
         directory = os.fspath(output_dir) if output_dir is not None else "."
         return str(write_code_archive(self._row, directory, f"exp-{self.id}_model_def.tar.gz"))
 
-    def _put_into_queue(self) -> None:
-        from determined.queue.submission import add
-
-        self._tell_of(self._session.tell(lambda store: add(store, self._session.place, self.id)))
+    def _enqueue(self) -> None:
+        """Add the experiment to the queue."""
+        experiment_control.enqueue(self._session, self.id)
         self.reload()
 
-    def _tell_of(self, daemon: str) -> None:
-        """Warn if the queue's daemon is shutting down."""
-        from determined.queue.daemon import IS_LEAVING
-
-        if daemon == "leaving":
-            logger.warning("experiment %d is in the queue, but %s", self.id, IS_LEAVING)
-
     def _best(self, sort_by: str | None, smaller_is_better: bool | None) -> list[Checkpoint]:
+        """Return the complete checkpoints that have a number for the metric, best first."""
         return checkpoint_lists.best(
             self._checkpoints(),
             sort_by,
@@ -386,46 +359,36 @@ class Experiment:
         )
 
     def _checkpoints(self) -> list[Checkpoint]:
+        """Return all checkpoints of the experiment, newest first."""
+
         def read(store: Store) -> list[Checkpoint]:
             rows = store.experiments.checkpoints(self.id)
             # Read after the checkpoints: a search may create trials in between, but never deletes any.
             trials = {row.id: row for row in store.experiments.trials(self.id)}
             return [Checkpoint(self._session, row, trials[row.trial_id], self._row) for row in rows]
 
-        return self._session.ask(read)
+        return self._session.read(read)
 
     def _request(self, kind: StopRequest) -> None:
-        from determined.experiment.control import request
-
+        """Send a request to the runner, unless the experiment has ended."""
         if self._refreshed() in _ENDED:
-            logger.info("experiment %d has ended already: it is %s", self.id, self.state.value)
+            logger.info("experiment %d has already ended: it is %s", self.id, self.state.value)
             return
-        self._session.tell(lambda store: request(store, self.id, kind))
+        experiment_control.request(self._session, self.id, kind)
         self.reload()
 
-    def _change(self, change: Any) -> None:
-        self._session.tell(change)
+    def _change(self, change: Callable[[Store], object]) -> None:
+        """Change the experiment in the store, and read it again."""
+        self._session.write(change)
         self.reload()
 
     def _refreshed(self) -> ExperimentState:
+        """Return the current state; an experiment that was deleted by this object is not read again."""
         if not self._deleted:
             self.reload()
         return self.state
 
-    def _done(self) -> float:
-        return self.progress or 0.0
-
-    def _is_attended(self) -> bool:
-        """Return whether a process runs the experiment, or will."""
-        from determined.queue.liveness import is_attended
-
-        return self._session.ask(lambda store: is_attended(store, self._session.place, self._row))
-
-    def _why_unattended(self) -> str:
-        """Return a message that no process runs the experiment, with the last lines of its runner."""
-        from determined.queue.liveness import last_words
-
-        said = last_words(self._row)
-        return f"no process runs experiment {self.id}; go on with activate()" + (
-            f". Its last runner said:\n{said}" if said else ""
-        )
+    def _reloaded_row(self) -> experiment_records.Experiment:
+        """Read the experiment's record again and return it."""
+        self.reload()
+        return self._row

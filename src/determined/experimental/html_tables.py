@@ -99,6 +99,7 @@ def _escaped(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
+    """Return a value as the text of a table cell, shortened if it is long."""
     if value is None:
         return ""
     if isinstance(value, datetime):

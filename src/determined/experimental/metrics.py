@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from determined.experimental.renamed import warn_renamed
-from determined.experimental.session import Session, moment
+from determined.experimental.old_names import warn_renamed
+from determined.experimental.session import Session, utc_datetime
 from determined.store.sql import summaries
 from determined.store.sql.summaries import Summary
 
@@ -44,7 +44,7 @@ def iter_metrics(session: Session, trial_ids: Iterable[int], group: str | None) 
     """Yield the valid reports by trial, step and rank; of a step that was trained again, the newest report."""
     for trial_id in trial_ids:
         for row in _reports(session, trial_id, group):
-            reported = moment(row.reported)
+            reported = utc_datetime(row.reported)
             assert reported is not None
             assert row.steps_completed is not None
             yield TrialMetrics(
@@ -58,12 +58,14 @@ def summarize(session: Session, trial_id: int) -> Summary:
 
 
 def _reports(session: Session, trial_id: int, group: str | None) -> list[Metric]:
+    """Return the reports of a trial by group, step and rank; raise if there is no such trial."""
+
     def read(store: Any) -> list[Metric]:
         store.experiments.trial(trial_id)  # raises if there is no such trial
         found: list[Metric] = store.metrics(trial_id, group)
         return found
 
-    return sorted(session.ask(read), key=lambda row: (row.group, row.steps_completed or 0, row.rank))
+    return sorted(session.read(read), key=lambda row: (row.group, row.steps_completed or 0, row.rank))
 
 
 def plain_cell(value: Any) -> Any:

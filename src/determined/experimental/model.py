@@ -13,9 +13,8 @@ from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import DownloadMode, OrderBy
 from determined.experimental.html_tables import Cells, ShownList, table_of_one
 from determined.experimental.metrics import TrialMetrics
-from determined.experimental.renamed import warn_renamed
-from determined.experimental.session import Session, moment
-from determined.experimental.unserved import refuse
+from determined.experimental.old_names import raise_missing, warn_renamed
+from determined.experimental.session import Session, utc_datetime
 from determined.store.registry import Edit
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def read_checkpoint(session: Session, uuid: str) -> Checkpoint:
         trial = store.experiments.trial(row.trial_id)
         return Checkpoint(session, row, trial, store.experiments.get(trial.experiment_id))
 
-    return session.ask(read)
+    return session.read(read)
 
 
 class _Registered:
@@ -73,11 +72,11 @@ class _Registered:
 
     @property
     def creation_time(self) -> datetime | None:
-        return moment(self._row.created)
+        return utc_datetime(self._row.created)
 
     @property
     def last_updated_time(self) -> datetime | None:
-        return moment(self._row.updated)
+        return utc_datetime(self._row.updated)
 
     def set_notes(self, notes: str) -> None:
         """Change the notes."""
@@ -133,7 +132,7 @@ class ModelVersion(_Registered):
 
     def reload(self) -> None:
         """Read the version's record from the store again."""
-        versions = self._session.ask(lambda store: store.registry.versions(self.model_id))
+        versions = self._session.read(lambda store: store.registry.versions(self.model_id))
         found = [row for row in versions if row.number == self.model_version]
         if not found:
             raise NotFoundException(f"Version {self.model_version} of model {self.model_id} not found: it was deleted.")
@@ -161,15 +160,15 @@ class ModelVersion(_Registered):
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
         """Yield the reports of runs that use this version, run by run and by step."""
-        users = self._session.ask(lambda store: store.lineage.users_of_version(self.model_id, self.model_version))
+        users = self._session.read(lambda store: store.lineage.users_of_version(self.model_id, self.model_version))
         return metrics.iter_metrics(self._session, users, group)
 
     def delete(self) -> None:
         """Delete the version; the checkpoint is kept."""
-        self._session.tell(lambda store: store.registry.delete_version(self.model_id, self.model_version))
+        self._session.write(lambda store: store.registry.delete_version(self.model_id, self.model_version))
 
     def _edit(self, edit: Edit) -> None:
-        self._row = self._session.tell(
+        self._row = self._session.write(
             lambda store: store.registry.edit_version(self.model_id, self.model_version, edit)
         )
 
@@ -186,7 +185,7 @@ class Model(_Registered):
     if not TYPE_CHECKING:  # hidden from type checkers, for which unknown names must be errors
 
         def __getattr__(self, name: str) -> NoReturn:
-            refuse("Model", name)
+            raise_missing("Model", name)
 
     def __repr__(self) -> str:
         return f"Model(id={self.model_id}, name={self.name!r})"
@@ -218,11 +217,11 @@ class Model(_Registered):
 
     def reload(self) -> None:
         """Read the model's record from the store again."""
-        self._row = self._session.ask(lambda store: store.registry.model(self.model_id))
+        self._row = self._session.read(lambda store: store.registry.model(self.model_id))
 
     def register_version(self, checkpoint_uuid: str) -> ModelVersion:
         """Register a checkpoint as the next version; from then on it cannot be deleted."""
-        row = self._session.tell(lambda store: store.registry.register(self.model_id, checkpoint_uuid))
+        row = self._session.write(lambda store: store.registry.register(self.model_id, checkpoint_uuid))
         self.reload()
         return ModelVersion(self._session, row)
 
@@ -234,7 +233,7 @@ class Model(_Registered):
 
     def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
         """Return the versions, newest first by default."""
-        rows = self._session.ask(lambda store: store.registry.versions(self.model_id))
+        rows = self._session.read(lambda store: store.registry.versions(self.model_id))
         ordered = rows if order_by is OrderBy.DESC else rows[::-1]
         return ShownList(ModelVersion(self._session, row) for row in ordered)
 
@@ -257,7 +256,7 @@ class Model(_Registered):
 
     def delete(self) -> None:
         """Delete the model and its versions; the checkpoints are kept."""
-        self._session.tell(lambda store: store.registry.delete_model(self.model_id))
+        self._session.write(lambda store: store.registry.delete_model(self.model_id))
 
     def _edit(self, edit: Edit) -> None:
-        self._row = self._session.tell(lambda store: store.registry.edit_model(self.model_id, edit))
+        self._row = self._session.write(lambda store: store.registry.edit_model(self.model_id, edit))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from determined.experimental.html_tables import Cells, ShownList, table_of_one
-from determined.experimental.session import Session, moment
+from determined.experimental.session import Session, utc_datetime
 
 if TYPE_CHECKING:
     from determined.store import experiment_records, output_records
@@ -78,11 +78,11 @@ class Output:
     @property
     def uploads(self) -> list[Upload]:
         """The uploads, oldest first; a later file replaces an earlier one of the same rank and name."""
-        return [Upload(each.rank, each.batches, each.files, moment(each.reported)) for each in self._row.uploads]
+        return [Upload(each.rank, each.batches, each.files, utc_datetime(each.reported)) for each in self._row.uploads]
 
     def reload(self) -> None:
         """Read the output's record from the store again."""
-        self._row = self._session.ask(lambda store: store.outputs.get(self.uuid))
+        self._row = self._session.read(lambda store: store.outputs.get(self.uuid))
 
     def download(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copy the files to a directory (default: `outputs/<uuid>`) and return its path.
@@ -105,7 +105,7 @@ def outputs_of_trial(session: Session, trial_id: int) -> list[Output]:
         found = store.outputs.find(trial_id)
         return ShownList([Output(session, found, experiment)] if found is not None and found.uploads else [])
 
-    return session.ask(read)
+    return session.read(read)
 
 
 def outputs_of_experiment(session: Session, experiment_id: int) -> list[Output]:
@@ -116,7 +116,7 @@ def outputs_of_experiment(session: Session, experiment_id: int) -> list[Output]:
         found = store.outputs.of_experiment(experiment_id)
         return ShownList(Output(session, row, experiment) for row in found if row.uploads)
 
-    return session.ask(read)
+    return session.read(read)
 
 
 def output_with_id(session: Session, uuid: str) -> Output:
@@ -127,4 +127,4 @@ def output_with_id(session: Session, uuid: str) -> Output:
         experiment = store.experiments.get(store.experiments.trial(found.trial_id).experiment_id)
         return Output(session, found, experiment)
 
-    return session.ask(read)
+    return session.read(read)

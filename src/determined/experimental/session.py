@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SECONDS_BETWEEN_TRIES = 0.5
+_SECONDS_BETWEEN_ATTEMPTS = 0.5
 
 
 class Session:
@@ -45,31 +45,39 @@ class Session:
         """Whether the store is open."""
         return self._store is not None
 
-    def ask(self, question: Callable[[Store], T]) -> T:
-        """Run a query; retry it for a limited time while the store is unavailable, as during a server restart."""
+    def read(self, query: Callable[[Store], T]) -> T:
+        """Run a query and return its result.
+
+        It is retried for a limited time while the store is unavailable, for example during a restart of its server.
+        """
         from determined.store.open import patience
 
         deadline = time.monotonic() + patience()
         while True:
             try:
-                return self.tell(question)
+                return self.write(query)
             except StoreUnavailable:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(_SECONDS_BETWEEN_TRIES)
+                time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
 
-    def tell(self, change: Callable[[Store], T]) -> T:
-        """Run a non-idempotent operation once, without retrying."""
+    def write(self, change: Callable[[Store], T]) -> T:
+        """Run a non-idempotent operation once and return its result.
+
+        It is not retried: the store may have done it before the connection broke.
+        """
         with self._lock:
             return change(self._open())
 
     def close(self) -> None:
+        """Close the store; the next call opens it again. A forked child leaves its parent's connection alone."""
         with self._lock:
             if self._store is not None and self._pid == os.getpid():
                 self._store.close()
             self._store = None
 
     def _open(self) -> Store:
+        """Return the store; open it on first use and after a fork."""
         from determined.store.open import open_store
 
         if self._store is None or self._pid != os.getpid():  # a forked child must not use its parent's connection
@@ -77,6 +85,6 @@ class Session:
         return self._store
 
 
-def moment(seconds: float | None) -> datetime | None:
+def utc_datetime(seconds: float | None) -> datetime | None:
     """Return a time of the store as a datetime in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

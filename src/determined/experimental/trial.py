@@ -12,9 +12,9 @@ from determined.experimental.checkpoint import Checkpoint
 from determined.experimental.enums import LogLevel, OrderBy, TrialState
 from determined.experimental.html_tables import Cells, table_of_one
 from determined.experimental.metrics import TrialMetrics
+from determined.experimental.old_names import warn_renamed
 from determined.experimental.output import Output, outputs_of_trial
-from determined.experimental.renamed import warn_renamed
-from determined.experimental.session import Session, moment
+from determined.experimental.session import Session, utc_datetime
 from determined.store.records import LogFilter
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ class Trial:
 
     @property
     def start_time(self) -> datetime | None:
-        return moment(self._row.started)
+        return utc_datetime(self._row.started)
 
     @property
     def end_time(self) -> datetime | None:
-        return moment(self._row.ended)
+        return utc_datetime(self._row.ended)
 
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Any]]]:
@@ -116,13 +116,13 @@ class Trial:
 
     def reload(self) -> None:
         """Read the trial's record from the store again."""
-        self._row = self._session.ask(lambda store: store.experiments.trial(self.id))
+        self._row = self._session.read(lambda store: store.experiments.trial(self.id))
 
     def get_experiment(self) -> Experiment:
         """Return the experiment of the trial."""
         from determined.experimental.experiment import Experiment
 
-        return Experiment(self._session, self._session.ask(lambda store: store.experiments.get(self.experiment_id)))
+        return Experiment(self._session, self._session.read(lambda store: store.experiments.get(self.experiment_id)))
 
     def iter_metrics(self, group: str | None = None) -> Iterator[TrialMetrics]:
         """Yield the metrics of a group, such as "training" or "validation", by step; of all groups by default."""
@@ -256,9 +256,9 @@ class Trial:
     ) -> Checkpoint:
         """Return one checkpoint: the latest, the best, or the one with an id."""
         if sum((latest, best, uuid is not None)) != 1:
-            raise AssertionError("exactly one of latest, best and uuid selects a checkpoint")
+            raise AssertionError("exactly one of latest, best and uuid must be given")
         if (sort_by is not None or smaller_is_better is not None) and not best:
-            raise AssertionError("sort_by and smaller_is_better go with best=True alone")
+            raise AssertionError("sort_by and smaller_is_better require best=True")
         found, experiment = self._checkpoints()
         if best:
             found = checkpoint_lists.best(
@@ -283,7 +283,7 @@ class Trial:
         A runner reacts within a second. If the experiment is not running, the next runner does it first.
         """
 
-        def ask(store: Store) -> None:
+        def request_kill(store: Store) -> None:
             trial = store.experiments.trial(self.id)
             if trial.state == "PAUSED" and store.experiments.cancel_paused(trial.experiment_id, trial.id):
                 return
@@ -294,7 +294,7 @@ class Trial:
             else:
                 store.experiments.request(trial.experiment_id, "kill", trial.id)
 
-        self._session.tell(ask)
+        self._session.write(request_kill)
 
     def _checkpoints(self) -> tuple[list[Checkpoint], experiment_records.Experiment]:
         """Return all checkpoints, newest first, and the experiment."""
@@ -305,4 +305,4 @@ class Trial:
             rows = store.checkpoints(trial.id)
             return [Checkpoint(self._session, row, trial, experiment) for row in rows], experiment
 
-        return self._session.ask(read)
+        return self._session.read(read)

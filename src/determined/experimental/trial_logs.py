@@ -32,17 +32,18 @@ def iter_lines(
             raise ValueError(f"{name} must not be negative, got {count}")
     if sum((follow, head is not None, tail is not None)) > 1:
         raise ValueError("follow, head and tail exclude each other")
-    session.ask(lambda store: store.experiments.trial(trial_id))
+    session.read(lambda store: store.experiments.trial(trial_id))
     return _lines(session, trial_id, only, follow, head, tail)
 
 
 def _lines(
     session: Session, trial_id: int, only: LogFilter, follow: bool, head: int | None, tail: int | None
 ) -> Iterator[str]:
+    """Yield the selected lines as text."""
     if follow:
         found = _followed(session, trial_id, only)
     elif tail is not None:
-        found = iter(session.ask(lambda store: store.logs(trial_id, only=only, tail=tail)))
+        found = iter(session.read(lambda store: store.logs(trial_id, only=only, tail=tail)))
     else:
         found = _present(session, trial_id, only, [0])
     for line in islice(found, head):
@@ -58,8 +59,8 @@ def _present(session: Session, trial_id: int, only: LogFilter, position: list[in
         return lines
 
     # Read first, so that filtered-out lines are not searched again the next time.
-    newest = session.ask(lambda store: store.newest_log(trial_id))
-    while page := session.ask(read):
+    newest = session.read(lambda store: store.newest_log(trial_id))
+    while page := session.read(read):
         position[0] = page[-1].id
         yield from page
     position[0] = max(position[0], newest)
@@ -70,7 +71,7 @@ def _followed(session: Session, trial_id: int, only: LogFilter) -> Iterator[Log]
     position = [0]
     while True:
         # Read before the lines, so that no line written before the end is missed.
-        over = session.ask(lambda store: store.experiments.trial(trial_id)).state in TRIAL_ENDED
+        over = session.read(lambda store: store.experiments.trial(trial_id)).state in TRIAL_ENDED
         yield from _present(session, trial_id, only, position)
         if over:
             return
@@ -87,5 +88,5 @@ def seconds_of(name: str, value: Time | None) -> float | None:
         except ValueError:
             raise ValueError(f"{name} must be a time like 2026-01-31T12:00:00Z, got {value!r}") from None
     if not isinstance(value, datetime):
-        raise TypeError(f"{name} must be a text, a number of seconds or a datetime, got {value!r}")
+        raise TypeError(f"{name} must be a string, a number of seconds or a datetime, got {value!r}")
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()

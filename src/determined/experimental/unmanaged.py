@@ -45,7 +45,7 @@ def create_unmanaged_cluster_info(
     if (config_text is None) == (config_path is None):
         raise ValueError("give exactly one of config_text and config_path")
     config = load_yaml(Path(config_path)) if config_path is not None else parse_yaml("config_text", config_text or "")
-    drawn = hparams if hparams is not None else StoredConfig(config).hyperparameters
+    values = hparams if hparams is not None else StoredConfig(config).hyperparameters
     return ClusterInfo(
         master_url="local",
         cluster_id="",
@@ -55,7 +55,7 @@ def create_unmanaged_cluster_info(
         allocation_id="",
         session_token="",
         task_type=TRIAL,
-        _trial_info=TrialInfo(trial_id=0, experiment_id=0, trial_seed=0, hparams=drawn, _config=config),
+        _trial_info=TrialInfo(trial_id=0, experiment_id=0, trial_seed=0, hparams=values, _config=config),
     )
 
 
@@ -93,7 +93,9 @@ def _config_of(info: ClusterInfo) -> Config:
     config = info.trial._config
     unused = [name for name in config if name not in {*known, "hyperparameters"}]
     if unused:
-        logger.warning("the configuration fields %s have no effect on a run that opens itself", ", ".join(unused))
+        logger.warning(
+            "the configuration fields %s have no effect on a run that the program opens itself", ", ".join(unused)
+        )
     given = {name: value for name, value in config.items() if name in known}
     return Config(**given | {"hparams": info.trial.hparams})
 

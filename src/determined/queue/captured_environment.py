@@ -1,4 +1,4 @@
-"""Captures the interpreter and the environment variables of the user who queues an experiment.
+"""Capture the interpreter and the environment variables of the user who queues an experiment.
 
 Its trials run with them, because the daemon may have been started from another environment, or by the system after a
 reboot.
@@ -14,14 +14,14 @@ from collections.abc import Mapping
 
 from determined import paths
 from determined.config.secrets.masking import mask_secrets
-from determined.engines.job_environment import outside_of_runs
+from determined.engines.job_environment import without_run_variables
 from determined.errors import InvalidExperimentException
 from determined.experiment.files import ExperimentFiles
 
 # Names of variables that are not stored. Broader than the masking elsewhere, to cover PGPASSWORD, OPENAI_APIKEY,
 # TOKEN_2 and MYSQL_PWD: an omitted variable is taken from the daemon's environment, but a stored secret would leak.
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASS|PWD.|.PWD|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
-_OF_THE_DAEMON = (
+_DEFINED_BY_DAEMON = (
     "CUDA_VISIBLE_DEVICES",
     "DET_SLOTS",
     "XDG_DATA_HOME",
@@ -29,9 +29,11 @@ _OF_THE_DAEMON = (
 )  # these define the daemon's slots and data directory, so its own values apply
 
 
-def keep_surroundings(files: ExperimentFiles, environment: Mapping[str, str]) -> None:
+def save_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> None:
     """Store the interpreter and the environment without secrets, in a file that only the owner can read."""
-    kept = {name: value for name, value in outside_of_runs(environment).items() if not _is_the_daemons(name, value)}
+    kept = {
+        name: value for name, value in without_run_variables(environment).items() if not _comes_from_daemon(name, value)
+    }
     draft = files.surroundings.with_suffix(".new")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
         json.dump({"python": sys.executable, "environment": kept}, file)
@@ -40,9 +42,9 @@ def keep_surroundings(files: ExperimentFiles, environment: Mapping[str, str]) ->
     os.replace(draft, files.surroundings)
 
 
-def surroundings(files: ExperimentFiles, environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def load_environment(files: ExperimentFiles, environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return the interpreter and the environment for a runner. Variables that were not stored come from the daemon."""
-    own = outside_of_runs(environment)
+    own = without_run_variables(environment)
     try:
         kept = json.loads(files.surroundings.read_text())
         python, variables = str(kept["python"]), {str(name): str(text) for name, text in kept["environment"].items()}
@@ -53,10 +55,10 @@ def surroundings(files: ExperimentFiles, environment: Mapping[str, str]) -> tupl
             f"{files.surroundings} is damaged: {error}; activate the experiment again"
         ) from error
     # Only those that are never stored: other variables of the daemon must not leak into the runner.
-    secrets = {name: value for name, value in own.items() if _is_the_daemons(name, value)}
+    secrets = {name: value for name, value in own.items() if _comes_from_daemon(name, value)}
     return python if os.access(python, os.X_OK) else sys.executable, {**variables, **secrets}
 
 
-def _is_the_daemons(name: str, value: str) -> bool:
+def _comes_from_daemon(name: str, value: str) -> bool:
     """Return whether a variable is not stored but taken from the daemon: a secret, or one that defines its slots."""
-    return name in _OF_THE_DAEMON or bool(_SECRET.search(name)) or mask_secrets(value, name) != value
+    return name in _DEFINED_BY_DAEMON or bool(_SECRET.search(name)) or mask_secrets(value, name) != value

@@ -1,4 +1,4 @@
-"""Starts the queue daemon as a process that outlives the command that started it."""
+"""Start the queue daemon as a process that outlives the command that started it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import sys
 import time
 from typing import Literal
 
-from determined.engines.job_environment import outside_of_runs
+from determined.engines.job_environment import without_run_variables
 from determined.errors import DeterminedError
-from determined.queue.files import QueueFiles, at_the_door, locked
+from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
 from determined.queue.status import last_status
 
-DaemonState = Literal["started", "serving", "leaving"]
-IS_LEAVING = "the queue's daemon is ending; when it has ended: det queue resume"
+DaemonState = Literal["started", "serving", "shutting down"]
+SHUTTING_DOWN = "the queue daemon is shutting down; when it has exited, run: det queue resume"
 
 # Like the `det` command, but without the working directory on sys.path, whose modules could shadow installed ones.
 DET = "import sys; sys.path[:] = filter(None, sys.path); from determined.cli.main import main; main()"
 # Double fork: the intermediate process exits at once, so that init adopts the daemon and reaps it. As a child of the
 # command, the daemon would stay a zombie until the command waits for it.
-_LEAVE_ALONE = (
+_DOUBLE_FORK = (
     "import subprocess, sys; subprocess.Popen(sys.argv[2:], start_new_session=True, pass_fds=[int(sys.argv[1])])"
 )
 
-_SECONDS_TO_LEAVE = 10.0
+_SECONDS_TO_SHUT_DOWN = 10.0  # time for a daemon without trials to exit; with trials, the user is informed
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
@@ -34,18 +34,18 @@ def ensure_daemon(files: QueueFiles, store_place: str) -> DaemonState:
     This process takes the daemon's lock and passes it on, so that from this moment there is exactly one daemon. A
     daemon that is shutting down is waited for a while.
     """
-    deadline = time.monotonic() + _SECONDS_TO_LEAVE
-    while (found := _found_or_started(files, store_place)) == "leaving" and time.monotonic() < deadline:
+    deadline = time.monotonic() + _SECONDS_TO_SHUT_DOWN
+    while (found := _found_or_started(files, store_place)) == "shutting down" and time.monotonic() < deadline:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     return found
 
 
 def _found_or_started(files: QueueFiles, store_place: str) -> DaemonState:
     """Return the state of the running daemon, or start one."""
-    with at_the_door(files):
-        lock = locked(files)
+    with daemon_start_lock(files):
+        lock = take_daemon_lock(files)
         if lock is None:
-            return "leaving" if last_status(files).leaving else "serving"
+            return "shutting down" if last_status(files).leaving else "serving"
         try:
             _start(files, store_place, lock)
         finally:
@@ -59,8 +59,8 @@ def _start(files: QueueFiles, store_place: str, lock: int) -> None:
     descriptor = os.open(files.log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as log:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _LEAVE_ALONE, str(lock), *daemon],
-            env={**outside_of_runs(os.environ), "DET_STORE": store_place},
+            [sys.executable, "-I", "-S", "-c", _DOUBLE_FORK, str(lock), *daemon],
+            env={**without_run_variables(os.environ), "DET_STORE": store_place},
             cwd=files.directory,  # the caller's working directory may be deleted while the daemon runs
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -68,4 +68,4 @@ def _start(files: QueueFiles, store_place: str, lock: int) -> None:
             pass_fds=[lock],
         )
     if done.returncode != 0:
-        raise DeterminedError(f"the process that serves the queue could not be started: see {files.log}")
+        raise DeterminedError(f"the queue daemon could not be started: see {files.log}")

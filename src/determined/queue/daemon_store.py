@@ -22,47 +22,49 @@ class DaemonStore:
         self._place, self._say = place, say
         self._store: Store | None = None
         self._file: tuple[int, int] | None = None
-        self._away_since: float | None = None
+        self._unavailable_since: float | None = None
 
     @property
-    def is_away(self) -> bool:
-        return self._away_since is not None
+    def is_unavailable(self) -> bool:
+        """Whether the last query failed because the store was unavailable."""
+        return self._unavailable_since is not None
 
     def open(self) -> Store:
+        """Open the store and remember which file it is."""
         self._store = open_store(self._place)
         self._file = _file_of(self._place)
         return self._store
 
-    def ask(self, act: Callable[[Store], T], *, for_ever: bool) -> T | None:
+    def query(self, act: Callable[[Store], T], *, without_limit: bool) -> T | None:
         """Run a query and return its result, or None while the store is unavailable.
 
-        After DET_STORE_PATIENCE seconds of unavailability the error is raised, unless `for_ever`.
+        After DET_STORE_PATIENCE seconds of unavailability the error is raised, unless `without_limit`.
         """
         try:
             if self._file is not None and _file_of(self._place) is None:
-                # Opening it would create an empty store. The user may be about to put another file there, for example
-                # a backup, which the new store would then be in the way of.
-                raise StoreUnavailable(f"the store {self._place} is gone")
+                # Opening it would create an empty store, which would be in the way of a file that the user is about to
+                # put there, for example a backup.
+                raise StoreUnavailable(f"the store file {self._place} does not exist")
             done = act(self._store or self.open())
         except StoreUnavailable as error:
             self._close()
-            if self._away_since is None:
-                self._away_since = time.monotonic()
-                self._say(f"{error}; it is tried again")
-            elif not for_ever and time.monotonic() - self._away_since > patience():
+            if self._unavailable_since is None:
+                self._unavailable_since = time.monotonic()
+                self._say(f"{error}; retrying")
+            elif not without_limit and time.monotonic() - self._unavailable_since > patience():
                 raise
             return None
-        self._away_since = None
+        self._unavailable_since = None
         return done
 
-    def is_another_file(self) -> bool:
+    def was_replaced(self) -> bool:
         """Return whether the store file was replaced.
 
         The open file is then no longer the store, even if it is readable.
         """
         return _file_of(self._place) not in (None, self._file)
 
-    def take_new_file(self) -> None:
+    def reopen(self) -> None:
         """Close the connection; the next query opens the new file."""
         self._close()
         self._file = _file_of(self._place)

@@ -1,4 +1,4 @@
-"""Normalizes PostgreSQL URLs, so that different spellings of one database share one queue daemon."""
+"""Normalize PostgreSQL URLs, so that different spellings of one database share one queue daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def database_of(url: str) -> str:
     try:
         found: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error:  # the driver's message is not shown because it may repeat part of the password
-        raise StoreError(f"the URL of the store {shown(url)} cannot be read") from None
+        raise StoreError(f"the URL of the store {shown(url)} is invalid") from None
     host = str(found.get("host") or found.get("hostaddr") or os.environ.get("PGHOST", ""))
     if host in _THIS_MACHINE or host.startswith(("/", "@")):  # the directory or abstract name of a Unix socket
         host = "localhost"

@@ -31,8 +31,9 @@ class QueueFiles:
         return cls(paths.queue_dir(), name)  # not created before a write, because the disk may be read-only
 
     @property
-    def door(self) -> Path:
-        """Return the path of the lock that serializes starting and ending a daemon; see `at_the_door`."""
+    def start_lock(self) -> Path:
+        """Return the path of the lock that serializes starting and ending a daemon; see `daemon_start_lock`."""
+        # The suffix stays, so that processes of an earlier version exclude those of this one.
         return self.directory / f"{self.name}.door"
 
     @property
@@ -54,13 +55,13 @@ class QueueFiles:
 
 
 @contextmanager
-def at_the_door(files: QueueFiles) -> Iterator[None]:
+def daemon_start_lock(files: QueueFiles) -> Iterator[None]:
     """Hold the lock that serializes looking for the daemon and its decision to end.
 
     A process that added an experiment looks for a daemon under this lock, and the daemon checks the queue for the last
     time and ends under it. Otherwise an experiment added between that check and the end would not be run.
     """
-    descriptor = _opened(files.door)
+    descriptor = _opened(files.start_lock)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -68,11 +69,11 @@ def at_the_door(files: QueueFiles) -> Iterator[None]:
         os.close(descriptor)
 
 
-def locked(files: QueueFiles) -> int | None:
+def take_daemon_lock(files: QueueFiles) -> int | None:
     """Take the daemon's lock and return the open file that holds it, or None if there is a daemon.
 
-    A process that inherits the file descriptor holds the lock as well. Call this inside `at_the_door`: a short probe of
-    the lock could otherwise make another process believe that there is a daemon.
+    A process that inherits the file descriptor holds the lock as well. Call this inside `daemon_start_lock`: a short
+    probe of the lock could otherwise make another process believe that there is a daemon.
     """
     descriptor = _opened(files.lock)
     try:
@@ -88,5 +89,6 @@ def locked(files: QueueFiles) -> int | None:
 
 
 def _opened(path: Path) -> int:
+    """Open or create a lock file and return its descriptor, which child processes do not inherit."""
     paths.made_private(paths.queue_dir())
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-PAUSES = (1.0, 5.0, 25.0)  # after the first, second and third consecutive failure; after the fourth it is given up
+PAUSES = (1.0, 5.0, 25.0)  # seconds after the first, second and third consecutive failure; the fourth is final
 _SECONDS_OF_SUCCESS = 60.0  # a runner that ran at least this long resets the count of consecutive failures
 
 
@@ -28,7 +28,7 @@ class RestartBackoff:
         self._not_before[order] = time.monotonic() + PAUSES[before]
         return PAUSES[before]
 
-    def rest(self, order: int, seconds: float) -> None:
+    def delay(self, order: int, seconds: float) -> None:
         """Delay the next start without counting a failure."""
         self._not_before[order] = time.monotonic() + seconds
 
@@ -36,11 +36,11 @@ class RestartBackoff:
         """Return the number of consecutive failures."""
         return self._failures.get(order, 0)
 
-    def pause(self, order: int) -> float:
+    def seconds_left(self, order: int) -> float:
         """Return the seconds left until the next start; zero or negative if it may be started."""
         return self._not_before.get(order, 0.0) - time.monotonic()
 
-    def forget_others_than(self, orders: Collection[int]) -> None:
+    def keep_only(self, orders: Collection[int]) -> None:
         """Forget all experiments except those with these orders."""
         for memory in (self._failures, self._not_before):
             for order in [known for known in memory if known not in orders]:

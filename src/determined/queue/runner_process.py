@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from determined.experiment.files import ExperimentFiles
-from determined.queue.captured_environment import surroundings
+from determined.queue.captured_environment import load_environment
 from determined.queue.daemon import DET
 from determined.store.experiment_records import Experiment
 from determined.store.queue import Entry
 
 _MOST_BYTES = 1 << 16
-_SECONDS_OF_PATIENCE = 3.0
-_SECONDS_TO_FALL_SILENT = 1.0  # time for other processes to end the trials of a runner that was killed
+_SECONDS_DEMAND_IS_KEPT = 3.0  # longer than the pause between two trials of a search
+# After a runner was killed, its warm process still has to kill the trials. Only then are the slots free.
+_SECONDS_FOR_TRIALS_TO_END = 1.0
 
 
 class QueueRunner:
@@ -33,7 +34,7 @@ class QueueRunner:
         self.entry = entry
         self.holder_before = experiment.holder
         self.started = self._had_slots = time.monotonic()
-        self.is_let_go = False
+        self.was_asked_to_pause = False
         self._wanted: list[tuple[float, int]] = []  # (end time, number of slots wanted); the newest ends at infinity
         self._uses: tuple[int, ...] = ()
         self._seen = 0
@@ -41,11 +42,11 @@ class QueueRunner:
         self._received = b""
         self._ended: float | None = None
         files = ExperimentFiles.for_key(experiment.key)
-        python, environment = surroundings(files, os.environ)
+        python, environment = load_environment(files, os.environ)
         descriptor = os.open(files.runner_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "ab") as output, ExitStack() as if_it_fails:
+        with open(descriptor, "ab") as output, ExitStack() as on_failure:
             self.connection, theirs = socket.socketpair()
-            if_it_fails.callback(self.connection.close)
+            on_failure.callback(self.connection.close)
             self.connection.setblocking(False)
             options = ["--slots", str(slots), "--granted-by", str(theirs.fileno())]
             if entry.max_trials is not None:
@@ -60,10 +61,11 @@ class QueueRunner:
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,  # a Ctrl-C in the daemon's terminal must not reach the runner
                 )
-            if_it_fails.pop_all()
+            on_failure.pop_all()
 
     @property
     def pid(self) -> int:
+        """The process id of the runner."""
         return self._process.pid
 
     @property
@@ -73,7 +75,7 @@ class QueueRunner:
         Between the end of a trial and the start of the next one, a runner may want fewer slots for a moment; they must
         not be given to others for that.
         """
-        recently = time.monotonic() - _SECONDS_OF_PATIENCE
+        recently = time.monotonic() - _SECONDS_DEMAND_IS_KEPT
         self._wanted = [(until, count) for until, count in self._wanted if until >= recently]
         return max((count for _, count in self._wanted), default=None)
 
@@ -119,10 +121,10 @@ class QueueRunner:
             for line in lines:
                 message = json.loads(line)
                 self._uses, self._seen = tuple(message["uses"]), message["seen"]
-                self._hear(message["wants"])
+                self._record_demand(message["wants"])
                 self._sent = {number: grant for number, grant in self._sent.items() if number >= self._seen}
 
-    def _hear(self, wants: int) -> None:
+    def _record_demand(self, wants: int) -> None:
         """Record the number of slots that the runner now wants."""
         if self._wanted:
             self._wanted[-1] = (time.monotonic(), self._wanted[-1][1])
@@ -134,7 +136,7 @@ class QueueRunner:
         if code is None:
             return None
         self._ended = self._ended or time.monotonic()
-        if code < 0 and time.monotonic() - self._ended < _SECONDS_TO_FALL_SILENT:
+        if code < 0 and time.monotonic() - self._ended < _SECONDS_FOR_TRIALS_TO_END:
             return None
         return code
 
@@ -144,9 +146,9 @@ class QueueRunner:
             self._had_slots = time.monotonic()
         return time.monotonic() - self._had_slots
 
-    def let_go(self) -> None:
+    def ask_to_pause(self) -> None:
         """Close the connection, which makes the runner pause: its trials save and exit."""
-        self.is_let_go = True
+        self.was_asked_to_pause = True
         self.connection.close()
 
     def wait(self, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""The scheduling policy: assigns slots to experiments, as a pure function of what they want and hold.
+"""The scheduling policy: assign slots to experiments, as a pure function of what they want and hold.
 
 Experiments are served by priority, and within a priority in queue order. An experiment keeps its slots unless one with
 a higher priority wants them (preemption). Slots are assigned in multiples of the slots of one trial. If an experiment
@@ -32,7 +32,7 @@ class Demand:
         """The key by which experiments are served."""
         return self.priority, self.order
 
-    def whole(self, slots: int) -> int:
+    def usable_slots(self, slots: int) -> int:
         """Return the largest number of slots, up to this one, that complete trials can use."""
         return slots - slots % self.slots_per_trial
 
@@ -51,7 +51,7 @@ def grants(demands: Iterable[Demand], slots: int, unavailable: Collection[int] =
     for demand in ranked:
         share = shares[demand.order]
         within_reach = (*demand.has[:share], *free)
-        own = within_reach[: demand.whole(min(share, len(within_reach)))]
+        own = within_reach[: demand.usable_slots(min(share, len(within_reach)))]
         given[demand.order] = own
         free = [number for number in free if number not in own]
     return given
@@ -64,12 +64,12 @@ def _shares(ranked: Sequence[Demand], slots: int, available: int) -> dict[int, i
     for _, peers in groupby(ranked, key=lambda demand: demand.priority):
         equals = list(peers)
         for demand in equals:  # first their present slots: experiments of the same priority do not preempt each other
-            shares[demand.order] = demand.whole(min(len(demand.has), demand.wants, left))
+            shares[demand.order] = demand.usable_slots(min(len(demand.has), demand.wants, left))
             left -= shares[demand.order]
         for demand in equals:
-            wanted = demand.whole(min(demand.wants, slots))
+            wanted = demand.usable_slots(min(demand.wants, slots))
             if not closed:
-                more = demand.whole(min(wanted, shares[demand.order] + left)) - shares[demand.order]
+                more = demand.usable_slots(min(wanted, shares[demand.order] + left)) - shares[demand.order]
                 shares[demand.order] += more
                 left -= more
             closed = closed or shares[demand.order] < wanted

@@ -16,7 +16,7 @@ class SlotDemand:
     wants: int
 
 
-def needs_of(config: StoredConfig, most: int) -> SlotDemand:
+def slot_demand_of(config: StoredConfig, most: int) -> SlotDemand:
     """Return the slots that a configuration asks for, limited to `most`."""
     settings = settings_of(config)
     trials = [settings.max_trials, config.searcher.max_concurrent_trials]

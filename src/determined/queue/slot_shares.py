@@ -1,4 +1,4 @@
-"""Assigns slots to queued experiments, except those that processes outside the queue hold."""
+"""Assign slots to queued experiments, except slots that processes outside the queue hold."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class SlotShares:
 
     @property
     def count(self) -> int:
+        """The number of slots."""
         return len(self._names)
 
     def give(self, demands: Sequence[Demand], experiments: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
@@ -48,6 +49,7 @@ class SlotShares:
         return list(dict.fromkeys(str(holder) for name in names if (holder := self._locks.holder(name))))
 
     def close(self) -> None:
+        """Release all slots."""
         self._locks.close()
 
     def _take(self, shares: Mapping[int, tuple[int, ...]], experiments: Mapping[int, int]) -> set[int]:

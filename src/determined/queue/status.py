@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from determined.queue.files import QueueFiles, at_the_door, locked
+from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
 
 
 @dataclass(frozen=True)
 class Status:
     """The status of a daemon: its process, the number of its slots, and the slots of each experiment.
 
-    A daemon that is `leaving` waits for trials that save, and starts no more runners.
+    A daemon that is `leaving` is shutting down: it waits for trials that save, and starts no more runners. The names
+    are those in the file, which other versions of this library read as well.
     """
 
     pid: int
@@ -35,13 +36,13 @@ def write_status(files: QueueFiles, status: Status) -> None:
     os.replace(draft, files.status)
 
 
-def daemon_lives(files: QueueFiles) -> bool:
+def daemon_is_running(files: QueueFiles) -> bool:
     """Return whether a daemon is running, which is the case if the lock is held."""
     if not files.lock.exists():
         return False
     try:
-        with at_the_door(files):
-            descriptor = locked(files)
+        with daemon_start_lock(files):
+            descriptor = take_daemon_lock(files)
     except OSError as error:
         if error.errno != errno.EROFS:
             raise
@@ -55,7 +56,7 @@ def daemon_lives(files: QueueFiles) -> bool:
 def _is_locked(path: Path) -> bool:
     """Return whether the lock is held, on a read-only file system.
 
-    The lock is probed without `at_the_door`, which needs to write. That is safe, because no daemon can be started
+    The lock is probed without `daemon_start_lock`, which needs to write. That is safe, because no daemon can be started
     there.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -70,7 +71,7 @@ def _is_locked(path: Path) -> bool:
 
 def read_status(files: QueueFiles) -> Status | None:
     """Return the status of the daemon, or None if there is none. A file left by a killed daemon is ignored."""
-    return last_status(files) if daemon_lives(files) else None
+    return last_status(files) if daemon_is_running(files) else None
 
 
 def last_status(files: QueueFiles) -> Status:

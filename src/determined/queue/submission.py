@@ -1,4 +1,4 @@
-"""Adds experiments to the queue and makes sure that a daemon serves it."""
+"""Add experiments to the queue and make sure that a daemon serves it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from determined.experiment.creation.masked_secrets import check_secrets
 from determined.experiment.creation.run_again import check_can_run
 from determined.experiment.files import ExperimentFiles, experiment_dir
 from determined.experiment.runner.settings import check_slots, settings_of
-from determined.queue.captured_environment import keep_surroundings
+from determined.queue.captured_environment import save_environment
 from determined.queue.daemon import DaemonState, ensure_daemon
 from determined.queue.files import QueueFiles
 from determined.searchers.base import Extended
@@ -26,7 +26,7 @@ from determined.store.states import EXPERIMENT_ENDED
 from determined.store.store import Store
 
 _SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
-_SECONDS_TO_LET_GO = 10.0
+_SECONDS_TO_RELEASE_LEASE = 10.0
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 
@@ -46,7 +46,7 @@ def add(
     already queued.
     """
     _check_can_run(store, store.experiments.get(experiment_id), slots, max_trials)
-    lease = _acquired(store, experiment_id)
+    lease = _acquire(store, experiment_id)
     try:
         _add(store, lease, priority, slots, max_trials)
     finally:
@@ -58,11 +58,11 @@ def activate(store: Store, store_place: str, experiment_id: int) -> DaemonState:
     """Let an experiment run: cancel the pause if a runner has it, otherwise add it to the queue."""
     _check_can_run(store, store.experiments.get(experiment_id), None, None)
     try:
-        lease = _acquired(store, experiment_id)
+        lease = _acquire(store, experiment_id)
     except ExperimentHeld:
-        if _is_asked_to_go_on(store, experiment_id):
+        if _request_continue(store, experiment_id):
             return "serving"
-        lease = _acquired(store, experiment_id)
+        lease = _acquire(store, experiment_id)
     try:
         if store.queue.find(experiment_id) is None:
             _add(store, lease, None, None, None)
@@ -104,7 +104,7 @@ def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, ma
     try:
         # After `queue.add`, which fails for a queued experiment, so that its captured environment is not overwritten.
         # The daemon cannot start the experiment yet, because this process holds the lease.
-        keep_surroundings(ExperimentFiles.for_key(experiment.key), os.environ)
+        save_environment(ExperimentFiles.for_key(experiment.key), os.environ)
     except BaseException:
         store.queue.remove(experiment.id)
         raise
@@ -113,22 +113,22 @@ def _add(store: Store, lease: Lease, priority: int | None, slots: int | None, ma
         store.experiments.request(experiment.id, "activate")  # overrides a pause request that no runner has handled
 
 
-def _acquired(store: Store, experiment_id: int) -> Lease:
+def _acquire(store: Store, experiment_id: int) -> Lease:
     """Return the lease of an experiment. Raise `ExperimentHeld` if a runner is running it.
 
     A runner that has paused or ended the experiment is about to release the lease, so it is waited for.
     """
-    deadline = time.monotonic() + _SECONDS_TO_LET_GO
+    deadline = time.monotonic() + _SECONDS_TO_RELEASE_LEASE
     while True:
         try:
             return store.experiments.acquire(experiment_id, this_process(), watch_seconds=_SHORT_WATCH)
         except ExperimentHeld:
-            lets_go = store.experiments.get(experiment_id).state in ("PAUSED", *EXPERIMENT_ENDED)
-            if not lets_go or time.monotonic() > deadline:
+            is_releasing = store.experiments.get(experiment_id).state in ("PAUSED", *EXPERIMENT_ENDED)
+            if not is_releasing or time.monotonic() > deadline:
                 raise
 
 
-def _is_asked_to_go_on(store: Store, experiment_id: int) -> bool:
+def _request_continue(store: Store, experiment_id: int) -> bool:
     """Request the runner to continue. Return False if it has paused the experiment in the meantime."""
     number = store.experiments.request(experiment_id, "activate")
     deadline = time.monotonic() + _SHORT_WATCH
@@ -147,7 +147,7 @@ def _check_can_run(store: Store, experiment: Experiment, slots: int | None, max_
     check_can_run(experiment, max_trials, store.experiments.trials(experiment.id))
     if not has_files_here(experiment):
         raise InvalidExperimentException(
-            f"the files of experiment {experiment.id} are not on this machine: it can wait only where it was created"
+            f"the files of experiment {experiment.id} are not on this machine; queue it where it was created"
         )
     check_secrets(store, experiment)
     settings = settings_of(StoredConfig(experiment.config))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.confirming import confirm, with_yes
+from determined.cli.command import Command, confirm, with_yes
 from determined.cli.display.json_rows import checkpoint_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_checkpoints, uuids
+from determined.cli.selection.ids import complete_checkpoints, uuids
+from determined.cli.store_access import opened_store
 from determined.plural import counted
 
 
@@ -39,20 +38,20 @@ def delete(checkpoints: list[str], yes: bool, form: Form) -> None:
 
     with opened_store() as store:
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
-        doomed = [row for row in rows if row.state != "DELETED"]
-        for row in doomed:
+        to_delete = [row for row in rows if row.state != "DELETED"]
+        for row in to_delete:
             batches = counted(row.steps_completed, "batch", "batches")
             where = f"trial {row.trial_id}, after {batches}, {size(sum(row.resources.values()))}"
             click.echo(visible(f"{row.checkpoint_id}: {where}"), err=True)
-        if doomed:
-            confirm(f"Delete {counted(len(doomed), 'checkpoint')}?", yes=yes)
+        if to_delete:
+            confirm(f"Delete {counted(len(to_delete), 'checkpoint')}?", yes=yes)
         delete_checkpoints(store, checkpoints)
-        gone = [row.checkpoint_id for row in rows if row not in doomed]
+        already_deleted = [row.checkpoint_id for row in rows if row not in to_delete]
         rows = [store.upkeep.checkpoint(uuid) for uuid in checkpoints]
     if form == "json":
         print_json([checkpoint_plain(row, None) for row in rows])
         return
-    for uuid in gone:
+    for uuid in already_deleted:
         click.echo(visible(f"Checkpoint {uuid} is DELETED already"))
-    if doomed:
-        click.echo(f"Deleted {counted(len(doomed), 'checkpoint')}")
+    if to_delete:
+        click.echo(f"Deleted {counted(len(to_delete), 'checkpoint')}")

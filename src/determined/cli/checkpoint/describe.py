@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.display.checkpoint_rows import COLUMNS, checkpoint_row, described_plain, parts_noted
+from determined.cli.checkpoint.rows import COLUMNS, checkpoint_row, described_plain, parts_noted
+from determined.cli.command import Command
 from determined.cli.display.details import one_row
 from determined.cli.display.output import Form, show, with_csv
 from determined.cli.display.safe_text import visible
-from determined.cli.display.time_zone import with_utc
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_checkpoints
+from determined.cli.display.times import with_utc
+from determined.cli.selection.ids import complete_checkpoints
+from determined.cli.store_access import opened_store
 
 _NOTES = {
     "incomplete": "INCOMPLETE: training cannot be resumed from it, its weights can be loaded. Missing",

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from determined.checkpoint_storage.outputs import is_output_id
+from determined.cli.checkpoint.downloads import download_one, with_quiet
+from determined.cli.command import Command, explain_unused
 from determined.cli.display.json_rows import output_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.display.time_zone import with_utc
-from determined.cli.downloads import fetch_one, with_quiet
-from determined.cli.groups import Command, explain_unused
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_checkpoints
+from determined.cli.display.times import with_utc
+from determined.cli.selection.ids import complete_checkpoints
+from determined.cli.store_access import opened_store
 from determined.plural import counted
 
 
@@ -45,7 +45,7 @@ def download(uuid: str, output_dir: Path | None, mode: str, quiet: bool, form: F
     with opened_store() as store:
         row = store.upkeep.checkpoint(uuid)
         experiment = store.experiments.get(store.experiments.trial(row.trial_id).experiment_id)
-    fetch_one(experiment, row, output_dir, quiet=quiet, form=form)
+    download_one(experiment, row, output_dir, quiet=quiet, form=form)
 
 
 def _download_output(uuid: str, directory: Path | None, *, quiet: bool, form: Form) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.groups import Command
-from determined.cli.new_file import refuse_existing
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_checkpoints
+from determined.cli.file_operations import refuse_existing
+from determined.cli.selection.ids import complete_checkpoints
+from determined.cli.store_access import opened_store
 from determined.errors import CheckpointStateException
 from determined.plural import counted
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.confirming import confirm, with_yes
+from determined.cli.command import Command, confirm, with_yes
 from determined.cli.display.json_rows import checkpoint_plain, checkpoint_state
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_checkpoints, uuids
+from determined.cli.selection.ids import complete_checkpoints, uuids
+from determined.cli.store_access import opened_store
 from determined.plural import counted
 
 

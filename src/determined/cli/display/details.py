@@ -6,11 +6,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from determined.cli.display import safe_text
 from determined.cli.display.table import Column, Row, cell, table
-from determined.cli.running.line_view import flat
+
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Trial
 
 _NARROWEST = 20  # minimum width of the values, even beside long names
 
@@ -42,3 +44,30 @@ def _wrapped(name: str, value: str, widest: int, available: int) -> list[str]:
     head = f" {name}{' ' * (widest - safe_text.width(name))}  "
     pieces = [value] if safe_text.width(value) <= available else textwrap.wrap(value, available) or [""]
     return [f"{head if not number else ' ' * (widest + 3)}{piece}".rstrip() for number, piece in enumerate(pieces)]
+
+
+def flat(hparams: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    """Return nested hyperparameters as a flat list, with dots in the names."""
+    found = []
+    for name, value in hparams.items():
+        if isinstance(value, dict) and value:
+            found += flat(value, f"{before}{name}.")
+        else:
+            found.append((f"{before}{name}", value))
+    return found
+
+
+def trial_facts(row: Trial) -> list[str]:
+    """Return lines about the processes of a trial: the command of a standalone run, and why the trial ended."""
+    lines = []
+    if row.command is not None:
+        commit = f", git commit {row.git_commit[:12]}" if row.git_commit else ""
+        lines.append(f"Trial {row.id}: started on {row.host}{commit}: {row.command}")
+    restarts = f" after {row.restarts} restart{'s' if row.restarts > 1 else ''}" if row.restarts else ""
+    code = f" (exit code {row.exit_code})" if row.exit_code else ""
+    if row.reason:
+        separator = "\n" if "\n" in row.reason else " "
+        lines.append(f"Trial {row.id}: {row.state}{restarts}{code}:{separator}{row.reason}")
+    elif code:
+        lines.append(f"Trial {row.id}: {row.state}{code}")
+    return lines

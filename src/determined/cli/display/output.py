@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,9 @@ from determined.config.metric_values import json_value
 
 Form = Literal["table", "csv", "json"]
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_collected: list[list[Any]] = []  # a stack: the outputs of commands that run for several objects
 
 
 def with_json(command: F) -> F:
@@ -47,9 +51,6 @@ def show(form: Form, columns: Sequence[Column], rows: Sequence[Row], plain: Call
         write_csv(sys.stdout, columns, rows)
     else:
         click.echo(table(columns, rows))
-
-
-_collected: list[list[Any]] = []  # a stack: the outputs of commands that run for several objects
 
 
 @contextmanager
@@ -104,3 +105,21 @@ def iso_time(seconds: float | None) -> str | None:
 
 def _csv_value(value: Any) -> Any:
     return json.dumps(jsonable(value)) if isinstance(value, (dict, list, tuple)) else jsonable(value)
+
+
+def without_garbage_collection(command: F) -> F:
+    """Pause the cyclic garbage collector while a command runs.
+
+    For commands that read, print and exit: rows contain no cycles, and a collection at every 700th of them takes a
+    fifth of the time of the command.
+    """
+
+    @wraps(command)
+    def paused(*args: Any, **kwargs: Any) -> Any:
+        gc.disable()
+        try:
+            return command(*args, **kwargs)
+        finally:
+            gc.enable()
+
+    return paused  # type: ignore[return-value]

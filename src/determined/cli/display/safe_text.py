@@ -84,6 +84,7 @@ def _character_width(character: str) -> int:
 
 
 def _escape(character: str) -> str:
+    """Return a readable escape sequence for a control character."""
     known = _NAMED.get(character)
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""Format tables, numbers, times and sizes as text."""
+"""Format tables that fit the terminal, and the values in their cells."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import json
 import math
 import shutil
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from determined.cli.display import safe_text
-from determined.cli.display.column_widths import fit
-from determined.cli.display.time_zone import shown_zone
 from determined.plural import counted
 
-_TWO_DIGITS = [f"{number:02d}" for number in range(60)]
-_NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as in JSON output
+_NON_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # as in JSON output
+
+Row = Sequence[Any]
+NARROWEST = 12  # minimum width to which a column of long texts is cut
 
 
 @dataclass(frozen=True)
@@ -32,9 +30,6 @@ class Column:
     name: str
     long: bool = False
     rank: int = 1
-
-
-Row = Sequence[Any]
 
 
 def table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
@@ -106,53 +101,12 @@ def cell(value: Any) -> str:
 def number(value: float) -> str:
     """Return a number with six significant digits; NaN and infinities by name."""
     shown = f"{value:.6g}"
-    return _NO_NUMBERS.get(shown, shown)
+    return _NON_FINITE.get(shown, shown)
 
 
 def percent(fraction: float | None) -> str:
     """Return a fraction as a percentage, or an empty string."""
     return "" if fraction is None else f"{100 * fraction:.1f}%"
-
-
-def time_text(seconds: float | None) -> str:
-    """Return a time in the viewer's zone, or in UTC with `--utc`."""
-    return time_texts()(seconds)
-
-
-def time_texts() -> Callable[[float | None], str]:
-    """Return a function like `time_text` that is fast for many times, most of which share their minute with others."""
-    broken_down = time.localtime if shown_zone() is None else time.gmtime
-
-    @lru_cache(maxsize=1024)
-    def of_minute(minute: int) -> tuple[str, str] | None:
-        """Return the text before and after the seconds; None if local minutes do not begin with UTC minutes."""
-        moment = broken_down(60 * minute)
-        if moment.tm_sec:  # until 1972, zones had offsets that include seconds
-            return None
-        return time.strftime("%Y-%m-%d %H:%M:", moment), time.strftime("%z", moment)
-
-    def shown(seconds: float | None) -> str:
-        if seconds is None:
-            return ""
-        minute, second = divmod(math.floor(seconds), 60)
-        around = of_minute(minute)
-        if around is None:
-            return time.strftime("%Y-%m-%d %H:%M:%S%z", broken_down(math.floor(seconds)))
-        return around[0] + _TWO_DIGITS[second] + around[1]
-
-    return shown
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as `48s`, `3m 20s`, `2h 05m` or `3d 04h`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    if whole < 86400:
-        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
 
 
 def size(count: float) -> str:
@@ -164,7 +118,7 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def some(names: Sequence[str], most: int = 10) -> str:
+def first_few(names: Sequence[str], most: int = 10) -> str:
     """Return the first few of many names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -185,3 +139,30 @@ def _cells(values: Sequence[Any]) -> list[str]:
 def _are_numbers(values: Sequence[Any]) -> bool:
     kinds = set(map(type, values)) - {type(None)}
     return bool(kinds) and all(issubclass(kind, (int, float)) and kind is not bool for kind in kinds)
+
+
+def fit(widths: Sequence[int], long: Sequence[bool], ranks: Sequence[int], terminal: int) -> dict[int, int]:
+    """Return the indices of the columns to show, with their widths.
+
+    Long columns are cut first. If that is not enough, columns are hidden: those with the highest rank first, from the
+    right. Columns of rank 0 are always shown.
+    """
+    shown = list(range(len(widths)))
+    while True:
+        available = terminal - 3 * len(shown) + 1  # a space before and after each cell, and a bar between two
+        fitted = _cut({column: widths[column] for column in shown}, long, available)
+        hideable = [column for column in shown if ranks[column] > 0]
+        if sum(fitted.values()) <= available or not hideable:
+            return fitted
+        shown.remove(max(hideable, key=lambda column: (ranks[column], column)))
+
+
+def _cut(widths: dict[int, int], long: Sequence[bool], available: int) -> dict[int, int]:
+    """Narrow the widest long column repeatedly until the row fits, or all are at their minimum."""
+    cut = dict(widths)
+    while sum(cut.values()) > available:
+        candidates = [column for column, width in cut.items() if long[column] and width > NARROWEST]
+        if not candidates:
+            break
+        cut[max(candidates, key=lambda column: cut[column])] -= 1
+    return cut

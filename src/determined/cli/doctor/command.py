@@ -7,10 +7,10 @@ from dataclasses import asdict
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.doctor.result import Result, missing
-from determined.cli.groups import Command
 
 
 @click.command(cls=Command, action="check the installation")
@@ -45,9 +45,8 @@ def _extras_in_one_line(results: list[Result]) -> list[Result]:
     return [together if result is extras[0] else result for result in results if result not in extras[1:]]
 
 
-# torch is checked in a child process, which runs while the other checks are made.
 def _results() -> list[Result]:
-    """Run all checks and return their results."""
+    """Run all checks and return their results. torch is imported in a child process meanwhile, which takes seconds."""
     from determined.cli.doctor.data import check_data
     from determined.cli.doctor.machine import check_machine
     from determined.cli.doctor.packages import check_packages

@@ -16,8 +16,8 @@ from determined.cli.doctor.result import Result, ok, problem
 from determined.errors import DeterminedError, MissingExtraError, StoreReadOnly, StoreUnavailable
 from determined.plural import counted
 
-_LITTLE_ROOM = 1_000_000_000  # bytes
-_SLOW = 0.5  # seconds
+_LOW_DISK_SPACE = 1_000_000_000  # bytes; a few checkpoints of a small model
+_SLOW = 0.5  # seconds for a write, at which reports of several trials queue up
 # Network file systems, which several machines can mount and on which SQLite's locks are not reliable.
 _NETWORKS = (
     "nfs",
@@ -51,15 +51,15 @@ def _data_directory() -> Result:
     try:
         path = paths.data_dir()
     except OSError as error:
-        advice = f"make it writable, or name another one with {paths.DATA_DIR_VARIABLE}"
+        advice = f"make it writable, or select another directory with {paths.DATA_DIR_VARIABLE}"
         return problem(name, f"{error.filename}: {error.strerror}", advice, needed=True)
     except DeterminedError as error:
         return problem(name, str(error), f"correct or unset {paths.DATA_DIR_VARIABLE}", needed=True)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        return problem(name, f"{path} cannot be written", f"chmod u+rwx {path}", needed=True)
+        return problem(name, f"{path} is not writable", f"chmod u+rwx {path}", needed=True)
     status = path.stat()
     if stat.S_IMODE(status.st_mode) & 0o077:
-        return problem(name, f"{path} is open to others", f"chmod go-rwx {path}")
+        return problem(name, f"{path} can be accessed by other users", f"chmod go-rwx {path}")
     variable = paths.data_dir_variable()
     source = "" if variable is None else f" (set by {variable})"
     return ok(name, f"{path}{source}: {', '.join(paths.CONTENTS)}")
@@ -80,12 +80,14 @@ def _store() -> Result:
     except MissingExtraError as error:
         return problem("store", str(error), "or unset DET_STORE to use a file", needed=True)
     except StoreUnavailable as error:
-        advice = "see what stopped its server or keeps it busy; DET_STORE names another one"
+        advice = "check that its server runs and is not overloaded; DET_STORE selects another store"
         return problem("store", " ".join(str(error).split()), advice, needed=True)
     except StoreReadOnly as error:
-        return problem("store", " ".join(str(error).split()), "mount it writable, to run experiments", needed=True)
+        return problem(
+            "store", " ".join(str(error).split()), "mount its file system writable to run experiments", needed=True
+        )
     except DeterminedError as error:
-        advice = "det store check says more; DET_STORE names another one"
+        advice = "run det store check for details; DET_STORE selects another store"
         return problem("store", " ".join(str(error).split()), advice, needed=True)
     found = f"{database.place}, {counted(experiments, 'experiment')}"
     if not is_postgres(place):
@@ -95,7 +97,7 @@ def _store() -> Result:
             return problem("store", f"{found}; other users can write {weak}", f"chmod go-w {weak}{owner}")
         network = file_system(Path(place).parent)
         if network.startswith(_NETWORKS):
-            advice = "SQLite needs a disk of this machine: name one with DET_STORE, or a PostgreSQL server"
+            advice = "SQLite needs a local disk: set DET_STORE to a local file or a PostgreSQL server"
             return problem("store", f"{found}, on a network ({network})", advice)
         seconds += _seconds_to_flush(Path(place).parent)
     if seconds > _SLOW:
@@ -112,11 +114,11 @@ def _checkpoint_storage() -> Result:
         storage.probe()
         free = shutil.disk_usage(storage.name).free
     except (DeterminedError, OSError) as error:
-        advice = "name another one in the configuration: checkpoint_storage"
+        advice = "set checkpoint_storage in the configuration to another place"
         return problem("checkpoint storage", " ".join(str(error).split()), advice, needed=True)
     found = f"{storage.name}, {size(free)} free"
-    if free < _LITTLE_ROOM:
-        return problem("checkpoint storage", found, "make room, or name another one: checkpoint_storage")
+    if free < _LOW_DISK_SPACE:
+        return problem("checkpoint storage", found, "free disk space, or set checkpoint_storage to another place")
     return ok("checkpoint storage", found)
 
 

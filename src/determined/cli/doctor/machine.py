@@ -14,12 +14,13 @@ from determined.cli.doctor.result import Result, ok, problem
 from determined.errors import EngineError
 
 _SHARED_MEMORY = Path("/dev/shm")
-_LITTLE_SHARED_MEMORY = 256_000_000
-_FEW_FILES = 1024
+_LITTLE_SHARED_MEMORY = 256_000_000  # bytes; the 64 MB of a Docker container are too little for most batches
+_FEW_FILES = 1024  # data loaders with many workers open a few files for each batch
 _YEAR_OF_THIS_VERSION = 2026  # a clock that shows an earlier year is wrong
 
 
 def check_machine() -> Iterator[Result]:
+    """Check the resources of this machine that training needs."""
     yield _slots()
     if _SHARED_MEMORY.is_dir():
         yield _shared_memory()
@@ -31,6 +32,7 @@ def check_machine() -> Iterator[Result]:
 
 
 def _slots() -> Result:
+    """Check that slots can be found, and report their number and kind."""
     from determined.engines.slots import find_slots
 
     try:
@@ -84,7 +86,7 @@ def _host_name() -> Result:
         address = socket.gethostbyname(name)
     except OSError:
         advice = f'add it to /etc/hosts: echo "127.0.1.1 {name}" >> /etc/hosts'
-        return problem("host name", f"{name} has no address, which torch.distributed may want", advice)
+        return problem("host name", f"{name} has no address; torch.distributed may need one", advice)
     return ok("host name", f"{name} ({address})")
 
 
@@ -93,5 +95,5 @@ def _clock() -> Result:
     now = time.localtime()
     found = time.strftime("%Y-%m-%d %H:%M:%S%z, zone %Z", now)
     if now.tm_year < _YEAR_OF_THIS_VERSION:
-        return problem("clock", found, "set the clock: times of runs are shown wrong")
+        return problem("clock", found, "set the clock, otherwise the recorded times are wrong")
     return ok("clock", found)

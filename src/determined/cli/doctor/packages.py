@@ -13,7 +13,7 @@ _PACKAGE = "determined-pytorch"
 _REQUIREMENT = re.compile(r"\s*(?P<name>[\w.-]+)(\[[^]]*\])?\s*(>=\s*(?P<oldest>[\w.]+))?[^;]*(;(?P<marker>.*))?$")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([\w.-]+)["']""")
 # Extras for the development of this library, which users do not need.
-_OF_DEVELOPERS = ("dev", "bench")
+_FOR_DEVELOPERS = ("dev", "bench")
 
 
 @dataclass(frozen=True)
@@ -31,24 +31,26 @@ def check_packages() -> Iterator[Result]:
         found = distribution(_PACKAGE)
     except PackageNotFoundError:
         advice = f"pip install {_PACKAGE}, so that dependencies and extras are known"
-        yield problem("packages", f"{_PACKAGE} is not installed, only found by its path", advice)
+        yield problem("packages", f"{_PACKAGE} is not installed, but imported from its source directory", advice)
         return
     requirements = [read for read in map(_read, found.requires or []) if read is not None]
     yield _core([requirement for requirement in requirements if requirement.extra is None])
     for extra in found.metadata.get_all("Provides-Extra") or []:
-        if extra not in _OF_DEVELOPERS:
+        if extra not in _FOR_DEVELOPERS:
             yield _extra(extra, [requirement for requirement in requirements if requirement.extra == extra])
 
 
 def _core(requirements: list[Requirement]) -> Result:
+    """Check the packages that are always required."""
     lacking = [text for text in map(_lack, requirements) if text is not None]
     if lacking:
         advice = f"pip install --upgrade {_PACKAGE}"
         return problem("packages", "; ".join(lacking), advice, needed=True)
-    return ok("packages", f"all {len(requirements)} that are always needed")
+    return ok("packages", f"all {len(requirements)} required packages")
 
 
 def _extra(name: str, requirements: list[Requirement]) -> Result:
+    """Check the packages of an extra."""
     lacking = [text for text in map(_lack, requirements) if text is not None]
     if lacking:
         return missing(f"extra {name}", "; ".join(lacking), f'pip install "{_PACKAGE}[{name}]"')

@@ -14,6 +14,7 @@ _OLDEST = (3, 11)
 
 
 def check_python() -> Iterator[Result]:
+    """Check the version of Python and the `det` in PATH."""
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < _OLDEST:
         yield problem("Python", found, f"install Python {_OLDEST[0]}.{_OLDEST[1]} or newer", needed=True)
@@ -31,8 +32,8 @@ def _det_on_path() -> Result:
         return ok("det on PATH", found or f"called as {called}")
     if found is None:
         advice = f"activate the environment, or add it to PATH: export PATH={own}:$PATH"
-        return problem("det on PATH", "a shell does not find it", advice)
+        return problem("det on PATH", "not found in PATH", advice)
     if Path(found).parent.resolve() != own.resolve():
         advice = f"call {own / 'det'}, or put {own} first in PATH"
-        return problem("det on PATH", f"a shell finds another one: {found}", advice)
+        return problem("det on PATH", f"PATH leads to another one: {found}", advice)
     return ok("det on PATH", found)

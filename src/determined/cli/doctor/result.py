@@ -25,12 +25,15 @@ class Result:
 
 
 def ok(name: str, found: str) -> Result:
+    """Return the result of a check that found no problem."""
     return Result(name, "ok", found)
 
 
 def missing(name: str, found: str, advice: str) -> Result:
+    """Return the result for something optional that is not installed."""
     return Result(name, "missing", found, advice)
 
 
 def problem(name: str, found: str, advice: str, *, needed: bool = False) -> Result:
+    """Return the result of a check that found a problem; `needed` if the library does not work until it is solved."""
     return Result(name, "problem", found, advice, needed)

@@ -12,7 +12,7 @@ from typing import Any
 
 from determined.cli.doctor.result import Result, missing, ok, problem
 
-_SECONDS = 120  # time-out of the import
+_SECONDS = 120  # time-out of the import, which is slow on a network disk
 _OLDEST = (2, 10)  # older restricted loaders could be bypassed by a malicious checkpoint
 _PROGRAM = """
 import json, torch
@@ -50,13 +50,13 @@ def check_torch(process: subprocess.Popen[str]) -> Iterator[Result]:
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        yield _broken(f"importing it takes more than {_SECONDS} seconds")
+        yield _broken(f"importing torch takes more than {_SECONDS} seconds")
         return
     found = _read(output) if process.returncode == 0 else None
     if found is None:
         lines = [line for line in errors.splitlines() if line.strip()]
-        words = lines[-1].strip()[:300] if lines else "it says nothing"
-        yield _broken(f"it cannot be imported (exit code {process.returncode}): {words}")
+        message = lines[-1].strip()[:300] if lines else "no output"
+        yield _broken(f"torch cannot be imported (exit code {process.returncode}): {message}")
         return
     yield _version(found)
     yield _devices(found)
@@ -87,9 +87,9 @@ def _version(found: dict[str, Any]) -> Result:
     about = f"{found['version']}, build for {build}, {found['threads']} threads"
     numbers = tuple(int(number) for number in re.findall(r"\d+", found["version"])[:2])
     if numbers < _OLDEST:
-        advice = "pip install --upgrade torch: before 2.10, which is needed, a checkpoint by others could run code"
+        advice = "pip install --upgrade torch to 2.10 or newer: with older ones a checkpoint from others could run code"
         return problem("torch", about, advice, needed=True)
-    return ok("torch", f"{about}; checkpoints by others are safe to load")
+    return ok("torch", f"{about}; checkpoints from others are safe to load")
 
 
 def _interfaces(found: dict[str, Any]) -> Result:
@@ -97,7 +97,7 @@ def _interfaces(found: dict[str, Any]) -> Result:
     if found["changed"]:
         advice = "use a torch that this library was tested with (2.10 to 2.13), or a newer determined-pytorch"
         return problem("torch internals", "; ".join(found["changed"]), advice, needed=True)
-    return ok("torch internals", "all that are in use are as expected")
+    return ok("torch internals", "all private interfaces in use are as expected")
 
 
 def _devices(found: dict[str, Any]) -> Result:
@@ -108,8 +108,8 @@ def _devices(found: dict[str, Any]) -> Result:
         return ok("devices", "Apple GPU")
     if shutil.which("nvidia-smi"):
         advice = "install the build of torch for your CUDA: https://pytorch.org/get-started/locally"
-        return problem("devices", "there is an NVIDIA driver, and this torch sees no GPU", advice)
-    return ok("devices", "CPU alone")
+        return problem("devices", "an NVIDIA driver is installed, but this torch finds no GPU", advice)
+    return ok("devices", "CPU only")
 
 
 def _compiler() -> Result:
@@ -118,4 +118,6 @@ def _compiler() -> Result:
         found = shutil.which(name)
         if found is not None:
             return ok("C compiler", f"{found} (for torch.compile)")
-    return missing("C compiler", "torch.compile has none to use", "apt-get install gcc g++, or the like")
+    return missing(
+        "C compiler", "not found; torch.compile needs one", "apt-get install gcc g++, or the equivalent of your system"
+    )

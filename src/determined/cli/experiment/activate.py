@@ -6,15 +6,13 @@ import sys
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
-from determined.cli.display.time_zone import with_utc
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.running.detached import leave_to_queue
+from determined.cli.display.times import with_utc
 from determined.cli.running.foreground import run_here
-from determined.cli.running.slot_waiting import Sharing, with_sharing
-from determined.cli.selection.id_lists import complete_experiments_that
-from determined.cli.selection.integers import ID
+from determined.cli.running.slots import Sharing, enqueue, with_sharing
+from determined.cli.selection.ids import ID, complete_experiments_that
+from determined.cli.store_access import opened_store
 
 
 @click.command(cls=Command, action="activate {experiment_id:experiment}")
@@ -61,7 +59,7 @@ def activate(
     if follow:
         raise click.UsageError(f"--follow and --detach exclude each other: det experiment logs {experiment_id} -f")
     with opened_store() as store:
-        leave_to_queue(store, experiment_id, form, slots=slots, max_trials=max_trials)
+        enqueue(store, experiment_id, form, slots=slots, max_trials=max_trials)
 
 
 def _run_for_queue(experiment_id: int, slots: int | None, max_trials: int | None, line: int) -> int:

@@ -6,9 +6,9 @@ import click
 
 from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.opened import opened_store
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.id_lists import complete_experiments_that
+from determined.cli.selection.ids import complete_experiments_that
+from determined.cli.store_access import opened_store
 
 
 @click.command(
@@ -49,6 +49,7 @@ def unarchive(experiment_id: int, form: Form) -> None:
 
 
 def _set(experiment_id: int, archived: bool, form: Form) -> None:
+    """Archive or unarchive an experiment, and print the result."""
     with opened_store() as store:
         store.upkeep.set_archived(experiment_id, archived)
         row = store.experiments.get(experiment_id)

@@ -6,13 +6,13 @@ import sys
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_csv, write_csv
-from determined.cli.display.time_zone import with_utc
+from determined.cli.display.times import with_utc
 from determined.cli.experiment.comparison.contenders import contenders
 from determined.cli.experiment.comparison.output import all_columns, all_rows, comparison_plain, comparison_text
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import Ids, complete_experiments, expand, numbers
+from determined.cli.selection.ids import Ids, complete_experiments, expand, numbers
+from determined.cli.store_access import opened_store
 
 _MOST = 26  # curves are named by letters
 

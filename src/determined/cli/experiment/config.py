@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible_lines
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_experiments
-from determined.cli.selection.integers import ID
+from determined.cli.selection.ids import ID, complete_experiments
+from determined.cli.store_access import opened_store
 
 
 @click.command(cls=Command, action="show the configuration of {experiment_id:experiment}")

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.display.table import some
-from determined.cli.display.time_zone import with_utc
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.running.detached import leave_to_queue
+from determined.cli.display.table import first_few
+from determined.cli.display.times import with_utc
 from determined.cli.running.foreground import run_here
-from determined.cli.running.slot_waiting import Sharing, with_sharing
-from determined.cli.selection.id_lists import complete_experiments_that
-from determined.cli.selection.integers import ID
+from determined.cli.running.slots import Sharing, enqueue, with_sharing
+from determined.cli.selection.ids import ID, complete_experiments_that
+from determined.cli.store_access import opened_store
 from determined.store.states import EXPERIMENT_ENDED
 
 if TYPE_CHECKING:
@@ -73,9 +71,9 @@ def continue_(
 
             continued = reopen(store, experiment_id, changes)
             max_trials = continued.max_trials
-            _tell(continued)
+            _print_changes(continued)
         if detach:
-            leave_to_queue(store, experiment_id, form, slots=slots, max_trials=max_trials)
+            enqueue(store, experiment_id, form, slots=slots, max_trials=max_trials)
             return
     sys.exit(
         run_here(
@@ -94,8 +92,9 @@ def _changes(config_file: Path | None, overrides: tuple[str, ...]) -> dict[str, 
     return apply_overrides({} if config_file is None else load_yaml(config_file), overrides)[0]
 
 
-def _tell(continued: Continued) -> None:
+def _print_changes(continued: Continued) -> None:
+    """Print the changed settings and the trials that continue."""
     if continued.changed:
-        click.echo(visible(f"Changed: {some(continued.changed)}"), err=True)
+        click.echo(visible(f"Changed: {first_few(continued.changed)}"), err=True)
     if continued.trials:
-        click.echo(f"Continuing trial {some(list(map(str, continued.trials)))}", err=True)
+        click.echo(f"Continuing trial {first_few(list(map(str, continued.trials)))}", err=True)

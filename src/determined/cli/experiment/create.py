@@ -6,8 +6,14 @@ from pathlib import Path
 
 import click
 
-from determined.cli.experiment.new.start import Code, StartOptions, begin, say_what_happens, with_beginning
-from determined.cli.groups import Command, explain_unused
+from determined.cli.command import Command, explain_unused
+from determined.cli.experiment.new.start import (
+    Code,
+    StartOptions,
+    say_on_terminal,
+    start_experiment,
+    with_start_options,
+)
 
 
 @click.command(cls=Command, action="create the experiment")
@@ -27,7 +33,7 @@ from determined.cli.groups import Command, explain_unused
     multiple=True,
     help="Change a setting of the configuration (repeatable).",
 )
-@with_beginning
+@with_start_options
 @click.option("--local", is_flag=True, help="Accepted for old command lines: experiments always run on this machine.")
 @click.option("--template", metavar="NAME", help="Accepted for old command lines: there are no templates.")
 @click.option("--project_id", metavar="N", help="Accepted for old command lines: name a project in the configuration.")
@@ -37,7 +43,7 @@ def create(
     model_dir: Path,
     include: tuple[Path, ...],
     overrides: tuple[str, ...],
-    beginning: StartOptions,
+    options: StartOptions,
     local: bool,
     template: str | None,
     project_id: str | None,
@@ -54,7 +60,7 @@ def create(
     explain_unused("--template", template, "there are no templates; merge the files, or use --config")
     explain_unused("--project_id", project_id, "give the names of workspace and project in the configuration")
     explain_unused("-p/--publish", publish, "trials run on this machine, their ports are visible as they are")
-    say_what_happens(f"Checking {config_file} …")  # before the imports, which take noticeable time
+    say_on_terminal(f"Checking {config_file} …")  # before the imports, which take noticeable time
     from determined.config.experiment import load_experiment
 
-    begin(load_experiment(config_file, overrides=overrides), Code(model_dir, include), beginning)
+    start_experiment(load_experiment(config_file, overrides=overrides), Code(model_dir, include), options)

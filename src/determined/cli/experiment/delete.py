@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.confirming import confirm, with_yes
+from determined.cli.command import confirm, with_yes
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.opened import opened_store
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.id_lists import complete_experiments_that
+from determined.cli.selection.ids import complete_experiments_that
+from determined.cli.store_access import opened_store
 from determined.plural import counted
 
 
@@ -39,11 +39,11 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
         row = store.experiments.get(experiment_id)
         saved = sum(checkpoint.state != "DELETED" for checkpoint in store.experiments.checkpoints(experiment_id))
         uploaded = sum(len(output.resources) for output in store.outputs.of_experiment(experiment_id))
-        holding = f"{counted(row.trial_count, 'trial')} and {counted(saved, 'checkpoint')}"
+        contents = f"{counted(row.trial_count, 'trial')} and {counted(saved, 'checkpoint')}"
         if uploaded:
             trials, checkpoints = counted(row.trial_count, "trial"), counted(saved, "checkpoint")
-            holding = f"{trials}, {checkpoints} and {counted(uploaded, 'file')} of outputs"
-        confirm(f"Delete experiment {row.id} ({row.name}, {row.state}) with {holding}?", yes=yes)
+            contents = f"{trials}, {checkpoints} and {counted(uploaded, 'file')} of outputs"
+        confirm(f"Delete experiment {row.id} ({row.name}, {row.state}) with {contents}?", yes=yes)
         done = delete_experiment(store, experiment_id)
     if form == "json":
         print_json(
@@ -62,7 +62,7 @@ def delete(experiment_id: int, yes: bool, form: Form) -> None:
     else:
         why = "it is not below the data directory, or not on this machine"
     for path in done.left:
-        click.echo(visible(f"{path} stays: {why}"))
+        click.echo(visible(f"{path} was kept: {why}"))
 
 
 @click.command(

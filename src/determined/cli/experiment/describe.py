@@ -1,4 +1,4 @@
-"""`det experiment describe`: tables of experiments, of their trials, and of the workloads of these."""
+"""`det experiment describe`: tables of experiments, their trials, and the workloads of the trials."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.command import Command
+from determined.cli.display.details import trial_facts
 from determined.cli.display.json_rows import experiment_plain, resource_pool, trial_plain
-from determined.cli.display.many_rows import without_garbage_collection
-from determined.cli.display.output import Form, print_json, with_csv, write_csv
-from determined.cli.display.table import Column, Row, percent, table, time_text
-from determined.cli.display.time_zone import with_utc
-from determined.cli.experiment.views.workloads import (
+from determined.cli.display.output import Form, print_json, with_csv, without_garbage_collection, write_csv
+from determined.cli.display.safe_text import visible_lines
+from determined.cli.display.table import Column, Row, percent, table
+from determined.cli.display.times import time_text, with_utc
+from determined.cli.experiment.views.trial_metrics import (
     Workload,
     metric_names,
     short_workload_columns,
@@ -21,11 +23,9 @@ from determined.cli.experiment.views.workloads import (
     workload_rows,
     workloads_of,
 )
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.running.holders import advice
-from determined.cli.running.standalone import lines_visible, trial_facts
-from determined.cli.selection.id_lists import Ids, complete_experiments, expand, numbers
+from determined.cli.running.watching import resume_hints
+from determined.cli.selection.ids import Ids, complete_experiments, expand, numbers
+from determined.cli.store_access import opened_store
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, Trial
@@ -82,12 +82,12 @@ def describe(experiment_ids: list[Ids], metrics: bool, outdir: Path | None, form
         experiments = [store.experiments.get(number) for number in ids]
         trials = {row.id: store.experiments.trials(row.id) for row in experiments}
         workloads = {trial.id: _workloads(store, trial.id) for rows in trials.values() for trial in rows}
-        hints = advice(store, experiments)
+        hints = resume_hints(store, experiments)
     if form == "json":
         print_json([_plain(row, trials[row.id], workloads, metrics) for row in experiments])
         return
-    everyone = [trial for row in experiments for trial in trials[row.id]]
-    found = _tables(experiments, everyone, workloads, metrics)
+    all_trials = [trial for row in experiments for trial in trials[row.id]]
+    found = _tables(experiments, all_trials, workloads, metrics)
     if outdir is not None:
         outdir.mkdir(parents=True, exist_ok=True)
         for _, file_name, columns, rows in found:
@@ -100,7 +100,7 @@ def describe(experiment_ids: list[Ids], metrics: bool, outdir: Path | None, form
             write_csv(sys.stdout, columns, rows)
     else:
         click.echo("\n\n".join(f"{name}\n{table(columns, rows)}" for name, _, columns, rows in found))
-        _explain(experiments, everyone, hints)
+        _explain(experiments, all_trials, hints)
 
 
 def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
@@ -119,7 +119,7 @@ def _describe_on_terminal(experiment_ids: list[int], metrics: bool) -> None:
             names = metric_names([workload for rows in workloads.values() for workload in rows])
             rows = [row for trial in trials for row in workload_rows(trial.id, workloads[trial.id], *names)]
             parts.append(f"Workloads\n{table(short_workload_columns(*names), rows)}")
-        hints = advice(store, experiments)
+        hints = resume_hints(store, experiments)
     click.echo("\n\n".join(parts))
     _explain(experiments, trials, hints)
 
@@ -149,6 +149,7 @@ def _tables(
 
 
 def _experiment_row(row: Experiment) -> Row:
+    """Return the row of an experiment for the table of experiments."""
     return [
         row.id,
         row.state,
@@ -164,6 +165,7 @@ def _experiment_row(row: Experiment) -> Row:
 
 
 def _trial_row(row: Trial) -> Row:
+    """Return the row of a trial for the table of trials."""
     return [row.id, row.experiment_id, row.state, time_text(row.started), time_text(row.ended), row.effective_hparams]
 
 
@@ -179,7 +181,7 @@ def _plain(row: Experiment, trials: list[Trial], workloads: dict[int, list[Workl
 
 
 def _explain(experiments: list[Experiment], trials: list[Trial], hints: list[str]) -> None:
-    """Print what the tables have no column for: notes, reasons, and what to do next."""
+    """Print notes, reasons and commands to continue, for which the tables have no columns."""
     lines = [f"Experiment {row.id}: notes: {row.notes}" for row in experiments if row.notes]
     # The reason of a standalone run is that of its trial, which is printed below.
     lines += [
@@ -189,4 +191,4 @@ def _explain(experiments: list[Experiment], trials: list[Trial], hints: list[str
     for row in trials:
         lines += trial_facts(row)
     if lines:
-        click.echo("\n" + "\n".join(lines_visible(line) for line in lines))
+        click.echo("\n" + "\n".join(visible_lines(line) for line in lines))

@@ -6,23 +6,24 @@ from pathlib import Path
 
 import click
 
-from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.display.time_zone import with_utc
-from determined.cli.downloads import (
-    USUAL_DIRECTORY,
-    fetch,
-    in_order,
-    plain_of,
+from determined.cli.checkpoint.downloads import (
+    DEFAULT_PARENT,
+    default_directory,
+    downloaded_plain,
+    print_downloaded,
     reported_metrics,
-    tell,
-    usual_place,
+    sorted_by_metric,
     with_order,
     with_quiet,
 )
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_experiments
-from determined.cli.selection.integers import ID
+from determined.cli.checkpoint.downloads import (
+    download as download_checkpoint,
+)
+from determined.cli.command import Command
+from determined.cli.display.output import Form, print_json, with_json
+from determined.cli.display.times import with_utc
+from determined.cli.selection.ids import ID, complete_experiments
+from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 
 
@@ -32,7 +33,7 @@ from determined.errors import DeterminedError
     "-o",
     "--output-dir",
     type=click.Path(path_type=Path),
-    default=USUAL_DIRECTORY,
+    default=DEFAULT_PARENT,
     show_default=True,
     help="Each checkpoint is copied to <dir>/<uuid>.",
 )
@@ -69,17 +70,17 @@ def download(
     with opened_store() as store:
         experiment = store.experiments.get(experiment_id)
         rows = store.experiments.checkpoints(experiment_id)
-    chosen = in_order(experiment, rows, sort_by, smaller_is_better)[:top_n]
+    chosen = sorted_by_metric(experiment, rows, sort_by, smaller_is_better)[:top_n]
     if not chosen:
         known = ", ".join(reported_metrics(rows)) or "none"
         raise DeterminedError(
             f"no checkpoint of experiment {experiment_id} has a number for the validation metric "
             f"{sort_by or experiment.metric!r}. Validation metrics of its checkpoints: {known}"
         )
-    fetched = [(row, usual_place(row, output_dir)) for row in chosen]
-    for row, path in fetched:
-        fetch(experiment, row, path)
+    downloaded = [(row, default_directory(row, output_dir)) for row in chosen]
+    for row, path in downloaded:
+        download_checkpoint(experiment, row, path)
     if form == "json":
-        print_json([plain_of(experiment, row, path) for row, path in fetched])
+        print_json([downloaded_plain(experiment, row, path) for row, path in downloaded])
     else:
-        tell(experiment, fetched, quiet=quiet)
+        print_downloaded(experiment, downloaded, quiet=quiet)

@@ -8,9 +8,9 @@ import click
 
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.new_file import refuse_existing
-from determined.cli.opened import opened_store
+from determined.cli.file_operations import refuse_existing
 from determined.cli.selection.bulk import BulkCommand
+from determined.cli.store_access import opened_store
 
 
 @click.command(

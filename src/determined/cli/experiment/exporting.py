@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.groups import Command
-from determined.cli.selection.id_lists import Ids, complete_experiments, expand, numbers
-from determined.cli.signals import cleaning_up_on_signals
-from determined.cli.store.progress import progress
+from determined.cli.file_operations import cleaning_up_on_signals, progress
+from determined.cli.selection.ids import Ids, complete_experiments, expand, numbers
 from determined.plural import counted
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ def export(experiment_ids: list[Ids], checkpoints: Which, code: bool, output: Pa
 
     experiments = expand("experiment", experiment_ids)
     target = output or Path(f"experiment-{'-'.join(map(str, experiments[:5]))}.tar")
-    with progress("files") as tell, cleaning_up_on_signals():
-        done = export_experiments(target, experiments, which=checkpoints, code=code, progress=tell)
+    with progress("files") as report, cleaning_up_on_signals():
+        done = export_experiments(target, experiments, which=checkpoints, code=code, progress=report)
     for note in done.notes:
         click.echo(visible(note), err=True)
     if form == "json":

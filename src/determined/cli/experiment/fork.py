@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.safe_text import visible
-from determined.cli.experiment.new.start import Code, StartOptions, begin, with_beginning
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_experiments
-from determined.cli.selection.integers import ID
+from determined.cli.experiment.new.start import Code, StartOptions, start_experiment, with_start_options
+from determined.cli.selection.ids import ID, complete_experiments
 from determined.cli.selection.ranking import best_checkpoints
+from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
@@ -34,14 +33,14 @@ if TYPE_CHECKING:
 )
 @click.option("--name", help="Name of the new experiment.")
 @click.option("--from-checkpoint", "source", metavar="best|latest|UUID", help="Start from the weights of a checkpoint.")
-@with_beginning
+@with_start_options
 def fork(
     experiment_id: int,
     config_file: Path | None,
     overrides: tuple[str, ...],
     name: str | None,
     source: str | None,
-    beginning: StartOptions,
+    options: StartOptions,
 ) -> None:
     """Create an experiment from another one, with changes.
 
@@ -73,7 +72,7 @@ def fork(
         {} if name is None else {"name": name},
     ):
         config = derive(config, changes)
-    begin(load_experiment(config), _code(row, files), beginning)
+    start_experiment(load_experiment(config), _code(row, files), options)
 
 
 def _directory(row: Experiment) -> Path:
@@ -93,8 +92,11 @@ def _code(row: Experiment, files: ExperimentFiles) -> Code:
     if place is None:
         return Code(files.code, fork_of=row)
     if not place.is_dir():
-        raise DeterminedError(f"experiment {row.id} works in {place}, and that directory is not there any more")
-    click.echo(visible(f"It works in {place}, as experiment {row.id} does, with the code that is there now."), err=True)
+        raise DeterminedError(f"experiment {row.id} works in {place}, but that directory no longer exists")
+    click.echo(
+        visible(f"The new experiment works in {place}, like experiment {row.id}, with the code that is there now."),
+        err=True,
+    )
     return Code(place, fork_of=row, in_place=True)
 
 
@@ -103,11 +105,11 @@ def _checkpoint(store: Store, row: Experiment, wanted: str) -> str:
     if wanted not in ("best", "latest"):
         state = store.upkeep.checkpoint(wanted).state
         if state != "ACTIVE":
-            raise DeterminedError(f"checkpoint {wanted} cannot be started from: it is {state}")
+            raise DeterminedError(f"checkpoint {wanted} cannot be loaded: it is {state}")
         return wanted
-    whole = [checkpoint for checkpoint in store.experiments.checkpoints(row.id) if checkpoint.state == "ACTIVE"]
-    found = best_checkpoints(whole, row.metric, row.smaller_is_better) if wanted == "best" else whole
+    loadable = [checkpoint for checkpoint in store.experiments.checkpoints(row.id) if checkpoint.state == "ACTIVE"]
+    found = best_checkpoints(loadable, row.metric, row.smaller_is_better) if wanted == "best" else loadable
     if not found:
-        what = "with a number for its metric" if whole else "that can be loaded"
+        what = "with a number for its metric" if loadable else "that can be loaded"
         raise DeterminedError(f"experiment {row.id} has no checkpoint {what}")
     return found[0].checkpoint_id

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.confirming import confirm, with_yes
+from determined.cli.command import confirm, with_yes
 from determined.cli.display.json_rows import validation_metric
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import Column, size, table
-from determined.cli.opened import opened_store
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.integers import Count
+from determined.cli.selection.ids import Count
+from determined.cli.store_access import opened_store
 from determined.errors import CheckpointInUse
 from determined.plural import counted
 from determined.store.states import TRIAL_ENDED

@@ -10,9 +10,9 @@ from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.groups import LazyGroup
-from determined.cli.opened import opened_store
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.id_lists import complete_experiments, complete_labels
+from determined.cli.selection.ids import complete_experiments, complete_labels
+from determined.cli.store_access import opened_store
 
 _HERE = "determined.cli.experiment.label"
 
@@ -70,6 +70,7 @@ def remove(experiment_id: int, text: str, form: Form) -> None:
 
 
 def _change(experiment_id: int, add: list[str], remove: list[str], form: Form) -> None:
+    """Change the labels of an experiment, and print the new ones."""
     with opened_store() as store:
         labels = store.upkeep.change_labels(experiment_id, add=add, remove=remove)
         row = store.experiments.get(experiment_id)

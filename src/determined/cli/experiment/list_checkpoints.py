@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from determined.cli.display.columns import ColumnChoice, Field, show_list, with_columns
+from determined.cli.command import Command
 from determined.cli.display.json_rows import (
     checkpoint_plain,
     checkpoint_state,
@@ -14,15 +14,13 @@ from determined.cli.display.json_rows import (
     output_plain,
     validation_metric,
 )
+from determined.cli.display.lists import ColumnChoice, Field, show_list, with_columns
 from determined.cli.display.output import Form, with_csv
-from determined.cli.display.table import size, time_text
-from determined.cli.display.time_zone import with_utc
-from determined.cli.display.times import ago
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_experiments
-from determined.cli.selection.integers import ID, Count
+from determined.cli.display.table import size
+from determined.cli.display.times import ago, time_text, with_utc
+from determined.cli.selection.ids import ID, Count, complete_experiments
 from determined.cli.selection.ranking import best_checkpoints
+from determined.cli.store_access import opened_store
 
 if TYPE_CHECKING:
     from determined.store.output_records import Output
@@ -102,6 +100,7 @@ def _fields(*, inference: bool) -> list[Field[_Saved]]:
 
 
 def _checkpoint(row: StoredCheckpoint, metric: str | None) -> _Saved:
+    """Return the row of a checkpoint; `metric` is the searcher metric."""
     return _Saved(
         row.trial_id,
         row.steps_completed,
@@ -116,6 +115,7 @@ def _checkpoint(row: StoredCheckpoint, metric: str | None) -> _Saved:
 
 
 def _output(row: Output) -> _Saved:
+    """Return the row of an output of batch inference."""
     return _Saved(
         row.trial_id, row.batches, "COMPLETED", None, row.uuid, row.resources, "output", row.reported, row.storage
     )

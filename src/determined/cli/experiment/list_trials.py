@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.display.columns import ColumnChoice, show_list, with_columns
+from determined.cli.command import Command
+from determined.cli.display.lists import ColumnChoice, Page, show_list, with_columns, with_paging
 from determined.cli.display.output import Form, with_csv
-from determined.cli.display.paging import Page, with_paging
-from determined.cli.display.time_zone import with_utc
+from determined.cli.display.times import with_utc
 from determined.cli.experiment.views.leaderboard import leaderboard
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_experiments
-from determined.cli.selection.integers import ID, Count
+from determined.cli.selection.ids import ID, Count, complete_experiments
+from determined.cli.store_access import opened_store
 
 
 @click.command("list-trials", cls=Command, action="list the trials of {experiment_id:experiment}")

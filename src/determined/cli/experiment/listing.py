@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.display.columns import ColumnChoice, show_list, with_columns
+from determined.cli.command import Command
 from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.lists import ColumnChoice, Page, show_list, with_columns, with_paging
 from determined.cli.display.output import Form, with_csv
-from determined.cli.display.paging import Page, with_paging
-from determined.cli.display.time_zone import with_utc
+from determined.cli.display.times import with_utc
 from determined.cli.experiment.views.experiment_columns import experiment_fields
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.running.holders import advice
+from determined.cli.running.watching import resume_hints
 from determined.cli.selection.filters import with_filters
+from determined.cli.store_access import opened_store
 from determined.config.stored import StoredConfig
 from determined.store.experiment_records import ALL_EXPERIMENTS
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment, ExperimentFilter
 
-_EVERYTHING = 2**31
+_ALL_ROWS = 2**31  # as a limit of a query
 
 
 @click.command("list", cls=Command, action="list the experiments")
@@ -43,13 +42,13 @@ def list(archived: bool, projects: bool, only: ExperimentFilter, page: Page, for
     Example: det experiment list --state error,paused --since 2d
     """
     with opened_store() as store:
-        rows = store.experiments.list(limit=page.limit or _EVERYTHING, offset=page.offset, archived=archived, only=only)
-        hints = advice(store, rows) if form == "table" and sys.stdout.isatty() else []
+        rows = store.experiments.list(limit=page.limit or _ALL_ROWS, offset=page.offset, archived=archived, only=only)
+        hints = resume_hints(store, rows) if form == "table" and sys.stdout.isatty() else []
     show_list(
         form,
         experiment_fields(projects=projects, archived=archived),
         rows,
-        lambda: [{**experiment_plain(row), **(_place_of(row) if projects else {})} for row in rows],
+        lambda: [{**experiment_plain(row), **(_workspace_of(row) if projects else {})} for row in rows],
         columns,
     )
     if form == "table" and sys.stdout.isatty():
@@ -58,9 +57,10 @@ def list(archived: bool, projects: bool, only: ExperimentFilter, page: Page, for
         if not rows and only != ALL_EXPERIMENTS:
             click.echo("No experiment matches.")
         elif not rows and not page.offset:
-            click.echo("No experiments yet. Begin with: det experiment create config.yaml .")
+            click.echo("No experiments yet. Create one with: det experiment create config.yaml .")
 
 
-def _place_of(row: Experiment) -> dict[str, Any]:
+def _workspace_of(row: Experiment) -> dict[str, Any]:
+    """Return the workspace and project in the configuration of an experiment."""
     config = StoredConfig(row.config)
     return {"workspace": config.workspace, "project": config.project}

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
-from determined.cli.display.table import some
-from determined.cli.groups import Command
-from determined.cli.logs.absence import no_lines_text
+from determined.cli.display.table import first_few
 from determined.cli.logs.options import LogChoice, with_log_choice
-from determined.cli.logs.reading import print_log
-from determined.cli.opened import opened_store
-from determined.cli.running.following import only_watching
-from determined.cli.running.holders import is_at_work
-from determined.cli.selection.id_lists import complete_experiments
-from determined.cli.selection.integers import ID
+from determined.cli.logs.reading import no_lines_text, print_log
+from determined.cli.running.watching import ctrl_c_ends_watching, is_in_progress
+from determined.cli.selection.ids import ID, complete_experiments
+from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 
 
@@ -36,7 +33,7 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
     """
     if trial_id is not None and everything:
         raise click.UsageError("--trial excludes --all")
-    with only_watching(f"experiment {experiment_id}"), opened_store() as store:
+    with ctrl_c_ends_watching(f"experiment {experiment_id}"), opened_store() as store:
 
         def trials() -> list[int]:
             known = [trial.id for trial in store.experiments.trials(experiment_id)]
@@ -44,12 +41,12 @@ def logs(experiment_id: int, trial_id: int | None, everything: bool, choice: Log
                 return known if everything else known[:1]
             if trial_id not in known:
                 raise DeterminedError(
-                    f"trial {trial_id} is not one of its trials: {some([str(trial) for trial in known]) or 'none yet'}"
+                    f"trial {trial_id} is not one of its trials: {first_few(list(map(str, known))) or 'none yet'}"
                 )
             return [trial_id]
 
         def may_grow() -> bool:
-            return is_at_work(store, store.experiments.get(experiment_id))
+            return is_in_progress(store, store.experiments.get(experiment_id))
 
         if not print_log(store, trials, choice, may_grow=may_grow, name_trials=everything, form=form):
             shown = [store.experiments.trial(trial) for trial in trials()]

@@ -8,10 +8,9 @@ from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.groups import LazyGroup
-from determined.cli.opened import opened_store
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.id_lists import complete_experiments_that
-from determined.cli.selection.integers import Count
+from determined.cli.selection.ids import Count, complete_experiments_that
+from determined.cli.store_access import opened_store
 from determined.config.stored import StoredConfig
 from determined.errors import InvalidExperimentException
 from determined.plural import counted
@@ -52,7 +51,7 @@ def name(experiment_id: int, text: str, form: Form) -> None:
     """
     with opened_store() as store:
         store.upkeep.describe(experiment_id, name=text)
-    _tell(experiment_id, f"renamed to {text}", form)
+    _print_result(experiment_id, f"renamed to {text}", form)
 
 
 @click.command(cls=BulkCommand, kind="experiment", action="set the description of {experiment_id:experiment}")
@@ -66,7 +65,7 @@ def description(experiment_id: int, text: str, form: Form) -> None:
     """
     with opened_store() as store:
         store.upkeep.describe(experiment_id, description=text)
-    _tell(experiment_id, f"description set to {text}", form)
+    _print_result(experiment_id, f"description set to {text}", form)
 
 
 @click.command(
@@ -94,7 +93,7 @@ def max_slots(experiment_id: int, slots: int, form: Form) -> None:
                 f"resources.max_slots: expected at least slots_per_trial, which is {each}, got {slots}"
             )
         store.upkeep.change_config(experiment_id, "resources", {"max_slots": slots})
-    _tell(experiment_id, f"it may use {counted(slots, 'slot')}", form)
+    _print_result(experiment_id, f"limited to {counted(slots, 'slot')}", form)
 
 
 @click.command(
@@ -115,10 +114,11 @@ def priority(experiment_id: int, number: int, form: Form) -> None:
     """
     with opened_store() as store:
         store.queue.set_priority(experiment_id, number)
-    _tell(experiment_id, f"queue priority set to {number}", form)
+    _print_result(experiment_id, f"queue priority set to {number}", form)
 
 
-def _tell(experiment_id: int, done: str, form: Form) -> None:
+def _print_result(experiment_id: int, done: str, form: Form) -> None:
+    """Print what was done, or the changed experiment as JSON."""
     if form == "json":
         with opened_store() as store:
             print_json(experiment_plain(store.experiments.get(experiment_id)))

@@ -10,11 +10,10 @@ import click
 from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.opened import opened_store, patiently
-from determined.cli.running.following import only_watching
-from determined.cli.running.holders import advice
+from determined.cli.running.watching import ctrl_c_ends_watching, resume_hints
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.id_lists import complete_experiments_that
+from determined.cli.selection.ids import complete_experiments_that
+from determined.cli.store_access import opened_store, retry_while_unavailable
 from determined.errors import DeterminedError
 from determined.store.standalone_runs import how_to_resume
 from determined.store.states import EXPERIMENT_ENDED
@@ -44,14 +43,16 @@ def wait(experiment_id: int, polling_interval: float, form: Form) -> None:
     Example: det experiment wait 3 && det experiment list-checkpoints 3 --best 1
     """
     abandoned = False
-    with only_watching(f"experiment {experiment_id}"), opened_store() as store:
-        while (row := patiently(lambda: store.experiments.get(experiment_id))).state not in EXPERIMENT_ENDED:
+    with ctrl_c_ends_watching(f"experiment {experiment_id}"), opened_store() as store:
+        while (
+            row := retry_while_unavailable(lambda: store.experiments.get(experiment_id))
+        ).state not in EXPERIMENT_ENDED:
             if row.state == "PAUSED":
                 why = f" ({row.reason})" if row.reason else ""
                 raise DeterminedError(f"it is paused{why}. To resume it: {how_to_resume(row)}")
             # Checked twice in a row: between an experiment's creation and the first step of its runner, no process
             # holds it.
-            hints = advice(store, [row])
+            hints = resume_hints(store, [row])
             if abandoned and hints:
                 raise DeterminedError(hints[0])
             abandoned = bool(hints)

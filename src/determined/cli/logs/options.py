@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from determined.cli.display.time_zone import with_utc
-from determined.cli.display.times import moment
-from determined.cli.groups import explain_unused
-from determined.cli.selection.integers import ID, Count
+from determined.cli.command import explain_unused
+from determined.cli.display.times import parse_time, with_utc
+from determined.cli.selection.ids import ID, Count
 from determined.store.records import LOG_LEVELS, LogFilter
 
 _NO_CLUSTER = "trials run as processes of this machine, and all lines are their own"
@@ -82,8 +81,8 @@ def with_log_choice(command: Callable[..., Any]) -> Callable[..., Any]:
                 streams=tuple(dict.fromkeys(streams)),
                 level=level,
                 text=text,
-                before=None if before is None else moment("--timestamp-before", before),
-                after=None if after is None else moment("--timestamp-after", after),
+                before=None if before is None else parse_time("--timestamp-before", before),
+                after=None if after is None else parse_time("--timestamp-after", after),
             ),
         )
         return command(*args, choice=choice, **kwargs)

@@ -1,10 +1,10 @@
-"""Read and follow the log lines of trials in the store."""
+"""Read, print and follow the log lines of trials in the store."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -13,18 +13,26 @@ import click
 
 from determined.cli.display.json_rows import log_plain
 from determined.cli.display.output import Form, json_line
-from determined.cli.logs.line_format import format_line
+from determined.cli.display.safe_text import log_line
+from determined.cli.display.times import time_text
 from determined.cli.logs.options import LogChoice
-from determined.cli.opened import patiently
+from determined.cli.store_access import retry_while_unavailable
+from determined.store.states import EXPERIMENT_ENDED, TRIAL_ENDED
 
 if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment, Trial
     from determined.store.records import Log, LogFilter
     from determined.store.store import Store
 
 _PAGE = 1000  # lines per query, which bounds memory for logs of any length
 _POLLING_SECONDS = 0.5
-
 Found = tuple[int, "Log"]  # the trial's id, and a line of its log
+
+
+def format_line(text: str, rank: int, written: float, trial_id: int | None = None) -> str:
+    """Return a log line with its time and rank; `trial_id` is given if lines of several trials are shown."""
+    trial = "" if trial_id is None else f" [trial {trial_id}]"
+    return f"[{time_text(written)}]{trial} [rank={rank}] {log_line(text)}"
 
 
 def print_log(
@@ -44,7 +52,9 @@ def print_log(
     printed = _print(log.last_lines(choice.tail) if choice.tail else log.new_lines(choice.head), name_trials, form)
     follow = choice.follow
     while follow:
-        follow = patiently(may_grow)  # checked before reading, so that lines written until then are still printed
+        follow = retry_while_unavailable(
+            may_grow
+        )  # checked before reading, so that lines written until then are still printed
         printed += _print(log.new_lines(), name_trials, form)
         if follow:
             time.sleep(_POLLING_SECONDS)
@@ -62,32 +72,38 @@ class _Reader:
 
     def new_lines(self, most: int | None = None) -> Iterator[Found]:
         """Return the first `most` unread lines, in the order in which they reached the store."""
-        found = merge(*(self._pages(trial, most) for trial in patiently(self._trials)), key=lambda line: line[1].id)
+        found = merge(
+            *(self._pages(trial, most) for trial in retry_while_unavailable(self._trials)), key=lambda line: line[1].id
+        )
         return islice(found, most)
 
     def last_lines(self, count: int) -> Iterator[Found]:
         """Return the last `count` lines of all trials together."""
-        found = merge(*(self._last(trial, count) for trial in patiently(self._trials)), key=lambda line: line[1].id)
+        found = merge(
+            *(self._last(trial, count) for trial in retry_while_unavailable(self._trials)), key=lambda line: line[1].id
+        )
         return iter(deque(found, maxlen=count))
 
     def _pages(self, trial_id: int, most: int | None) -> Iterator[Found]:
         """Yield the unread lines of a trial, read in pages."""
         # The newest id is read first: lines up to it that do not match need not be searched again at the next poll.
-        newest = patiently(lambda: self._store.newest_log(trial_id))
+        newest = retry_while_unavailable(lambda: self._store.newest_log(trial_id))
         limit = _PAGE if most is None else min(most, _PAGE)
         while page := self._read(trial_id, limit=limit):
             yield from page
         self._after[trial_id] = max(self._after.get(trial_id, 0), newest)
 
     def _last(self, trial_id: int, count: int) -> list[Found]:
-        newest = patiently(lambda: self._store.newest_log(trial_id))
+        """Return the last `count` lines of a trial, and mark all lines up to now as read."""
+        newest = retry_while_unavailable(lambda: self._store.newest_log(trial_id))
         found = self._read(trial_id, tail=count)
         self._after[trial_id] = max(self._after.get(trial_id, 0), newest)
         return found
 
     def _read(self, trial_id: int, *, limit: int | None = None, tail: int | None = None) -> list[Found]:
+        """Return the next matching lines of a trial, or the last ones with `tail`, and mark them as read."""
         after = self._after.get(trial_id, 0)
-        lines = patiently(lambda: self._store.logs(trial_id, after, limit, only=self._only, tail=tail))
+        lines = retry_while_unavailable(lambda: self._store.logs(trial_id, after, limit, only=self._only, tail=tail))
         if lines:
             self._after[trial_id] = lines[-1].id
         return [(trial_id, line) for line in lines]
@@ -111,3 +127,47 @@ def _print(lines: Iterable[Found], name_trials: bool, form: Form) -> int:
             click.echo("\n".join(shown), color=True)  # keep colours for files and pipes, where click would remove them
         printed += len(some)
     return printed
+
+
+def no_lines_text(store: Store, experiment: Experiment, trials: Sequence[Trial]) -> str:
+    """Return one line about the log of these trials of an experiment, none of whose lines was printed."""
+    if any(store.newest_log(trial.id) for trial in trials):
+        return "No line matches the given options."
+    if len(trials) != 1:
+        return _of_experiment(store, experiment, trials)
+    (trial,) = trials
+    if trial.state not in TRIAL_ENDED and trial.started is None:
+        return f"Trial {trial.id} has not started yet ({_waiting(store, experiment)})."
+    if trial.started is None:
+        return f"Trial {trial.id} ended before it started ({trial.state})."
+    return _printed_nothing(f"Trial {trial.id}", experiment, has_ended=trial.state in TRIAL_ENDED)
+
+
+def _of_experiment(store: Store, experiment: Experiment, trials: Sequence[Trial]) -> str:
+    """Return why the logs of several trials of an experiment have no lines."""
+    name = f"Experiment {experiment.id}"
+    if any(trial.started is not None for trial in trials):
+        return _printed_nothing(name, experiment, has_ended=experiment.state in EXPERIMENT_ENDED)
+    if experiment.state in EXPERIMENT_ENDED:
+        return f"{name} ended before a trial started ({experiment.state})."
+    return f"No trial of experiment {experiment.id} has started yet ({_waiting(store, experiment)})."
+
+
+def _printed_nothing(name: str, experiment: Experiment, *, has_ended: bool) -> str:
+    """Return the line for a trial or an experiment that has started, but has no output."""
+    if not experiment.by_hand:
+        return f"{name} printed nothing." if has_ended else f"{name} has not printed anything yet. -f waits for output."
+    so_far = "No output of" if has_ended else "No output yet of"
+    return (
+        f"{so_far} {name[0].lower()}{name[1:]} is stored: it printed nothing, or storing was disabled "
+        "(store_output=False, DET_STORE_OUTPUT=0)."
+    )
+
+
+def _waiting(store: Store, experiment: Experiment) -> str:
+    """Return why a trial of an experiment has not started."""
+    if experiment.state == "PAUSED":
+        return f"the experiment is PAUSED; resume with: det experiment activate {experiment.id}"
+    if store.queue.find(experiment.id) is not None:
+        return "the experiment is in the queue; see: det queue"
+    return f"the experiment is {experiment.state}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.display.columns import script_row
+from determined.cli.command import Command
+from determined.cli.display.lists import script_row
 from determined.cli.display.output import Form, show, with_json
-from determined.cli.display.time_zone import with_utc
-from determined.cli.groups import Command
+from determined.cli.display.times import with_utc
 from determined.cli.model.rows import MODEL, model_plain
-from determined.cli.opened import opened_store
+from determined.cli.store_access import opened_store
 from determined.store.process import this_user
 
 

@@ -6,12 +6,12 @@ import sys
 
 import click
 
-from determined.cli.display.columns import script_columns, script_row
+from determined.cli.command import Command
 from determined.cli.display.details import one_row
+from determined.cli.display.lists import script_columns, script_row
 from determined.cli.display.output import Form, print_json, with_csv, write_csv
 from determined.cli.display.table import table
-from determined.cli.display.time_zone import with_utc
-from determined.cli.groups import Command
+from determined.cli.display.times import with_utc
 from determined.cli.model.rows import (
     MODEL,
     VERSION,
@@ -20,9 +20,8 @@ from determined.cli.model.rows import (
     version_plain,
     versions_of,
 )
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_models
-from determined.cli.selection.integers import Count
+from determined.cli.selection.ids import Count, complete_models
+from determined.cli.store_access import opened_store
 from determined.errors import NotFoundException
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.display.columns import ColumnChoice, show_list, with_columns
+from determined.cli.command import Command, explain_unused
+from determined.cli.display.lists import ColumnChoice, Page, show_list, with_columns, with_paging
 from determined.cli.display.output import Form, with_csv
-from determined.cli.display.paging import Page, with_paging
-from determined.cli.display.time_zone import with_utc
-from determined.cli.groups import Command, explain_unused
+from determined.cli.display.times import with_utc
 from determined.cli.model.rows import MODEL, model_plain
-from determined.cli.opened import opened_store
+from determined.cli.store_access import opened_store
 
 if TYPE_CHECKING:
     from determined.store.registry import Model

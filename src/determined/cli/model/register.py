@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.display.columns import script_row
+from determined.cli.command import Command
+from determined.cli.display.lists import script_row
 from determined.cli.display.output import Form, show, with_json
-from determined.cli.groups import Command
 from determined.cli.model.rows import VERSION, Version, find_model, version_plain
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_models
+from determined.cli.selection.ids import complete_models
+from determined.cli.store_access import opened_store
 
 
 @click.command("register-version", cls=Command, action="register {uuid:checkpoint} as a version of {name!r:model}")

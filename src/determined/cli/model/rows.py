@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.columns import Field
 from determined.cli.display.json_rows import checkpoint_plain
+from determined.cli.display.lists import Field
 from determined.cli.display.output import iso_time
-from determined.cli.display.table import time_text
-from determined.cli.display.times import ago
+from determined.cli.display.times import ago, time_text
 from determined.errors import NotFoundException
 
 if TYPE_CHECKING:
@@ -88,6 +87,7 @@ def versions_of(store: Store, model: Model) -> list[Version]:
 
 
 def model_plain(model: Model) -> dict[str, Any]:
+    """Return a model as JSON data."""
     return {
         "id": model.id,
         "name": model.name,
@@ -104,6 +104,7 @@ def model_plain(model: Model) -> dict[str, Any]:
 
 
 def version_plain(version: Version) -> dict[str, Any]:
+    """Return a version of a model as JSON data."""
     row = version.row
     return {
         "version": row.number,

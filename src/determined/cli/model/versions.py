@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from determined.cli.display.columns import ColumnChoice, show_list, with_columns
+from determined.cli.command import Command
+from determined.cli.display.lists import ColumnChoice, show_list, with_columns
 from determined.cli.display.output import Form, with_csv
-from determined.cli.display.time_zone import with_utc
-from determined.cli.groups import Command
+from determined.cli.display.times import with_utc
 from determined.cli.model.rows import VERSION, find_model, version_plain, versions_of
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_models
+from determined.cli.selection.ids import complete_models
+from determined.cli.store_access import opened_store
 
 
 @click.command("list-versions", cls=Command, action="list the versions of {name!r:model}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.queue.elsewhere import elsewhere
+from determined.cli.queue.rows import other_queues
+from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 from determined.plural import counted
 
@@ -22,22 +22,22 @@ def resume(form: Form) -> None:
     \b
     Example: det queue resume
     """
-    from determined.queue.daemon import IS_LEAVING
-    from determined.queue.submission import resume as go_on
+    from determined.queue.daemon import SHUTTING_DOWN
+    from determined.queue.submission import resume as resume_queue
     from determined.store.open import checked_place
 
     with opened_store() as store:
-        others = elsewhere(store)
-        entries, daemon = go_on(store, checked_place())
+        others = other_queues(store)
+        entries, daemon = resume_queue(store, checked_place())
     started = daemon == "started"
-    if daemon == "leaving":
-        raise DeterminedError(IS_LEAVING)
+    if daemon == "shutting down":
+        raise DeterminedError(SHUTTING_DOWN)
     if form == "json":
         print_json({"experiments": [entry.experiment_id for entry in entries], "started": started})
     elif not entries:
-        click.echo("The queue is empty: there is nothing to go on with.")
+        click.echo("The queue is empty: there is nothing to resume.")
     else:
         what = counted(len(entries), "experiment")
-        click.echo(f"The queue goes on with {what}." if started else f"The queue is being served: {what}.")
+        click.echo(f"Resumed the queue with {what}." if started else f"The queue is already being served: {what}.")
     if others:
         click.echo(others, err=form == "json")

@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json_line, with_json
-from determined.cli.groups import Command
 
 _IDLE_SECONDS = 30.0
 
@@ -39,11 +39,11 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
     import os
 
     from determined.cli.display.safe_text import visible
-    from determined.cli.streams import outliving_the_reader
+    from determined.cli.streams import continuing_without_output
     from determined.engines.slots import find_slots
     from determined.errors import DeterminedError
     from determined.queue.daemon_log import DaemonLog
-    from determined.queue.files import QueueFiles, at_the_door, locked
+    from determined.queue.files import QueueFiles, daemon_start_lock, take_daemon_lock
     from determined.queue.serving import Daemon
     from determined.queue.status import read_status
     from determined.store.open import checked_place
@@ -51,26 +51,26 @@ def serve(slots: int | None, idle_seconds: float, forever: bool, lock: int | Non
     place = checked_place()
     files = QueueFiles.of(place)
     if lock is None:
-        with at_the_door(files):
-            lock = locked(files)
+        with daemon_start_lock(files):
+            lock = take_daemon_lock(files)
         if lock is None:
             status = read_status(files)
             known = f" by process {status.pid}" if status is not None and status.pid else ""
-            raise DeterminedError(f"the queue is being served already{known}")
-        diary = None
+            raise DeterminedError(f"the queue is already served{known}")
+        log = None
     else:
         os.set_inheritable(lock, False)  # children must not hold the lock after this process ends
-        diary = DaemonLog(sys.stdout.fileno())
+        log = DaemonLog(sys.stdout.fileno())
 
-    def say(words: str) -> None:
-        if diary is not None:
-            diary.write(words)
+    def say(line: str) -> None:
+        if log is not None:
+            log.write(line)
             return
-        with outliving_the_reader():
+        with continuing_without_output():
             if form == "json":
-                print_json_line({"text": words})
+                print_json_line({"text": line})
             else:
-                click.echo(visible(words))
+                click.echo(visible(line))
 
     idle = float("inf") if forever else idle_seconds
     found = find_slots(slots, os.environ)

@@ -13,11 +13,11 @@ import click
 
 from determined.cli.display.output import Form, print_json
 from determined.cli.display.safe_text import visible
-from determined.cli.logs.line_format import format_line
-from determined.cli.opened import opened_store
-from determined.cli.running.slot_waiting import Sharing, reserve_slots
+from determined.cli.logs.reading import format_line
+from determined.cli.running.slots import Sharing, reserve_slots
 from determined.cli.running.summary import summarize, summary_lines, summary_plain
-from determined.cli.streams import outliving_the_reader
+from determined.cli.store_access import opened_store
+from determined.cli.streams import continuing_without_output
 
 if TYPE_CHECKING:
     from determined.engines.base import Line
@@ -82,7 +82,9 @@ def run_here(
         )
     with opened_store() as store:
         summary = summarize(store, experiment_id)
-    with outliving_the_reader(BrokenPipeError):  # a full disk that loses the result is a failure, a closed pipe is not
+    with continuing_without_output(
+        BrokenPipeError
+    ):  # a full disk that loses the result is a failure, a closed pipe is not
         if form == "json":
             print_json(summary_plain(summary))
         else:
@@ -107,7 +109,7 @@ def _screen(*, new: bool, on_stderr: bool) -> Iterator[tuple[Observer, Callable[
     from determined.cli.running.line_view import LineView
 
     def write(line: str) -> None:
-        with outliving_the_reader():
+        with continuing_without_output():
             click.echo(line, err=on_stderr)
 
     yield LineView(write, new=new), write

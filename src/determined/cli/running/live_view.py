@@ -16,8 +16,9 @@ from rich.text import Text
 
 from determined.cli.display.chart import sparkline
 from determined.cli.display.safe_text import visible
-from determined.cli.display.table import duration, number
-from determined.cli.running.line_view import AT_WORK, hparams_text
+from determined.cli.display.table import number
+from determined.cli.display.times import duration
+from determined.cli.running.line_view import WITH_PROCESSES, hparams_text
 from determined.config.ranking import ranked
 from determined.plural import counted
 
@@ -58,10 +59,11 @@ class LiveView:
     def __call__(self, view: View) -> None:
         with self._lock:
             self._erase_wrapped_lines()
-            self._frame = picture(view, self._console.size.height)
+            self._frame = render(view, self._console.size.height)
             self._live.update(self._frame, refresh=True)
 
     def line(self, text: str) -> None:
+        """Print a line above the frame."""
         with self._lock:
             self._erase_wrapped_lines()
             # Not `soft_wrap`, which would let the lines of the frame below exceed the width of the terminal.
@@ -82,7 +84,7 @@ class LiveView:
             self._console.file.write(f"\x1b[{more}A\x1b[J")
 
 
-def picture(view: View, height: int) -> Group:
+def render(view: View, height: int) -> Group:
     """Return the frame: the experiment in a few lines, its rungs, and the most important trials."""
     brackets = len({rung.bracket for rung in view.rungs})
     parts: list[RenderableType] = [_headline(view), _bar(view.progress)]
@@ -96,7 +98,7 @@ def picture(view: View, height: int) -> Group:
 
 def _footer(view: View) -> str:
     """Return a line that says what Ctrl-C does now, or an empty one if it does nothing more."""
-    at_work = sum(trial.state in AT_WORK for trial in view.trials)
+    at_work = sum(trial.state in WITH_PROCESSES for trial in view.trials)
     if view.state == "ACTIVE":
         return "Ctrl-C pauses: everything is saved first" if at_work else "Ctrl-C pauses the experiment"
     if view.state != "PAUSING":
@@ -107,6 +109,7 @@ def _footer(view: View) -> str:
 
 
 def _bar(progress: float) -> Table:
+    """Return the progress bar with its percentage."""
     line = Table.grid(padding=(0, 1))
     line.add_row(ProgressBar(total=1.0, completed=min(1.0, max(0.0, progress)), width=60), f"{100 * progress:.0f}%")
     return line
@@ -114,7 +117,7 @@ def _bar(progress: float) -> Table:
 
 def _headline(view: View) -> Text:
     """Return the line with name, state, trials, slots and times."""
-    ended = sum(trial.state not in ("QUEUED", "PAUSED", *AT_WORK) for trial in view.trials)
+    ended = sum(trial.state not in ("QUEUED", "PAUSED", *WITH_PROCESSES) for trial in view.trials)
     done = counted(ended, "trial") if view.planned is None else f"{ended} of {counted(view.planned, 'trial')}"
     rate = f", {view.trials_per_hour:.0f} an hour" if view.trials_per_hour >= 0.5 else ""
     left = "" if view.seconds_left is None else f", about {duration(view.seconds_left)} left"
@@ -127,6 +130,7 @@ def _headline(view: View) -> Text:
 
 
 def _best(best: TrialView, view: View) -> Text:
+    """Return the line about the best trial so far."""
     line = Text("best so far: ", overflow="ellipsis", no_wrap=True)
     assert best.best is not None
     line.append(f"trial {best.id}, {visible(view.metric_name)} {number(best.best)}", style="bold green")
@@ -161,7 +165,7 @@ def _trials(view: View, rows: int) -> Table:
         right = name not in ("State", "Curve")
         table.add_column(Text(name), justify="right" if right else "left", header_style="bold", no_wrap=True)
     table.add_column("Hyperparameters", header_style="bold", no_wrap=True, overflow="ellipsis", ratio=1)
-    shown = _most_interesting(view, rows)
+    shown = _trials_to_show(view, rows)
     for trial in shown:
         table.add_row(
             str(trial.id),
@@ -176,9 +180,9 @@ def _trials(view: View, rows: int) -> Table:
     return table
 
 
-def _most_interesting(view: View, rows: int) -> list[TrialView]:
+def _trials_to_show(view: View, rows: int) -> list[TrialView]:
     """Return the trials to show: running ones first, then the best of the others."""
     best_first = ranked(
         view.trials, lambda trial: trial.best, lambda trial: trial.id, smaller_is_better=view.smaller_is_better
     )
-    return sorted(best_first, key=lambda trial: trial.state not in AT_WORK)[:rows]
+    return sorted(best_first, key=lambda trial: trial.state not in WITH_PROCESSES)[:rows]

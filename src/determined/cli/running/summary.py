@@ -1,16 +1,20 @@
-"""Summarise an experiment: the best trial, its checkpoint, and commands to look closer."""
+"""Summarise an experiment: the best trial, its checkpoint, and commands that show more."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from determined.cli.display.details import flat
 from determined.cli.display.json_rows import checkpoint_plain, experiment_plain, trial_plain
 from determined.cli.display.safe_text import visible
-from determined.cli.display.table import cell, duration, number
-from determined.cli.own_command import own_command
-from determined.cli.running.line_view import flat
+from determined.cli.display.table import cell, number
+from determined.cli.display.times import duration
 from determined.cli.selection.ranking import best_checkpoints, best_trials
 from determined.config.effective import differences
 from determined.plural import counted
@@ -21,6 +25,17 @@ if TYPE_CHECKING:
     from determined.store.store import Store
 
 _MOST_FAILURES = 5
+
+
+def own_command() -> str:
+    """Return `det`, or the path that was typed if PATH does not lead to the program that is running."""
+    typed = sys.argv[0]
+    if os.path.basename(typed) != "det":
+        return "det"
+    found = shutil.which("det")
+    if found is not None and os.path.exists(typed) and os.path.samefile(found, typed):
+        return "det"
+    return shlex.quote(typed)
 
 
 @dataclass(frozen=True)
@@ -73,7 +88,7 @@ def summary_lines(summary: Summary, seconds: float | None) -> list[str]:
         ]
     if summary.checkpoint is not None:
         lines.append(f"  checkpoint {summary.checkpoint.checkpoint_id}")
-        lines.append(f"  {place_of(summary.checkpoint)}")
+        lines.append(f"  {location_of(summary.checkpoint)}")
     lines += _failures(summary.trials)
     lines += ["", "To look closer:", *(f"  {line}" for line in _commands(summary))]
     return [visible(line) for line in lines]
@@ -92,7 +107,7 @@ def missing_results(summary: Summary) -> list[str]:
     )
 
 
-def place_of(checkpoint: StoredCheckpoint) -> str:
+def location_of(checkpoint: StoredCheckpoint) -> str:
     """Return the directory or address of a checkpoint's files."""
     return f"{checkpoint.storage.rstrip('/')}/{checkpoint.checkpoint_id}"
 

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import click
 
 from determined.cli import streams
-from determined.cli.confirming import confirm
+from determined.cli.command import Command, confirm, failure_text
 from determined.cli.display.output import collected_json, print_json
-from determined.cli.display.table import some
-from determined.cli.failure import failure_text
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
+from determined.cli.display.table import first_few
 from determined.cli.selection.filters import filter_of, with_state_and_label
-from determined.cli.selection.id_lists import (
+from determined.cli.selection.ids import (
     Completion,
     check_ids,
     complete_experiments,
@@ -27,13 +24,14 @@ from determined.cli.selection.id_lists import (
     is_one,
     parse_ids,
 )
+from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError, NotFoundException
 from determined.plural import counted
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
 
-_EVERYTHING = 2**31
+_ALL_ROWS = 2**31  # as a limit of a query
 _YES, _ALL = "determined.cli.yes", "determined.cli.all"
 
 Archived = Literal["never", "only", "on request"]
@@ -56,15 +54,15 @@ class _Each(click.Command):
         if chosen and given:
             raise click.UsageError("give ids, or --state and --label, not both")
         if everything and not chosen:
-            raise click.UsageError("--all goes with --state and --label")
+            raise click.UsageError("--all requires --state or --label")
         if not chosen and not given:
-            self._refuse_nothing(ctx)
+            self._reject_missing_ids(ctx)
         asks = "yes" in ctx.params
         yes = bool(ctx.params["yes"] if asks else ctx.meta.get(_YES))
         if chosen:
             rows = self._chosen(filters, everything=everything)
             if not yes and not sys.stdin.isatty():
-                raise click.UsageError("--state and --label need --yes when there is no terminal to ask on")
+                raise click.UsageError("--state and --label require --yes if standard input is not a terminal")
             confirm(self._question(rows), yes=yes)
             ids = [row.id for row in rows]
         else:
@@ -78,20 +76,20 @@ class _Each(click.Command):
             return super().invoke(ctx)
         return self._for_each(ctx, name, ids)
 
-    def _refuse_nothing(self, ctx: click.Context) -> NoReturn:
+    def _reject_missing_ids(self, ctx: click.Context) -> NoReturn:
         """Raise a usage error for missing ids; a single number was parsed as the argument that follows the ids."""
         for parameter in self.params[1:]:
             value = ctx.params.get(parameter.name or "")
             if isinstance(parameter, click.Argument) and re.fullmatch(r"\d+([-,]\d+)*", str(value)):
                 metavar = parameter.make_metavar(ctx)
                 raise click.UsageError(f"Missing argument {metavar}: {ctx.command_path} {value} {metavar}")
-        other = ", or choose them with --state or --label" if self.has_filters else ""
-        raise click.UsageError(f"name one {self.kind} or several by id{other}")
+        other = ", or select them with --state or --label" if self.has_filters else ""
+        raise click.UsageError(f"give the ids of one or several {self.kind}s{other}")
 
     def _chosen(self, filters: dict[str, Any], *, everything: bool) -> list[Experiment]:
         """Return the experiments in these states and with these labels, oldest first; raise if there are none."""
         with opened_store() as store:
-            found = store.experiments.list(limit=_EVERYTHING, archived=True, only=filter_of(**filters))
+            found = store.experiments.list(limit=_ALL_ROWS, archived=True, only=filter_of(**filters))
         rows = [row for row in found if everything or row.archived == (self.archived == "only")]
         skipped = len(found) - len(rows) if self.archived == "on request" else 0
         note = f"{counted(skipped, 'archived experiment matches', 'archived experiments match')}: --all includes them"
@@ -107,7 +105,7 @@ class _Each(click.Command):
         """Return the question to confirm: `Delete 2 experiments: 3 (digits, COMPLETED), 4 (digits, ERROR)?`."""
         assert isinstance(self, Command)
         doing = self.action.replace("{experiment_id:experiment}", counted(len(rows), "experiment"))
-        shown = some([f"{row.id} ({row.name}, {row.state})" for row in rows])
+        shown = first_few([f"{row.id} ({row.name}, {row.state})" for row in rows])
         return f"{doing[0].upper()}{doing[1:]}: {shown}?"
 
     def _for_each(self, ctx: click.Context, name: str, ids: list[int]) -> None:
@@ -119,7 +117,7 @@ class _Each(click.Command):
                 try:
                     super().invoke(ctx)
                 except (DeterminedError, OSError) as error:
-                    if isinstance(error, OSError) and streams.is_of_output(error):
+                    if isinstance(error, OSError) and streams.is_output_error(error):
                         raise
                     assert isinstance(self, Command)
                     message = failure_text(self.action, ctx.params, error)

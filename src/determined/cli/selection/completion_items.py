@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from determined.cli.display.safe_text import visible
-from determined.cli.running.holders import is_abandoned
+from determined.cli.running.watching import is_abandoned
 from determined.plural import counted
 from determined.store.states import EXPERIMENT_ENDED, EXPERIMENT_RUNNING, TRIAL_ENDED
 
@@ -123,6 +123,7 @@ def running_trial_ids(database: Database, incomplete: str) -> list[CompletionIte
 
 
 def _trials(database: Database, incomplete: str, suits: Callable[[Trial], bool]) -> list[CompletionItem]:
+    """Return the trials whose id starts with the last entry of the list and to which the command applies."""
     from determined.store.sql.experiment_columns import SELECT_TRIALS, trial
 
     before, last = _last_of_list(incomplete)
@@ -178,4 +179,5 @@ def _last_of_list(incomplete: str) -> tuple[str, str]:
 
 
 def _item(value: str, help_text: str) -> Any:
+    """Return a completion with a short explanation, which some shells show."""
     return CompletionItem(value, help=visible(help_text)[:60])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.display.times import since as moment_since
-from determined.cli.selection.id_lists import complete_labels
+from determined.cli.display.times import parse_since
+from determined.cli.selection.ids import complete_labels
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import ExperimentFilter
@@ -27,6 +27,7 @@ STATES: dict[str, tuple[str, ...]] = {
     "ERROR": ("ERROR",),
     **{state: (state,) for state in _STOPPING},
 }
+# The words in help and error messages. The states STOPPING_* are accepted, but STOPPING selects all of them.
 _SHOWN = [name for name in STATES if name not in _STOPPING]
 
 
@@ -37,7 +38,7 @@ def _parsed_states(
     names = [part.strip().upper() for several in value for part in several.split(",")]
     for name in names:
         if name not in STATES:
-            raise click.BadParameter(f"{name!r} is no state of an experiment. States: {', '.join(_SHOWN)}")
+            raise click.BadParameter(f"{name!r} is not a state of an experiment. States: {', '.join(_SHOWN)}")
     return tuple(state for name in names for state in STATES[name])  # type: ignore[misc]
 
 
@@ -94,7 +95,7 @@ def with_filters(command: Callable[..., Any]) -> Callable[..., Any]:
         since: str | None,
         **kwargs: Any,
     ) -> Any:
-        start = None if since is None else moment_since("--since", since)
+        start = None if since is None else parse_since("--since", since)
         return command(*args, only=filter_of(states, labels)._replace(name=name, owner=owner, since=start), **kwargs)
 
     return filtered

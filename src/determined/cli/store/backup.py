@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.groups import Command
-from determined.cli.store.progress import progress
+from determined.cli.file_operations import progress
 from determined.errors import StoreError
 
 
@@ -35,15 +35,15 @@ def backup(file: Path, form: Form) -> None:
     place = checked_place()
     if places.is_postgres(place):
         raise StoreError(
-            f"the store is on a PostgreSQL server, whose own program makes backups: pg_dump --schema=determined "
-            f"--format=custom --file={file} {places.shown(place)}; or move it: det store export"
+            f"the store is on a PostgreSQL server. Back it up with: pg_dump --schema=determined --format=custom "
+            f"--file={file} {places.shown(place)}; or export it: det store export"
         )
     with closing(open_database(place)) as database:
         version_of(database)  # raises if it is not a store of this library; an older version is copied as it is
-    with progress("pages") as tell:
-        count = back_up(Path(place), file, tell)
+    with progress("pages") as report:
+        count = back_up(Path(place), file, report)
     if form == "json":
         print_json({"place": place, "file": str(file.absolute()), "bytes": count})
     else:
         click.echo(visible(f"Backed up {place} to {file} ({size(count)})"))
-        click.echo(f"DET_STORE={visible(str(file))} det experiment list reads it")
+        click.echo(f"To read it: DET_STORE={visible(str(file))} det experiment list")

@@ -6,10 +6,11 @@ import sys
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.groups import Command
-from determined.cli.store.progress import progress
+from determined.cli.file_operations import progress
+from determined.plural import counted
 
 
 @click.command(cls=Command, action="check the store")
@@ -24,8 +25,8 @@ def check(form: Form) -> None:
     """
     from determined.store.maintenance.check import check_store
 
-    with progress("") as tell:
-        place, findings = check_store(tell)
+    with progress("") as report:
+        place, findings = check_store(report)
     if form == "json":
         plain = [{"where": finding.where, "what": finding.what} for finding in findings]
         print_json({"place": place, "ok": not findings, "findings": plain})
@@ -40,8 +41,8 @@ def check(form: Form) -> None:
 def _verdict(count: int) -> str:
     """Return the final line for a number of findings."""
     if not count:
-        return "everything is as it should be"
-    things = "1 thing is" if count == 1 else f"{count} things are"
+        return "no problems found"
     return (
-        f"{things} wrong; stop what writes to it, and go back to a backup, or save what can be read: det store export"
+        f"{counted(count, 'problem')} found. Stop all processes that write to the store, then restore a backup, "
+        "or save what can be read: det store export"
     )

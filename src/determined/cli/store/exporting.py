@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
-from determined.cli.groups import Command
-from determined.cli.signals import cleaning_up_on_signals
-from determined.cli.store.progress import progress
+from determined.cli.file_operations import cleaning_up_on_signals, progress
 from determined.plural import counted
 
 if TYPE_CHECKING:
@@ -43,10 +42,10 @@ def export(target: Path, file_format: Format, experiments: tuple[int, ...], form
     """
     from determined.store.moving.exporting import export_store
 
-    with progress("rows") as tell, cleaning_up_on_signals():
-        done = export_store(target, file_format, experiments or None, tell)
+    with progress("rows") as report, cleaning_up_on_signals():
+        done = export_store(target, file_format, experiments or None, report)
     for experiment_id in done.running:
-        click.echo(f"Experiment {experiment_id} is running: what it does from now on is not exported", err=True)
+        click.echo(f"Experiment {experiment_id} is running: its later changes are not exported", err=True)
     if form == "json":
         plain = {"path": str(done.path.absolute()), "format": file_format, "rows": done.rows}
         print_json({**plain, "running": list(done.running)})
@@ -55,4 +54,4 @@ def export(target: Path, file_format: Format, experiments: tuple[int, ...], form
     click.echo(
         visible(f"Exported {counted(done.rows['experiments'], 'experiment')} ({counted(rows, 'row')}) to {target}")
     )
-    click.echo(f"det store import {visible(str(target))} imports them into another store, which DET_STORE names")
+    click.echo(f"To import them into another store: DET_STORE=<store> det store import {visible(str(target))}")

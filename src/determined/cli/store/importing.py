@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import Column, table
-from determined.cli.groups import Command
-from determined.cli.signals import cleaning_up_on_signals
-from determined.cli.store.progress import progress
+from determined.cli.file_operations import cleaning_up_on_signals, progress
 from determined.plural import counted
 
 if TYPE_CHECKING:
@@ -66,9 +65,9 @@ def import_(
     if is_archive(source):
         from determined.experiment.moving.archive_import import import_experiments
 
-        with progress("files and rows") as tell, cleaning_up_on_signals():
+        with progress("files and rows") as report, cleaning_up_on_signals():
             archive = import_experiments(
-                source, tell, storage=storage, mapping=mapping, take_over=take_over, skip_existing=skip_existing
+                source, report, storage=storage, mapping=mapping, take_over=take_over, skip_existing=skip_existing
             )
         _show(archive.imported, form, copied=_plain(archive))
         if form != "json":
@@ -86,10 +85,10 @@ def import_(
         mapping.change(table_name, row)
         files.note(table_name, row)
 
-    with progress("rows") as tell, cleaning_up_on_signals():
+    with progress("rows") as report, cleaning_up_on_signals():
         done = import_store(
             source,
-            tell,
+            report,
             take_over=take_over,
             change=change,
             finish=lambda _: mapping.refuse_unused(str(source)),
@@ -104,6 +103,7 @@ def import_(
 
 
 def _plain(archive: ImportedExperiments) -> dict[str, Any]:
+    """Return what was imported from an archive as JSON data."""
     return {
         "storage": archive.storage,
         "checkpoints": archive.checkpoints,

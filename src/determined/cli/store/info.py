@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.table import Column, size, table
-from determined.cli.groups import Command
 
 if TYPE_CHECKING:
     from determined.store.maintenance.info import Info
@@ -32,11 +32,11 @@ def info(form: Form) -> None:
     if form == "json":
         print_json(_plain(found))
         return
-    not_yet = f", {size(found.log_bytes)} of it not yet in the file itself" if found.log_bytes else ""
+    in_log = f", {size(found.log_bytes)} of it in the write-ahead log" if found.log_bytes else ""
     facts = [
         ("Store", found.place),
         ("Kind", f"{_KINDS[found.kind]} {found.database_version}, schema {found.schema_version}"),
-        ("Size", size(found.bytes) + not_yet),
+        ("Size", size(found.bytes) + in_log),
         ("Experiments", _counted(found.experiments)),
         ("Trials", f"{found.rows['trials']:,}"),
         ("Checkpoints", _counted(found.checkpoints)),
@@ -56,11 +56,12 @@ _KINDS = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 
 
 def _counted(by_state: dict[str, int]) -> str:
-    states = ", ".join(f"{count:,} {_word(state)}" for state, count in by_state.items())
+    states = ", ".join(f"{count:,} {_shown_state(state)}" for state, count in by_state.items())
     return f"{sum(by_state.values()):,}" + (f" ({states})" if states else "")
 
 
-def _word(state: str) -> str:
+def _shown_state(state: str) -> str:
+    """Return a state as shown to users: standalone runs are stored as BY_HAND."""
     return "standalone" if state == "BY_HAND" else state
 
 

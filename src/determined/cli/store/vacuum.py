@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.groups import Command
 
 
 @click.command(cls=Command, action="vacuum the store")
@@ -20,11 +20,11 @@ def vacuum(form: Form) -> None:
     """
     from determined.store.maintenance.vacuum import vacuum_store
 
-    swept = vacuum_store()
+    done = vacuum_store()
     if form == "json":
-        plain = {"place": swept.place, "bytes_before": swept.before, "bytes_after": swept.after}
-        print_json({**plain, "gained": swept.before - swept.after})
+        plain = {"place": done.place, "bytes_before": done.before, "bytes_after": done.after}
+        print_json({**plain, "gained": done.before - done.after})
         return
-    gained = swept.before - swept.after
-    result = f"{size(gained)} gained" if gained > 0 else "there was nothing to gain"
-    click.echo(f"{visible(swept.place)}: {size(swept.before)} before, {size(swept.after)} now, {result}")
+    gained = done.before - done.after
+    result = f"{size(gained)} reclaimed" if gained > 0 else "nothing to reclaim"
+    click.echo(f"{visible(done.place)}: {size(done.before)} before, {size(done.after)} now, {result}")

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import tempfile
 import threading
 import webbrowser
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from determined.cli.command import Command, explain_unused
 from determined.cli.display.output import Form, print_json_line, with_json
-from determined.cli.groups import Command, explain_unused
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import Ids, complete_experiments, complete_trials, expand, numbers
-from determined.cli.tensorboard.directories import MOST_TRIALS, chosen_trials, directories_of, link_all
+from determined.cli.selection.ids import Ids, complete_experiments, complete_trials, expand, numbers
+from determined.cli.store_access import opened_store
+from determined.config.ranking import ranked
 from determined.errors import DeterminedError
+from determined.names import is_plain_directory
 from determined.plural import counted
 
+if TYPE_CHECKING:
+    from determined.store.experiment_records import Experiment, Trial
+    from determined.store.store import Store
+
 _TRIALS = ("-t", "--trial-ids")
+
+MOST_TRIALS = 100  # TensorBoard becomes slow with more
 
 
 class _Start(Command):
@@ -85,7 +94,7 @@ def start(
     if not directories:
         raise DeterminedError("these trials have no TensorBoard files on this machine")
     if len(trials) > MOST_TRIALS:
-        click.echo(f"Of {len(trials)} trials the best {MOST_TRIALS} are shown", err=True)
+        click.echo(f"Showing the best {MOST_TRIALS} of {len(trials)} trials", err=True)
     signal.signal(signal.SIGTERM, _end)  # exits through an exception, so that the temporary directory is removed
     with tempfile.TemporaryDirectory(prefix="det-tensorboard-") as root:
         link_all(Path(root), directories)
@@ -118,4 +127,44 @@ def _serve(root: str, port: int) -> str:
 
 
 def _end(number: int, frame: object) -> NoReturn:
+    """Signal handler: exit with the code that a shell expects for the signal."""
     sys.exit(128 + number)
+
+
+def chosen_trials(store: Store, experiment_ids: Sequence[int], trial_ids: Sequence[int]) -> list[Trial]:
+    """Return the named trials, then those of the experiments, best first; each trial once."""
+    found = [store.experiments.trial(trial_id) for trial_id in trial_ids]
+    for experiment_id in experiment_ids:
+        found += _best_first(store.experiments.get(experiment_id), store.experiments.trials(experiment_id))
+    return list({trial.id: trial for trial in found}.values())
+
+
+def directories_of(store: Store, trials: Sequence[Trial]) -> dict[str, Path]:
+    """Return the directories on this machine, by the name that TensorBoard shows; only plain paths are used."""
+    found: dict[str, Path] = {}
+    for trial in trials:
+        attempts = [one for one in store.attempts(trial.id) if one.process.host == socket.gethostname()]
+        runs = [attempt.run_dir for attempt in attempts if is_plain_directory(attempt.run_dir)]
+        paths = dict.fromkeys(Path(run) / "tensorboard" for run in runs)
+        for number, path in enumerate((path for path in paths if path.is_dir()), start=1):
+            name = f"experiment_{trial.experiment_id}/trial_{trial.id}"
+            found[name if number == 1 else f"{name}_run_{number}"] = path
+    return found
+
+
+def link_all(root: Path, directories: Mapping[str, Path]) -> None:
+    """Create a symbolic link for each directory: TensorBoard's list of paths cannot contain a comma or a colon."""
+    for name, path in directories.items():
+        link = root / name
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(path, target_is_directory=True)
+
+
+def _best_first(experiment: Experiment, trials: list[Trial]) -> list[Trial]:
+    """Return the trials of an experiment, best first; those without a metric last."""
+    return ranked(
+        trials,
+        lambda trial: trial.best,
+        lambda trial: trial.id,
+        smaller_is_better=experiment.smaller_is_better,
+    )

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from determined.cli.display.details import details
+from determined.cli.display.details import details, flat, trial_facts
 from determined.cli.display.json_rows import checkpoint_state, trial_plain
-from determined.cli.display.many_rows import without_garbage_collection
-from determined.cli.display.metric_summary import COLUMNS, summary_rows, summary_table
-from determined.cli.display.output import Form, print_json, show, with_csv, write_csv
-from determined.cli.display.paging import Page, paging
-from determined.cli.display.table import Column, Row, table, time_text
-from determined.cli.display.time_zone import with_utc
-from determined.cli.experiment.views.workloads import Workload, workloads_of
-from determined.cli.opened import opened_store
-from determined.cli.running.line_view import flat
-from determined.cli.running.standalone import lines_visible, trial_facts
+from determined.cli.display.lists import Page, paging
+from determined.cli.display.output import Form, print_json, show, with_csv, without_garbage_collection, write_csv
+from determined.cli.display.safe_text import visible_lines
+from determined.cli.display.table import Column, Row, table
+from determined.cli.display.times import time_text, with_utc
+from determined.cli.experiment.views.trial_metrics import COLUMNS, Workload, summary_rows, summary_table, workloads_of
 from determined.cli.selection.bulk import BulkCommand
+from determined.cli.store_access import opened_store
 from determined.store.sql.summaries import Summary, summarize
 
 if TYPE_CHECKING:
@@ -87,14 +84,16 @@ def describe(trial_id: int, metrics: bool, summed_up: bool, page: Page, form: Fo
     click.echo(f"{described}\n\nWorkloads\n{table(columns, rows)}")
     facts = trial_facts(row)
     if facts:
-        click.echo("\n" + "\n".join(map(lines_visible, facts)))
+        click.echo("\n" + "\n".join(map(visible_lines, facts)))
 
 
 def _trial_row(row: Trial, summary: Summary) -> Row:
+    """Return the row of a trial, with the summary of its metrics."""
     return [row.experiment_id, row.state, row.effective_hparams, summary, time_text(row.started), time_text(row.ended)]
 
 
 def _properties(row: Trial) -> list[tuple[str, object]]:
+    """Return the properties of a trial; empty ones are not shown."""
     return [
         ("Trial ID", row.id),
         ("Experiment ID", row.experiment_id),

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from determined.cli.checkpoint.downloads import download_one, sorted_by_metric, with_order, with_quiet
+from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
-from determined.cli.display.time_zone import with_utc
-from determined.cli.downloads import fetch_one, in_order, with_order, with_quiet
-from determined.cli.groups import Command
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_trials
-from determined.cli.selection.integers import ID
+from determined.cli.display.times import with_utc
+from determined.cli.selection.ids import ID, complete_trials
+from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 
 if TYPE_CHECKING:
@@ -53,26 +52,26 @@ def download(
     if sum((best, latest, uuid is not None)) != 1:
         raise click.UsageError("give exactly one of --best, --latest and --uuid")
     if not best and (sort_by is not None or smaller_is_better is not None):
-        raise click.UsageError("--sort-by and --smaller-is-better go with --best")
+        raise click.UsageError("--sort-by and --smaller-is-better require --best")
     with opened_store() as store:
         experiment = store.experiments.get(store.experiments.trial(trial_id).experiment_id)
         rows = store.checkpoints(trial_id)  # newest first
     if best:
-        found = in_order(experiment, rows, sort_by, smaller_is_better)
+        found = sorted_by_metric(experiment, rows, sort_by, smaller_is_better)
     elif latest:
         found = [row for row in rows if row.state == "ACTIVE"]
     else:
         found = [row for row in rows if row.checkpoint_id == uuid]
     if not found:
-        raise DeterminedError(_what_is_missing(trial_id, rows, uuid, best))
-    fetch_one(experiment, found[0], output_dir, quiet=quiet, form=form)
+        raise DeterminedError(_why_not_found(trial_id, rows, uuid, best))
+    download_one(experiment, found[0], output_dir, quiet=quiet, form=form)
 
 
-def _what_is_missing(trial_id: int, rows: list[StoredCheckpoint], uuid: str | None, best: bool) -> str:
+def _why_not_found(trial_id: int, rows: list[StoredCheckpoint], uuid: str | None, best: bool) -> str:
     """Return why no checkpoint was found."""
     if uuid is not None:
         return f"trial {trial_id} has no checkpoint {uuid!r}"
     if not any(row.state == "ACTIVE" for row in rows):
-        return f"trial {trial_id} has no checkpoint" + (" any more" if rows else " yet")
+        return f"trial {trial_id} has no checkpoint" + (": all were deleted" if rows else " yet")
     assert best
     return f"no checkpoint of trial {trial_id} has a number for that validation metric; --latest takes the newest one"

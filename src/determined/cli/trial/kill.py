@@ -6,10 +6,10 @@ import click
 
 from determined.cli.display.json_rows import trial_plain
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.opened import opened_store
-from determined.cli.running.holders import is_abandoned
+from determined.cli.running.watching import is_abandoned
 from determined.cli.selection.bulk import BulkCommand
-from determined.cli.selection.id_lists import complete_running_trials
+from determined.cli.selection.ids import complete_running_trials
+from determined.cli.store_access import opened_store
 from determined.errors import DeterminedError
 from determined.store.states import TRIAL_ENDED
 
@@ -42,10 +42,11 @@ def kill(trial_id: int, form: Form) -> None:
     elif paused:
         click.echo(f"Trial {trial_id} was not running; it is now canceled.")
     elif experiment.by_hand:
-        click.echo(f"Trial {trial_id}: asked the run to end")
+        click.echo(f"Killing trial {trial_id}.")
     elif experiment.state == "PAUSED" or is_abandoned(experiment):
         click.echo(
-            f"Trial {trial_id}: no process is running experiment {experiment.id}; the trial ends when it is activated"
+            f"Trial {trial_id}: no process is running experiment {experiment.id}; "
+            "the trial ends when the experiment is activated"
         )
     else:
-        click.echo(f"Trial {trial_id}: asked the runner of experiment {experiment.id} to end it")
+        click.echo(f"Killing trial {trial_id}; the runner of experiment {experiment.id} does it within a second.")

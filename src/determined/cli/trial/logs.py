@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, with_json
-from determined.cli.groups import Command
-from determined.cli.logs.absence import no_lines_text
 from determined.cli.logs.options import LogChoice, with_log_choice
-from determined.cli.logs.reading import print_log
-from determined.cli.opened import opened_store
-from determined.cli.running.following import only_watching
-from determined.cli.running.holders import is_at_work
-from determined.cli.selection.id_lists import complete_trials
-from determined.cli.selection.integers import ID
+from determined.cli.logs.reading import no_lines_text, print_log
+from determined.cli.running.watching import ctrl_c_ends_watching, is_in_progress
+from determined.cli.selection.ids import ID, complete_trials
+from determined.cli.store_access import opened_store
 
 
 @click.command(cls=Command, action="show the logs of {trial_id:trial}")
@@ -29,12 +26,12 @@ def logs(trial_id: int, choice: LogChoice, form: Form) -> None:
     \b
     Example: det trial logs 7 --level WARNING --timestamp-after 2026-01-31T12:00:00Z
     """
-    with only_watching(f"trial {trial_id}"), opened_store() as store:
+    with ctrl_c_ends_watching(f"trial {trial_id}"), opened_store() as store:
         experiment_id = store.experiments.trial(trial_id).experiment_id
 
         def may_grow() -> bool:
             ended = store.experiments.trial(trial_id).ended is not None
-            return not ended and is_at_work(store, store.experiments.get(experiment_id))
+            return not ended and is_in_progress(store, store.experiments.get(experiment_id))
 
         printed = print_log(store, lambda: [trial_id], choice, may_grow=may_grow, name_trials=False, form=form)
         if not printed:

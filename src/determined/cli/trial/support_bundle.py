@@ -11,14 +11,13 @@ from pathlib import Path
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible
 from determined.cli.display.table import size
-from determined.cli.groups import Command
-from determined.cli.new_file import refuse_existing
-from determined.cli.opened import opened_store
-from determined.cli.selection.id_lists import complete_trials
-from determined.cli.selection.integers import ID
+from determined.cli.file_operations import refuse_existing
+from determined.cli.selection.ids import ID, complete_trials
+from determined.cli.store_access import opened_store
 from determined.plural import counted
 
 
@@ -42,7 +41,7 @@ def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
     \b
     Example: det trial support-bundle 7 -o trouble.tar.gz
     """
-    from determined.cli.trial.bundled import bundled
+    from determined.cli.trial.bundle_contents import bundle_contents
 
     name = f"support-bundle-trial-{trial_id}"
     target = Path() if output is None else output
@@ -51,7 +50,7 @@ def support_bundle(trial_id: int, output: Path | None, form: Form) -> None:
     refuse_existing(target)
     with opened_store() as store:
         trial = store.experiments.trial(trial_id)
-        sizes = _write(target, name, bundled(store, trial, store.experiments.get(trial.experiment_id)))
+        sizes = _write(target, name, bundle_contents(store, trial, store.experiments.get(trial.experiment_id)))
     if form == "json":
         print_json({"trial_id": trial_id, "path": str(target), "size": target.stat().st_size, "files": sizes})
         return

@@ -7,20 +7,21 @@ from typing import Any
 
 import click
 
+from determined.cli.command import Command
 from determined.cli.display.output import Form, print_json, with_json
-from determined.cli.groups import Command
 from determined.store.process import this_user
 
 # Other arguments of old scripts, such as a password, are accepted and ignored.
 _ANYTHING: dict[str, Any] = {"ignore_unknown_options": True}
 
 
-def _ignoring_the_rest(command: Callable[..., Any]) -> Callable[..., Any]:
+def _with_ignored_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command accept any further arguments."""
     return click.argument("ignored", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)(command)
 
 
 @click.command(cls=Command, action="log in", context_settings=_ANYTHING)
-@_ignoring_the_rest
+@_with_ignored_arguments
 @with_json
 def login(ignored: tuple[str, ...], form: Form) -> None:
     """Accepted for old command lines: there are no accounts.
@@ -28,11 +29,11 @@ def login(ignored: tuple[str, ...], form: Form) -> None:
     \b
     Example: det user login ada
     """
-    _tell(form, "Nothing to log in to")
+    _print_user(form, "Nothing to log in to")
 
 
 @click.command(cls=Command, action="log out", context_settings=_ANYTHING)
-@_ignoring_the_rest
+@_with_ignored_arguments
 @with_json
 def logout(ignored: tuple[str, ...], form: Form) -> None:
     """Accepted for old command lines: there are no accounts.
@@ -40,7 +41,7 @@ def logout(ignored: tuple[str, ...], form: Form) -> None:
     \b
     Example: det user logout
     """
-    _tell(form, "Nothing to log out of")
+    _print_user(form, "Nothing to log out of")
 
 
 @click.command(cls=Command, action="show the user")
@@ -51,11 +52,11 @@ def whoami(form: Form) -> None:
     \b
     Example: det user whoami
     """
-    _tell(form, f"You are {this_user()!r}")
+    _print_user(form, f"You are {this_user()!r}")
 
 
 @click.command(cls=Command, action="log in", context_settings=_ANYTHING)
-@_ignoring_the_rest
+@_with_ignored_arguments
 @with_json
 def auth(ignored: tuple[str, ...], form: Form) -> None:
     """Accepted for old command lines: there are no accounts.
@@ -63,10 +64,11 @@ def auth(ignored: tuple[str, ...], form: Form) -> None:
     \b
     Example: det auth login
     """
-    _tell(form, "Nothing to log in to")
+    _print_user(form, "Nothing to log in to")
 
 
-def _tell(form: Form, beginning: str) -> None:
+def _print_user(form: Form, beginning: str) -> None:
+    """Print that there are no accounts, or the user of this machine as JSON."""
     if form == "json":
         print_json({"user": this_user(), "accounts": False})
     else:

@@ -12,13 +12,13 @@ from typing import Any
 
 from determined.engines.base import Interpreter
 from determined.engines.command import Module, Program, Script
-from determined.engines.job_environment import outside_of_runs
+from determined.engines.job_environment import without_run_variables
 from determined.engines.warm import messages
-from determined.engines.warm.orders import Order
+from determined.engines.warm.job_request import JobRequest
 from determined.errors import EngineError
 
-_SECONDS_TO_END = 5.0
-_MOST_WORDS = 2000
+_SECONDS_TO_END = 5.0  # it needs up to 2 seconds to kill its jobs
+_MOST_CHARACTERS = 2000  # of its output in an error message
 
 # Without the empty entry of sys.path: modules in the current directory must not shadow those that the warm process
 # imports.
@@ -30,7 +30,7 @@ main({connection}, {parent}, {directory!r})
 """
 
 
-class WarmLost(EngineError):
+class WarmProcessLost(EngineError):
     """The warm process has ended, and its jobs with it."""
 
 
@@ -43,15 +43,15 @@ class WarmProcess:
         self._used = False
         self._received: deque[dict[str, Any]] = deque()
         self.ready = False  # whether all imports are done, so that a job starts at once
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process runs)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process runs)
         program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
         with theirs:
             self._process = subprocess.Popen(
                 [interpreter.python, "-c", program],
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
-                env=interpreter.environment(outside_of_runs(os.environ)),
+                stdout=self._output,
+                stderr=self._output,
+                env=interpreter.environment(without_run_variables(os.environ)),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # Ctrl-C in the terminal must not reach it
             )
@@ -73,7 +73,7 @@ class WarmProcess:
     ) -> int:
         """Start a job whose output goes to these two files, and return the id of its main process."""
         self._used = True
-        self._send({"start": key}, output, Order(command, environment, directory).encode())
+        self._send({"start": key}, output, JobRequest(command, environment, directory).encode())
         while True:
             answer = self._receive()
             if "ready" in answer:
@@ -85,6 +85,7 @@ class WarmProcess:
             self._received.append(answer)
 
     def kill(self, key: str) -> None:
+        """Ask the warm process to kill a job."""
         self._send({"kill": key})
 
     def waiting(self) -> bool:
@@ -92,7 +93,7 @@ class WarmProcess:
         return bool(self._received)
 
     def next_message(self) -> dict[str, Any]:
-        """Return the next message of the warm process; raise WarmLost if it has ended."""
+        """Return the next message of the warm process; raise WarmProcessLost if it has ended."""
         return self._received.popleft() if self._received else self._receive()
 
     def replace(self) -> None:
@@ -116,28 +117,32 @@ class WarmProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._said.close()
+        self._output.close()
 
     def _send(self, message: dict[str, Any], files: tuple[int, ...] = (), body: bytes = b"") -> None:
+        """Send a message; raise WarmProcessLost if the warm process has ended."""
         try:
             messages.send(self._connection, message, files, body)
         except OSError as error:
             raise self._lost() from error
 
     def _receive(self) -> dict[str, Any]:
+        """Wait for the next message; raise WarmProcessLost if the warm process has ended."""
         received = messages.receive(self._connection)
         if received is None:
             raise self._lost()
         self.ready = self.ready or "ready" in received.message
         return received.message
 
-    def _lost(self) -> WarmLost:
+    def _lost(self) -> WarmProcessLost:
         """Return the exception that describes how the warm process ended, with its last output."""
         try:
             code = self._process.wait(_SECONDS_TO_END)
         except subprocess.TimeoutExpired:
-            return WarmLost("the process from which trials are started does not answer")
+            return WarmProcessLost("the warm process, from which trials are started, does not respond")
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        self._said.seek(0)
-        said = self._said.read().decode(errors="backslashreplace").strip()[-_MOST_WORDS:]
-        return WarmLost(f"the process from which trials are started {how}{': ' + said if said else ''}")
+        self._output.seek(0)
+        output = self._output.read().decode(errors="backslashreplace").strip()[-_MOST_CHARACTERS:]
+        return WarmProcessLost(
+            f"the warm process, from which trials are started, {how}{': ' + output if output else ''}"
+        )

@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from determined.engines.command import Program, as_argv
-from determined.engines.kernel import collect_orphans, signal_when_parent_ends
+from determined.engines.kernel import become_subreaper, signal_when_parent_ends
 from determined.engines.warm import libraries, program
-from determined.engines.warm.freshness import needs_fresh_interpreter, python_path
-from determined.engines.warm.orders import Order
+from determined.engines.warm.fork_compatibility import needs_fresh_interpreter, python_path
+from determined.engines.warm.job_request import JobRequest
 
-_FIRST_TO_GO = b"500"  # out-of-memory score: when memory is short, the kernel must kill a job rather than the runner
+# When memory is short, the kernel must kill a job rather than the runner, whose score is 0.
+_OUT_OF_MEMORY_SCORE = b"500"
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,17 @@ class WarmFacts:
     path: list[str]  # sys.path without the entries of PYTHONPATH
 
 
-def live(encoded: bytes, output: tuple[int, int], warmth: WarmFacts) -> NoReturn:
-    """Run the job of an encoded order and exit; `output` are its standard output and standard error."""
+def run_job(encoded: bytes, output: tuple[int, int], facts: WarmFacts) -> NoReturn:
+    """Run the job of an encoded request and exit; `output` are its standard output and standard error."""
     code = 1
     try:
-        _separate(output, warmth)
-        order = Order.decode(encoded)
-        os.chdir(order.directory)
-        command = order.command
-        if isinstance(command, Program) or needs_fresh_interpreter(command, order.environment, warmth.read_at_start):
-            _become(as_argv(command), order.environment)
-        _refresh(order.environment, warmth)
+        _separate(output, facts)
+        request = JobRequest.decode(encoded)
+        os.chdir(request.directory)
+        command = request.command
+        if isinstance(command, Program) or needs_fresh_interpreter(command, request.environment, facts.read_at_start):
+            _execute(as_argv(command), request.environment)
+        _reset_interpreter(request.environment, facts)
         code = program.run(command)
     except BaseException:  # noqa: BLE001  (an error of this library: print it and exit)
         sys.excepthook(*sys.exc_info())
@@ -59,16 +60,16 @@ def live(encoded: bytes, output: tuple[int, int], warmth: WarmFacts) -> NoReturn
         os._exit(code)
 
 
-def _separate(output: tuple[int, int], warmth: WarmFacts) -> None:
+def _separate(output: tuple[int, int], facts: WarmFacts) -> None:
     """Make this fork independent: a new session, default signal handlers, and the job's own output."""
     # A separate session and process group: SIGINT sent to the group reaches this job and no other process.
     os.setsid()
     signal_when_parent_ends(signal.SIGKILL)
-    if os.getppid() != warmth.pid:  # it ended before the kernel was asked to send a signal for that
+    if os.getppid() != facts.pid:  # it ended before the kernel was asked to send a signal for that
         os._exit(1)
-    collect_orphans()
+    become_subreaper()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
-        score.write(_FIRST_TO_GO)
+        score.write(_OUT_OF_MEMORY_SCORE)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     for file, target in zip(output, (1, 2), strict=True):
@@ -76,7 +77,7 @@ def _separate(output: tuple[int, int], warmth: WarmFacts) -> None:
         os.close(file)
 
 
-def _become(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
+def _execute(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
     """Replace this process by another program."""
     # Python ignores these two signals, and an executed program would inherit that.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -90,7 +91,7 @@ def _become(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
         os._exit(127 if error.errno == errno.ENOENT else 126)
 
 
-def _refresh(environment: dict[str, str], warmth: WarmFacts) -> None:
+def _reset_interpreter(environment: dict[str, str], facts: WarmFacts) -> None:
     """Reset the state inherited from the warm process, as if this interpreter had just started."""
     _replace_environment(environment)
     time.tzset()
@@ -99,7 +100,7 @@ def _refresh(environment: dict[str, str], warmth: WarmFacts) -> None:
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     sys.stdout = sys.__stdout__ = _text_stream(1, "<stdout>", "strict")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text_stream(2, "<stderr>", "backslashreplace")  # type: ignore[misc]
-    sys.path[:] = [*python_path(environment), *warmth.path]
+    sys.path[:] = [*python_path(environment), *facts.path]
     tempfile.tempdir = None
     multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     # A separate key: otherwise all jobs would share that of the warm process.
@@ -107,7 +108,7 @@ def _refresh(environment: dict[str, str], warmth: WarmFacts) -> None:
     warnings.onceregistry.clear()  # type: ignore[attr-defined]
     with warnings.catch_warnings():
         pass  # entering the context invalidates the registries of modules: warnings are shown again
-    libraries.refresh(environment)
+    libraries.reset(environment)
 
 
 def _replace_environment(environment: dict[str, str]) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 _MT19937_WORDS = 624  # the length of the state of numpy's global random generator
 
 
-def cuda_is_lost() -> bool:
+def cuda_is_unusable() -> bool:
     """Return whether CUDA was initialized in the warm process: a fork of it cannot use CUDA."""
     import torch
 
     return bool(torch.cuda._is_in_bad_fork())
 
 
-def refresh(environment: Mapping[str, str]) -> None:
+def reset(environment: Mapping[str, str]) -> None:
     """Seed the global random generators from the system and set the numbers of threads that this job may use."""
     import numpy
     import torch

@@ -58,7 +58,7 @@ def _load(command: Script | Module) -> tuple[CodeType, types.ModuleType]:
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
     if not getattr(sys.flags, "safe_path", False):
-        sys.path.insert(0, first_place(command))
+        sys.path.insert(0, first_import_directory(command))
     if isinstance(command, Script):
         sys.argv = list(command.argv)
         code = _load_script(main, command.argv[0])
@@ -120,7 +120,7 @@ def _without_ours(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def first_place(command: Script | Module) -> str:
+def first_import_directory(command: Script | Module) -> str:
     """Return the directory that Python searches first for modules: that of the script, or the working directory."""
     if isinstance(command, Script):
         return os.path.dirname(os.path.realpath(command.argv[0]))

@@ -1,11 +1,11 @@
 """The warm process: it has imported what training needs and forks itself for every job.
 
-It has one thread and no CUDA context, so its forks can behave like new processes (`warm_job.py`). Every job leads its
+It has one thread and no CUDA context, so its forks can behave like new processes (`job.py`). Every job leads its
 own session and is the subreaper of its descendants while it lives. So any child of the warm process that is not a job
 was left behind by a job that has ended, and is killed. When the engine's process ends for any reason, all jobs are
 killed.
 
-Messages from the engine: {"start": key} with an encoded order (`orders.py`) and the write ends of two pipes, and
+Messages from the engine: {"start": key} with an encoded request (`job_request.py`) and the write ends of two pipes, and
 {"kill": key}. Messages to the engine: {"ready": true}, {"started": key, "pid": n}, {"failed": key, "reason": text}, and
 {"exited": key, "status": n, "cpu": seconds}.
 """
@@ -29,12 +29,11 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from determined.engines.kernel import collect_orphans, signal_when_parent_ends
+from determined.engines.kernel import become_subreaper, signal_when_parent_ends, use_huge_pages
 from determined.engines.processes import children, tree
 from determined.engines.warm import messages
-from determined.engines.warm.freshness import read_at_start
-from determined.engines.warm.huge_pages import use_huge_pages
-from determined.engines.warm.job import WarmFacts, live
+from determined.engines.warm.fork_compatibility import read_at_start
+from determined.engines.warm.job import WarmFacts, run_job
 
 # Modules that a training imports before or soon after its first batch, determined by observing what forks still had to
 # import.
@@ -65,21 +64,21 @@ _SECONDS_TO_DIE = 2.0  # a killed process that still exists after this waits for
 def main(connection: int, parent: int, directory: str) -> NoReturn:
     """Serve the engine with this process id and socket until it ends; then delete the engine's directory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the runner reacts to Ctrl-C
-    collect_orphans()
-    with _leaving_with(parent, directory):
-        warmth = _warm_up()
+    become_subreaper()
+    with _exiting_with_parent(parent, directory):
+        facts = _warm_up()
     os.chdir("/")
-    Warm(socket.socket(fileno=connection), parent, warmth).serve()
-    _leave(directory)
+    WarmServer(socket.socket(fileno=connection), parent, facts).serve()
+    _exit(directory)
 
 
 @contextlib.contextmanager
-def _leaving_with(parent: int, directory: str) -> Iterator[None]:
+def _exiting_with_parent(parent: int, directory: str) -> Iterator[None]:
     """Exit when the engine's process ends, while imports keep this process from watching its socket."""
 
     def look(*_: object) -> None:
         if os.getppid() != parent:  # otherwise only the thread that started this process has ended
-            _leave(directory)
+            _exit(directory)
 
     signal.signal(signal.SIGTERM, look)
     signal_when_parent_ends(signal.SIGTERM)
@@ -89,7 +88,7 @@ def _leaving_with(parent: int, directory: str) -> Iterator[None]:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a SIGTERM sent to all processes is handled by the runner alone
 
 
-def _leave(directory: str) -> NoReturn:
+def _exit(directory: str) -> NoReturn:
     """Delete the engine's directory and exit without exit functions."""
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(0)
@@ -113,14 +112,14 @@ def _warm_up() -> WarmFacts:
     importlib.import_module("determined.tensorboard.events").prepare()
     # At every exit it would search for an optional package.
     atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)
-    _forget_finalizers()
+    _deregister_finalizers()
     gc.collect()
     gc.freeze()  # a collection would write to every object, and so unshare all pages from the forks
     use_huge_pages()
     return WarmFacts(os.getpid(), read_at_start(environment), path)
 
 
-def _forget_finalizers() -> None:
+def _deregister_finalizers() -> None:
     """Deregister the finalizers of libraries, so that no fork runs them at its exit.
 
     Even to find out that none of them has to run, a fork would write to every page that holds one. The first finalizer
@@ -132,15 +131,15 @@ def _forget_finalizers() -> None:
     weakref.finalize._registered_with_atexit = False  # type: ignore[attr-defined]
 
 
-class Warm:
+class WarmServer:
     """The event loop of the warm process and the jobs it has started."""
 
-    def __init__(self, engine: socket.socket, parent: int, warmth: WarmFacts) -> None:
+    def __init__(self, engine: socket.socket, parent: int, facts: WarmFacts) -> None:
         self._engine = engine
-        self._warmth = warmth
+        self._facts = facts
         self._jobs: dict[int, str] = {}
         self._ended: list[dict[str, Any]] = []  # exit messages, held back until no process of the job is left
-        self._patience = 0.0
+        self._kill_deadline = 0.0
         self._wake, self._waking = socket.socketpair()
         self._wake.setblocking(False)
         self._waking.setblocking(False)
@@ -152,7 +151,7 @@ class Warm:
 
     def serve(self) -> None:
         """Handle messages and exiting children until the engine's process ends; then kill all jobs."""
-        self._tell({"ready": True})
+        self._send({"ready": True})
         poll = select.poll()
         for file in (self._engine, self._wake):
             poll.register(file, select.POLLIN)
@@ -164,12 +163,12 @@ class Warm:
             if self._wake.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
                     self._wake.recv(4096)
-            if self._parent in ready or (self._engine.fileno() in ready and not self._obey()):
+            if self._parent in ready or (self._engine.fileno() in ready and not self._handle_message()):
                 break
-            self._collect()
-        self._end_everything()
+            self._reap_children()
+        self._kill_everything()
 
-    def _obey(self) -> bool:
+    def _handle_message(self) -> bool:
         """Carry out the next message of the engine; return False if the engine has closed the connection."""
         received = messages.receive(self._engine)
         if received is None:
@@ -183,26 +182,26 @@ class Warm:
                     _kill_tree(pid)
         return True
 
-    def _start(self, key: str, order: bytes, files: list[int]) -> None:
+    def _start(self, key: str, request: bytes, files: list[int]) -> None:
         """Fork a job, and report its process id or the reason of the failure."""
         try:
             pid = os.fork()
         except OSError as error:
             answer: dict[str, Any] = {
                 "failed": key,
-                "reason": f"the warm process could not be copied: {error.strerror}",
+                "reason": f"the warm process could not be forked: {error.strerror}",
             }
         else:
             if pid == 0:
-                self._forget()
-                live(order, (files[0], files[1]), self._warmth)
+                self._close_inherited_files()
+                run_job(request, (files[0], files[1]), self._facts)
             self._jobs[pid] = key
             answer = {"started": key, "pid": pid}
         for file in files:
             os.close(file)
-        self._tell(answer)
+        self._send(answer)
 
-    def _forget(self) -> None:
+    def _close_inherited_files(self) -> None:
         """Close, in a fork, all files that belong to the warm process."""
         signal.set_wakeup_fd(-1)
         for end in (self._engine, self._wake, self._waking):
@@ -210,13 +209,13 @@ class Warm:
         if self._parent is not None:
             os.close(self._parent)
 
-    def _collect(self) -> None:
+    def _reap_children(self) -> None:
         """Wait for children that have exited, kill what their jobs left behind, then report the exits."""
         for pid, status, used in _ended_children():
             if pid in self._jobs:
                 cpu = used.ru_utime + used.ru_stime
                 self._ended.append({"exited": self._jobs.pop(pid), "status": status, "cpu": cpu})
-                self._patience = time.monotonic() + _SECONDS_TO_DIE
+                self._kill_deadline = time.monotonic() + _SECONDS_TO_DIE
                 if sys.platform != "linux":  # there is no subreaper: orphans are found by their process group only
                     with contextlib.suppress(OSError):
                         os.killpg(pid, signal.SIGKILL)
@@ -225,21 +224,21 @@ class Warm:
         left = [pid for pid in children(os.getpid()) if pid not in self._jobs]
         for pid in left:
             _kill_tree(pid)
-        if not left or time.monotonic() >= self._patience:
+        if not left or time.monotonic() >= self._kill_deadline:
             for message in self._ended:
-                self._tell(message)
+                self._send(message)
             self._ended.clear()
 
     def _milliseconds(self) -> float | None:
         """Return the timeout for `poll`: until the deadline for killed processes, or None if there are none."""
-        return max(0.0, self._patience - time.monotonic()) * 1000 if self._ended else None
+        return max(0.0, self._kill_deadline - time.monotonic()) * 1000 if self._ended else None
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         """Send a message to the engine."""
         with contextlib.suppress(ConnectionError):  # the loop notices the closed connection
             messages.send(self._engine, message)
 
-    def _end_everything(self) -> None:
+    def _kill_everything(self) -> None:
         """Kill all jobs and their descendants, for a limited time."""
         deadline = time.monotonic() + _SECONDS_TO_DIE
         while (left := children(os.getpid())) and time.monotonic() < deadline:

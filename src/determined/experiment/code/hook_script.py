@@ -18,12 +18,12 @@ from typing import IO
 from determined.config.secrets.line_mask import LineMask, line_mask
 from determined.engines.base import Line
 from determined.engines.lines import Stream
-from determined.engines.supervised import end, supervised
+from determined.engines.supervised import supervised, terminate
 from determined.errors import StartupHookError
 from determined.experiment.code.directories import HOOK
 
 _LAST_LINES = 20
-_SECONDS_BETWEEN_POLLS = 0.1
+_SECONDS_BETWEEN_LOOKS = 0.1
 _OF_THE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
@@ -109,7 +109,7 @@ def _run(
                     _write(_wait_for_lines(stream, process), mask, file)
                 _write(stream.read_all(), mask, file)
             finally:
-                end(process)
+                terminate(process)
     finally:
         stream.close()
     return process.returncode
@@ -119,9 +119,9 @@ def _wait_for_lines(stream: Stream, process: subprocess.Popen[bytes]) -> list[Li
     """Return the lines that the hook has written; wait a short time for the first one."""
     if stream.ended:  # the hook has closed its output
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_SECONDS_BETWEEN_POLLS)
+            process.wait(_SECONDS_BETWEEN_LOOKS)
         return []
-    select.select([stream.file], [], [], _SECONDS_BETWEEN_POLLS)
+    select.select([stream.file], [], [], _SECONDS_BETWEEN_LOOKS)
     return stream.read()
 
 

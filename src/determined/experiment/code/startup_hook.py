@@ -26,7 +26,7 @@ from pathlib import Path
 from determined import paths
 from determined.config.stored import StoredConfig
 from determined.engines.base import Interpreter
-from determined.engines.job_environment import outside_of_runs
+from determined.engines.job_environment import without_run_variables
 from determined.errors import StartupHookError
 from determined.experiment.code.directories import HOOK, copy_tree
 from determined.experiment.code.hook_environment import HookEnvironment, parent_packages
@@ -81,7 +81,7 @@ class PreparedHook:
     def interpreter(self) -> Interpreter:
         """Return the interpreter for trials: that of the virtual environment, with the hook's exported variables."""
         environment = HookEnvironment(_home(self.files))
-        variables = {**environment.variables(outside_of_runs(os.environ)), **self.record.variables}
+        variables = {**environment.variables(without_run_variables(os.environ)), **self.record.variables}
         unset = (environment.unset() | set(self.record.unset)) - self.record.variables.keys()
         kept = {name: value for name, value in variables.items() if name not in unset}
         return Interpreter(str(environment.python), kept, unset, self.record.ran)
@@ -182,7 +182,7 @@ def _run(
         work = home / "work"
         shutil.rmtree(work, ignore_errors=True)
         copy_tree(files.code, work)
-    outer = {**outside_of_runs(os.environ), **user_variables(config)}
+    outer = {**without_run_variables(os.environ), **user_variables(config)}
     given = {name: value for name, value in outer.items() if name not in environment.unset()}
     given |= {**environment.variables(given), "PWD": str(work)}
     began = time.monotonic()
@@ -225,7 +225,7 @@ def _refuse_another_determined(prepared: PreparedHook) -> None:
     interpreter = prepared.interpreter()
     done = subprocess.run(
         [interpreter.python, "-c", _FIND_DETERMINED],
-        env=interpreter.environment(outside_of_runs(os.environ)),
+        env=interpreter.environment(without_run_variables(os.environ)),
         cwd="/",
         capture_output=True,
         text=True,

@@ -147,7 +147,7 @@ def _must_wait(run: RunnerState, trial: LiveTrial) -> bool:
     others = awaited(run, trial)
     if not others:
         return False
-    if run.engine.short and any(other.process is None for other in others):
+    if run.engine.wants_more_slots and any(other.process is None for other in others):
         trial.wait.suspend()  # other experiments hold the slots: the waiting time does not count
         return True
     since = trial.wait.begin()

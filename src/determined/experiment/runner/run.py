@@ -112,7 +112,7 @@ def run_experiment(
         def interrupted() -> StopRequest | None:
             """Return the request of a signal, or a pause if the daemon has exited; raise if the lease was lost."""
             holding.check()
-            return interrupts.request or ("pause" if engine.left_alone else None)
+            return interrupts.request or ("pause" if engine.granter_exited else None)
 
         run = RunnerState(
             experiment=experiment,

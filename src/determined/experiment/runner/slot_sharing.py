@@ -13,10 +13,10 @@ def share(run: RunnerState) -> None:
 
     Trials on preempted slots are requested to save and exit; they resume later.
     """
-    run.engine.want(_wanted(run))
-    for key in run.engine.taken_back():
+    run.engine.announce_demand(_wanted(run))
+    for key in run.engine.preempted_jobs():
         _preempt(run, run.by_key[key])
-    if run.engine.short:
+    if run.engine.wants_more_slots:
         for trial in list(run.by_key.values()):
             if trial.observed.at_goal is not None and _awaits_a_slot(run, trial):
                 _preempt(run, trial)

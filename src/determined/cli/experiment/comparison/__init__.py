@@ -1,1 +1,1 @@
-"""Experiments and trials side by side."""
+"""Compare experiments and trials side by side."""

@@ -1,4 +1,4 @@
-"""Collect what is compared of experiments and trials."""
+"""`Contender`: the data of an experiment or a trial that is compared with others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from determined.cli.display.details import flat
 from determined.cli.experiment.comparison.metric_history import (
     MetricHistory,
     direction,
@@ -17,7 +18,6 @@ from determined.cli.experiment.comparison.metric_history import (
     reported_names,
 )
 from determined.cli.experiment.views.searched import ranges
-from determined.cli.running.line_view import flat
 from determined.cli.selection.ranking import best_trials
 from determined.errors import DeterminedError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from determined.store.records import Metric
     from determined.store.store import Store
 
-_ONE_OF_ITS_OWN = ("name", "description", "labels", "hyperparameters")  # not compared as configuration
+_COMPARED_SEPARATELY = ("name", "description", "labels", "hyperparameters")  # not compared as configuration
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def contenders(
     group: str | None,
     smaller_is_better: bool | None,
 ) -> list[Contender]:
-    """Return the contenders in the order in which they were named, experiments first.
+    """Return the contenders in the order of the arguments, experiments first.
 
     Raises DeterminedError if a metric or group was requested that none of them reported.
     """
@@ -73,19 +73,21 @@ def contenders(
         chosen.append((f"Experiment {experiment_id}", experiment, _best(experiment, trials)))
     for trial in map(store.experiments.trial, trial_ids):
         chosen.append((f"Trial {trial.id}", store.experiments.get(trial.experiment_id), trial))
-    everyone = [experiment for _, experiment, _ in chosen]
-    known = [name for name, _ in Counter(row.metric for row in everyone if row.metric is not None).most_common()]
-    searched = {name for row in everyone for name, space in ranges(row) if isinstance(space, dict)}
-    everything: list[Metric] = []
+    experiments = [experiment for _, experiment, _ in chosen]
+    known = [name for name, _ in Counter(row.metric for row in experiments if row.metric is not None).most_common()]
+    searched = {name for row in experiments for name, space in ranges(row) if isinstance(space, dict)}
+    all_reports: list[Metric] = []
     found = []
     for title, experiment, best in chosen:
         reports = [] if best is None else store.metrics(best.id)
-        everything += reports
+        all_reports += reports
         names = names_to_try(experiment, known, reports, group) if metric is None else [metric]
         metrics = measured(reports, names, group)
         if metrics is not None:
-            said = direction(metrics.name, experiment, everyone) if smaller_is_better is None else smaller_is_better
-            metrics = replace(metrics, smaller_is_better=said)
+            smaller = (
+                direction(metrics.name, experiment, experiments) if smaller_is_better is None else smaller_is_better
+            )
+            metrics = replace(metrics, smaller_is_better=smaller)
         found.append(
             Contender(
                 title=title,
@@ -99,8 +101,8 @@ def contenders(
         )
     if (metric or group) and not any(one.measured for one in found):
         raise DeterminedError(
-            f"none of them reported {repr(metric) if metric else 'the metric that it is compared by'}"
-            f"{f' in the group {group!r}' if group else ''}; they reported {reported_names(everything)}"
+            f"none of the compared trials reported {repr(metric) if metric else 'its searcher metric'}"
+            f"{f' in the group {group!r}' if group else ''}; they reported {reported_names(all_reports)}"
         )
     return found
 
@@ -118,7 +120,7 @@ def _config(experiment: Experiment, searched: Collection[str]) -> dict[str, Any]
     from determined.config.secrets.masking import mask_secrets
 
     config = mask_secrets(experiment.config)
-    shown = {name: value for name, value in config.items() if name not in _ONE_OF_ITS_OWN}
+    shown = {name: value for name, value in config.items() if name not in _COMPARED_SEPARATELY}
     spaces = {f"hyperparameters.{name}": space for name, space in ranges(experiment) if name in searched}
     return {**dict(flat(shown)), **spaces}
 
@@ -135,7 +137,7 @@ def _given(experiment: Experiment) -> frozenset[str]:
         return frozenset(name for name, _ in flat(experiment.config))
     try:
         original = parse_yaml("the original configuration", experiment.original)
-    except DeterminedError:  # written by an older release: then everything counts as set by the user
+    except DeterminedError:  # written by an older release: then all_reports counts as set by the user
         return frozenset(name for name, _ in flat(experiment.config))
     return frozenset(name for name, _ in flat(original)) | {f"hyperparameters.{name}" for name, _ in ranges(experiment)}
 

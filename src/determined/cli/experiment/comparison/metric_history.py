@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.table import some
+from determined.cli.display.table import first_few
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
@@ -70,11 +70,11 @@ def direction(name: str, experiment: Experiment, others: Iterable[Experiment]) -
     """Return whether smaller is better according to the experiment, or to all others with the metric; else None."""
     if experiment.metric == name:
         return experiment.smaller_is_better
-    said = {other.smaller_is_better for other in others if other.metric == name}
-    return said.pop() if len(said) == 1 else None
+    directions = {other.smaller_is_better for other in others if other.metric == name}
+    return directions.pop() if len(directions) == 1 else None
 
 
 def reported_names(reports: Iterable[Metric]) -> str:
     """Return the groups and names of all reported metrics, for a message."""
     names = {f"{row.group} {name}" for row in reports for name in row.metrics}
-    return some(sorted(names)) or "nothing"
+    return first_few(sorted(names)) or "nothing"

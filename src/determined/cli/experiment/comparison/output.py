@@ -7,7 +7,8 @@ from typing import Any
 
 from determined.cli.display.output import iso_time
 from determined.cli.display.safe_text import visible
-from determined.cli.display.table import Column, Row, cell, duration, number, table, time_text
+from determined.cli.display.table import Column, Row, cell, number, table
+from determined.cli.display.times import duration, time_text
 from determined.cli.experiment.comparison.contenders import Contender
 from determined.cli.experiment.comparison.curves import charts
 

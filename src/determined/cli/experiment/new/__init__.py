@@ -1,1 +1,1 @@
-"""The options and steps that all commands share that make experiments."""
+"""The options and steps shared by all commands that create experiments."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.display.table import size, some
-from determined.cli.previewing import preview_plain, preview_text
+from determined.cli.display.table import first_few, size
+from determined.cli.preview_search import preview_plain, preview_text
 from determined.plural import counted
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ def plan_text(config: ExperimentConfig, plan: Plan) -> str:
     better = "smaller" if searcher.smaller_is_better else "larger"
     free = "" if plan.free_bytes is None else f", where {size(plan.free_bytes)} are free"
     facts = [
-        f"Experiment {config.name or '(a name is made up)'}: {entrypoint}",
+        f"Experiment {config.name or '(generated name)'}: {entrypoint}",
         f"Search: {searcher.name} over {counted(plan.search.trials, 'trial')}, compared by {searcher.metric} "
         f"({better} is better)",
         f"Slots: {plan.slots}, {plan.slots_per_trial} for each trial, so {counted(plan.at_once, 'trial')} at once",
         f"Checkpoints: at most {plan.checkpoints_kept} are kept in {plan.storage}{free}; "
-        "how large one is shows when the first is there",
+        "their size is known when the first one is saved",
         f"Code: {counted(plan.code.files, 'file')} of {size(plan.code.size)}, {size(plan.code_bytes)} for all trials"
-        + (f"; left out: {some(plan.code.left_out)}" if plan.code.left_out else ""),
+        + (f"; skipped: {first_few(plan.code.left_out)}" if plan.code.left_out else ""),
     ]
     if plan.hook_environment is not None:
         from determined.experiment.code.startup_hook import announcement

@@ -14,15 +14,14 @@ import click
 from determined.cli.display.json_rows import experiment_plain
 from determined.cli.display.output import Form, print_json, with_json
 from determined.cli.display.safe_text import visible, visible_lines
-from determined.cli.display.table import some
-from determined.cli.display.time_zone import with_utc
+from determined.cli.display.table import first_few
+from determined.cli.display.times import with_utc
 from determined.cli.experiment.new.test_mode import archive, one_batch_of
-from determined.cli.opened import opened_store
-from determined.cli.running.detached import leave_to_queue
 from determined.cli.running.foreground import run_here
-from determined.cli.running.holders import how_to_go_on
-from determined.cli.running.slot_waiting import Sharing, reserve_slots, with_sharing
-from determined.cli.streams import outliving_the_reader
+from determined.cli.running.slots import Sharing, enqueue, reserve_slots, with_sharing
+from determined.cli.running.watching import interrupted_message
+from determined.cli.store_access import opened_store
+from determined.cli.streams import continuing_without_output
 from determined.config.secrets.masking import mask_secrets
 
 if TYPE_CHECKING:
@@ -74,14 +73,14 @@ def say_on_stderr(line: str) -> None:
     click.echo(visible(line), err=True)
 
 
-def say_what_happens(line: str) -> None:
+def say_on_terminal(line: str) -> None:
     """Print a line on standard error if it is a terminal, for a waiting user; scripts do not get it."""
     if sys.stderr.isatty():
         say_on_stderr(line)
 
 
-def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options shared by all commands that create experiments, as the argument `beginning`."""
+def with_start_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options shared by all commands that create experiments, as the argument `options`."""
 
     @click.option("--slots", type=click.IntRange(min=1), help="Number of slots to use (default: all).")
     @click.option(
@@ -103,7 +102,7 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
     @with_utc
     @with_json
     @wraps(command)
-    def beginning(
+    def with_options(
         *args: Any,
         slots: int | None,
         follow: bool,
@@ -119,42 +118,42 @@ def with_beginning(command: Callable[..., Any]) -> Callable[..., Any]:
         if sum((follow, paused, detach, test)) > 1:
             raise click.UsageError("--follow, --paused, --detach and --test exclude each other")
         chosen = StartOptions(slots, follow, paused, detach, test, dry_run, startup_hook, sharing, form)
-        return command(*args, beginning=chosen, **kwargs)
+        return command(*args, options=chosen, **kwargs)
 
-    return beginning
+    return with_options
 
 
-def begin(loaded: LoadedExperiment, code: Code, how: StartOptions) -> None:
+def start_experiment(loaded: LoadedExperiment, code: Code, options: StartOptions) -> None:
     """Start a new experiment. If it is run here, exit with its exit code."""
     for remark in (*loaded.notes, *loaded.warnings):
         click.echo(visible_lines(remark), err=True)
-    if not how.startup_hook:
+    if not options.startup_hook:
         loaded = replace(loaded, config=loaded.config.model_copy(update={"startup_hook": False}))
-    if how.test:
+    if options.test:
         loaded = one_batch_of(loaded)
-    if how.dry_run:
-        _show_plan(loaded, code, how)
-    elif how.paused or how.detach:
-        _create_only(loaded, code, how)
+    if options.dry_run:
+        _show_plan(loaded, code, options)
+    elif options.paused or options.detach:
+        _create_only(loaded, code, options)
     else:
-        sys.exit(_create_and_run(loaded, code, how))
+        sys.exit(_create_and_run(loaded, code, options))
 
 
-def _show_plan(loaded: LoadedExperiment, code: Code, how: StartOptions) -> None:
+def _show_plan(loaded: LoadedExperiment, code: Code, options: StartOptions) -> None:
     """Print what the experiment would do, for `--dry-run`."""
     from determined.cli.experiment.new.dry_run import plan_plain, plan_text
     from determined.experiment.creation.plan import plan_experiment
 
-    plan = plan_experiment(loaded.config, code.directory, include=code.include, slots=how.slots)
-    if how.form == "json":
+    plan = plan_experiment(loaded.config, code.directory, include=code.include, slots=options.slots)
+    if options.form == "json":
         print_json(plan_plain(loaded.config, plan))
     else:
         click.echo(visible_lines(plan_text(loaded.config, plan)))
 
 
-def _create_only(loaded: LoadedExperiment, code: Code, how: StartOptions) -> None:
+def _create_only(loaded: LoadedExperiment, code: Code, options: StartOptions) -> None:
     """Create the experiment, and queue it or leave it paused."""
-    _say_check(loaded)
+    _announce_check(loaded)
     from determined.experiment.creation.create import create_experiment
 
     with opened_store() as store:
@@ -164,40 +163,40 @@ def _create_only(loaded: LoadedExperiment, code: Code, how: StartOptions) -> Non
             store,
             include=code.include,
             paused=True,
-            slots=how.slots,
+            slots=options.slots,
             fork_of=code.fork_of,
             in_place=code.in_place,
             say=say_on_stderr,
         )
         number = created.experiment_id
-        if how.form != "json":
-            with outliving_the_reader():
+        if options.form != "json":
+            with continuing_without_output():
                 click.echo(f"Created experiment {number}")
-            _tell_what_is_missing(created.code)
-        if how.detach:
-            leave_to_queue(store, number, how.form, slots=how.slots)
-        elif how.form == "json":
+            _print_skipped_files(created.code)
+        if options.detach:
+            enqueue(store, number, options.form, slots=options.slots)
+        elif options.form == "json":
             print_json(experiment_plain(store.experiments.get(number)))
         else:
             click.echo(f"Paused. To run it: det experiment activate {number}")
 
 
-def _say_check(loaded: LoadedExperiment) -> None:
+def _announce_check(loaded: LoadedExperiment) -> None:
     """Print the entrypoint, whose modules are imported next: importing torch alone takes seconds."""
     entrypoint = mask_secrets(loaded.config.entrypoint, "entrypoint")
     shown = entrypoint if isinstance(entrypoint, str) else " ".join(map(str, entrypoint or ()))
-    say_what_happens(f"Checking entrypoint {shown} …")
+    say_on_terminal(f"Checking entrypoint {shown} …")
 
 
-def _create_and_run(loaded: LoadedExperiment, code: Code, how: StartOptions) -> int:
+def _create_and_run(loaded: LoadedExperiment, code: Code, options: StartOptions) -> int:
     """Create the experiment and run it in the foreground; return its exit code."""
-    _say_check(loaded)
+    _announce_check(loaded)
     from determined.engines.local import LocalEngine
     from determined.experiment.creation.create import create_experiment
 
-    with LocalEngine(how.slots) as engine:
-        if how.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
-            reserve_slots(engine, loaded.config.plain(), None, how.sharing, say_on_stderr)
+    with LocalEngine(options.slots) as engine:
+        if options.sharing == "fail":  # before anything is created, so that a refusal leaves nothing behind
+            reserve_slots(engine, loaded.config.plain(), None, options.sharing, say_on_stderr)
         with opened_store() as store:
             created = create_experiment(
                 loaded,
@@ -209,29 +208,29 @@ def _create_and_run(loaded: LoadedExperiment, code: Code, how: StartOptions) -> 
                 in_place=code.in_place,
                 say=say_on_stderr,
             )
-        with outliving_the_reader():
-            click.echo(f"Created experiment {created.experiment_id}", err=how.form == "json")
-        _tell_what_is_missing(created.code)
+        with continuing_without_output():
+            click.echo(f"Created experiment {created.experiment_id}", err=options.form == "json")
+        _print_skipped_files(created.code)
         try:
             return run_here(
                 created.experiment_id,
                 new=True,
                 engine=engine,
-                follow=how.follow,
-                form=how.form,
-                sharing=how.sharing,
+                follow=options.follow,
+                form=options.form,
+                sharing=options.sharing,
             )
         except KeyboardInterrupt:  # Ctrl-C before the runner handled signals
-            click.echo(how_to_go_on(created.experiment_id), err=True)
+            click.echo(interrupted_message(created.experiment_id), err=True)
             raise
         finally:
-            if how.test:
+            if options.test:
                 with opened_store() as store:
                     archive(store, created.experiment_id)
                 click.echo("The test experiment was archived. To see it: det experiment list --all", err=True)
 
 
-def _tell_what_is_missing(code: CodeCopy) -> None:
+def _print_skipped_files(code: CodeCopy) -> None:
     """Print the files of the model directory that were not copied, if any."""
     if code.left_out:
-        click.echo(visible(f"Not copied from the model directory: {some(code.left_out)}"), err=True)
+        click.echo(visible(f"Not copied from the model directory: {first_few(code.left_out)}"), err=True)

@@ -1,1 +1,1 @@
-"""The tables that `det experiment` shows."""
+"""The tables of `det experiment` and `det trial`."""

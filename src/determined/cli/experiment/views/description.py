@@ -5,15 +5,15 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from determined.cli.display.columns import ColumnChoice, list_text
 from determined.cli.display.details import details
 from determined.cli.display.json_rows import resource_pool
-from determined.cli.display.metric_summary import summary_table
+from determined.cli.display.lists import ColumnChoice, list_text
 from determined.cli.display.safe_text import cut, visible
-from determined.cli.display.table import duration, number, percent, time_text
-from determined.cli.display.times import ago
+from determined.cli.display.table import number, percent
+from determined.cli.display.times import ago, duration, time_text
 from determined.cli.experiment.views.experiment_columns import lasted
 from determined.cli.experiment.views.leaderboard import Leaderboard
+from determined.cli.experiment.views.trial_metrics import summary_table
 from determined.plural import counted
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _trials(board: Leaderboard) -> str:
 
 
 def _properties(row: Experiment) -> list[tuple[str, object]]:
+    """Return the properties of an experiment; empty ones are not shown."""
     return [
         ("ID", row.id),
         ("State", row.state),
@@ -78,6 +79,7 @@ def _properties(row: Experiment) -> list[tuple[str, object]]:
 
 
 def _trial_properties(row: Trial) -> list[tuple[str, object]]:
+    """Return the properties of the only trial of an experiment."""
     return [
         ("Trial ID", row.id),
         ("Batches", row.steps_completed),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from determined.cli.display.columns import Field
 from determined.cli.display.json_rows import resource_pool
-from determined.cli.display.table import duration, percent, time_text
-from determined.cli.display.times import ago
+from determined.cli.display.lists import Field
+from determined.cli.display.table import percent
+from determined.cli.display.times import ago, duration, time_text
 from determined.config.stored import StoredConfig
 from determined.store.states import EXPERIMENT_ENDED
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from determined.cli.display.columns import Field
+from determined.cli.display.details import flat
 from determined.cli.display.json_rows import trial_plain
-from determined.cli.display.table import duration, time_text
-from determined.cli.display.times import ago
+from determined.cli.display.lists import Field
+from determined.cli.display.times import ago, duration, time_text
 from determined.cli.experiment.views.searched import searched_names
-from determined.cli.running.line_view import flat
 from determined.config.metric_values import number
 from determined.config.ranking import in_order, ranked
 
@@ -122,7 +121,7 @@ def leaderboard(
         metric, direction = sort_by, smaller_is_better
         best = {**store.experiments.best_of_trials(experiment.id, metric, direction)}
     elif smaller_is_better is not None:
-        raise click.UsageError("--smaller-is-better goes with --sort-by and a metric that is not the searcher's")
+        raise click.UsageError("--smaller-is-better requires --sort-by with a metric other than the searcher metric")
     entries = [
         Entry(
             trial,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from determined.cli.running.line_view import flat
+from determined.cli.display.details import flat
 from determined.config.stored import StoredConfig
 
 if TYPE_CHECKING:

@@ -41,6 +41,6 @@ def _reads_requests(run: RunnerState, trial: LiveTrial, process: TrialProcess) -
 
     A program that does not use this library, or has not started to report yet, gets SIGINT instead.
     """
-    if run.engine.listens(process.key):
+    if run.engine.has_listener(process.key):
         return True
     return len(run.writer.ask(lambda store: store.attempts(trial.id))) > process.attempts_before

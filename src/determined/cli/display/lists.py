@@ -1,4 +1,4 @@
-"""Lists whose columns can be chosen, and whose default columns differ between a terminal and a pipe."""
+"""Lists: paging, the choice of columns, and output as a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +12,46 @@ import click
 
 from determined.cli.display.output import Form, print_json, write_csv
 from determined.cli.display.table import Column, Row, fitted_table, hidden_note
+from determined.cli.selection.ids import Count
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Page:
+    """The part of a list to show; without a limit everything after the offset."""
+
+    limit: int | None
+    offset: int
+
+    def of(self, rows: list[Any]) -> list[Any]:
+        """Return this part of the rows."""
+        return rows[self.offset :] if self.limit is None else rows[self.offset : self.offset + self.limit]
+
+
+def paging(rows: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds these options to a command, as the argument `page`, with `rows` rows per page."""
+
+    def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("--limit", type=Count(min=1), default=rows, show_default=True, help="Rows per page.")
+        @click.option("--offset", type=Count(min=0), default=0, help="Skip the first N rows.")
+        @click.option(
+            "--pages",
+            type=click.Choice(["1", "all"]),
+            default="1",
+            show_default=True,
+            help="Show one page or all rows.",
+        )
+        @wraps(command)
+        def paged(*args: Any, limit: int, offset: int, pages: str, **kwargs: Any) -> Any:
+            return command(*args, page=Page(None if pages == "all" else limit, offset), **kwargs)
+
+        return paged
+
+    return with_options
+
+
+with_paging = paging(200)
 
 
 @dataclass(frozen=True)
@@ -112,6 +150,7 @@ def script_columns(known: Sequence[Field[Any]]) -> list[Column]:
 
 
 def _columns(fields: Sequence[Field[Any]]) -> list[Column]:
+    """Return the table columns of these fields."""
     return [Column(field.name, field.long, field.rank) for field in fields]
 
 
@@ -131,4 +170,5 @@ def _named(known: Sequence[Field[T]], name: str) -> Field[T]:
 
 
 def _plain(name: str) -> str:
+    """Return a column name in lower case, with single spaces in place of dashes and underscores."""
     return " ".join(name.lower().replace("_", " ").replace("-", " ").split())

@@ -1,4 +1,4 @@
-"""Reserve slots that other experiments of the user may hold: wait for them, fail, or share them."""
+"""Obtain slots for an experiment: reserve them, share them, or leave the experiment to the queue."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from determined.cli.display.json_rows import experiment_plain
+from determined.cli.display.output import Form, print_json
+
 if TYPE_CHECKING:
     from determined.engines.local import LocalEngine
+    from determined.store.store import Store
 
 Sharing = Literal["wait", "fail", "share"]
 
@@ -43,7 +47,7 @@ def reserve_slots(
     from determined.config.stored import StoredConfig
     from determined.engines.reservations import Holder
     from determined.errors import EngineError
-    from determined.queue.slot_demand import needs_of
+    from determined.queue.slot_demand import slot_demand_of
     from determined.store.databases.location import shown
     from determined.store.open import checked_place
     from determined.store.process import this_process
@@ -56,7 +60,7 @@ def reserve_slots(
             say(f"Waiting for {missing}. --share does not wait; Ctrl-C pauses the experiment.")
 
     holder = Holder(experiment_id, shown(checked_place()), this_process().pid)
-    wanted = needs_of(StoredConfig(config), engine.slots).wants
+    wanted = slot_demand_of(StoredConfig(config), engine.slots).wants
     try:
         reservation = engine.reserve(wanted, holder, say_waiting)
     except OSError as error:
@@ -64,3 +68,20 @@ def reserve_slots(
         return
     if sharing == "fail" and not engine.has_slots:
         raise EngineError(f"missing {reservation.missing(wanted)}; without --no-wait the experiment waits for them")
+
+
+def enqueue(
+    store: Store, experiment_id: int, form: Form, *, slots: int | None = None, max_trials: int | None = None
+) -> None:
+    """Queue an experiment; it runs in the background, independent of this terminal, when slots are free."""
+    from determined.queue.daemon import SHUTTING_DOWN
+    from determined.queue.submission import add
+    from determined.store.open import checked_place
+
+    daemon = add(store, checked_place(), experiment_id, slots=slots, max_trials=max_trials)
+    if form == "json":
+        print_json(experiment_plain(store.experiments.get(experiment_id)))
+    if daemon == "shutting down":
+        click.echo(f"Experiment {experiment_id} is in the queue, but {SHUTTING_DOWN}", err=True)
+    elif form != "json":
+        click.echo(f"Queued. Status: det queue. Logs: det experiment logs {experiment_id} -f")

@@ -11,7 +11,7 @@ _KINDS: dict[str, type[Script | Module | Program]] = {"script": Script, "module"
 
 
 @dataclass(frozen=True)
-class Order:
+class JobRequest:
     """The command of a job, its environment and its working directory."""
 
     command: Script | Module | Program
@@ -25,7 +25,7 @@ class Order:
         return json.dumps(plain).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> Order:
+    def decode(cls, data: bytes) -> JobRequest:
         """Return the order that `encode` turned into these bytes."""
         plain = json.loads(data)
         command = _KINDS[plain["kind"]](tuple(plain["argv"]))

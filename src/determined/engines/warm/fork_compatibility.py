@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from determined.engines.command import Module, Script
 from determined.engines.warm import libraries
-from determined.engines.warm.program import first_place
+from determined.engines.warm.program import first_import_directory
 
 # Prefixes of variables that are read once, when the interpreter, the allocator or a library starts. A fork of the warm
 # process cannot apply other values, so the job would silently run with those of the warm process.
@@ -29,7 +29,7 @@ _READ_AT_START = (
     "PYTORCH_",
     "ATEN_",
 )
-# Exceptions: `warm_job` applies these to a fork itself.
+# Exceptions: `job.py` applies these to a fork itself.
 _SET_LATER = ("PYTHONUNBUFFERED", "PYTHONPATH", "OMP_NUM_THREADS")
 
 
@@ -40,9 +40,9 @@ def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, 
     process, or if modules of the job would shadow modules that are already loaded. `warm` holds the startup variables
     of the warm process, as `read_at_start` returns them.
     """
-    if read_at_start(environment) != warm or libraries.cuda_is_lost():
+    if read_at_start(environment) != warm or libraries.cuda_is_unusable():
         return True
-    return any(_hides_loaded(directory) for directory in [first_place(command), *python_path(environment)])
+    return any(_shadows_loaded(directory) for directory in [first_import_directory(command), *python_path(environment)])
 
 
 def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def python_path(environment: Mapping[str, str]) -> list[str]:
     return [os.path.abspath(place) for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
 
 
-def _hides_loaded(directory: str) -> bool:
+def _shadows_loaded(directory: str) -> bool:
     """Return whether the directory contains a module that would shadow an already loaded module of the same name."""
     try:
         entries = list(os.scandir(directory))

@@ -1,4 +1,4 @@
-"""Show what a trial did: one row for each step at which it reported, validated or saved."""
+"""The metrics of a trial as tables: one row for each workload, or a summary of each metric."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import iso_time
-from determined.cli.display.table import Column, Row, time_texts
+from determined.cli.display.table import Column, Row, table
+from determined.cli.display.times import time_texts
+from determined.store.sql.summaries import Summary, summarize
 
 if TYPE_CHECKING:
     from determined.store.records import Metric, StoredCheckpoint
+
+MEASURES = ("count", "last", "min", "max", "mean", "sum", "type")
 
 
 class SharedReport(NamedTuple):
@@ -150,3 +154,28 @@ def workload_rows(
         *report_columns([workload.validation for workload in workloads], validation),
         strict=True,
     )
+
+
+COLUMNS = [
+    Column("Group", rank=0),
+    Column("Metric", long=True, rank=0),
+    *(Column(measure, long=measure == "last", rank=0 if measure == "last" else 2) for measure in MEASURES),
+]
+
+
+def summary_rows(summary: Summary) -> list[Row]:
+    """Return a row for each metric."""
+    return [
+        [group, name, *(measures.get(measure) for measure in MEASURES)]
+        for group, metrics in summary.items()
+        for name, measures in metrics.items()
+    ]
+
+
+def summary_table(reports: Sequence[Metric]) -> str:
+    """Return the table without sums and types, which `det trial describe --metrics-summary` shows."""
+    shown = [position for position, column in enumerate(COLUMNS) if column.name not in ("sum", "type")]
+    rows = summary_rows(summarize(reports))
+    if not rows:
+        return " none"
+    return table([COLUMNS[position] for position in shown], [[row[position] for position in shown] for row in rows])

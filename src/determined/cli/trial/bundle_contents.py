@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from determined.store.store import Store
 
 _PAGE = 1000
-_MOST_OF_THE_RUNNERS_LOG = 4 * 2**20
+_MOST_BYTES_OF_RUNNER_LOG = 4 * 2**20
 # Variables whose values are included; of all others only the names.
-_TELLING = ("CUDA_VISIBLE_DEVICES", "DET_STORE_PATIENCE", "LANG", "LC_ALL", "OMP_NUM_THREADS", "TERM", "TZ")
+_HARMLESS_VARIABLES = ("CUDA_VISIBLE_DEVICES", "DET_STORE_PATIENCE", "LANG", "LC_ALL", "OMP_NUM_THREADS", "TERM", "TZ")
 
 _README = """\
-Trial {trial} of experiment {experiment}, gathered by `det trial support-bundle`.
+Trial {trial} of experiment {experiment}, collected by `det trial support-bundle`.
 
-experiment.json, trial.json  what they are, their states and reasons, and every life of the trial's processes
+experiment.json, trial.json  the experiment and the trial: states, reasons, and every attempt of the trial
 config.yaml                  the configuration with all defaults
-original.yaml                the configuration as it was given
-metrics.jsonl                all reports, also those that a restart went back behind
-checkpoints.json             which checkpoints there are, with their files and sizes, not the files themselves
-logs.jsonl                   what the processes of the trial wrote
-runner.log                   what the process said that ran the experiment in the background, if it did
+original.yaml                the configuration as the user wrote it
+metrics.jsonl                all reports, including those that a restart discarded
+checkpoints.json             the checkpoints with the names and sizes of their files, without the files
+logs.jsonl                   the output of the processes of the trial
+runner.log                   the output of the background runner of the experiment, if there was one
 versions.json                Python, packages and machine
-environment.json             the names of all environment variables, the values of very few
+environment.json             the names of all environment variables, and the values of a few harmless ones
 
-Secrets that are known from the configuration and the environment are hidden, and so is what looks like one. A program
-may have written others: look through logs.jsonl before you give this away.
+Secrets known from the configuration and the environment are hidden, and so is text that looks like a secret. A program
+may have printed others: review logs.jsonl before you share this archive.
 """
 
 
-def bundled(store: Store, trial: Trial, experiment: Experiment) -> Iterator[tuple[str, Iterable[str]]]:
+def bundle_contents(store: Store, trial: Trial, experiment: Experiment) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield the name of each file and its text in pieces."""
     from determined.config.dump import dump_yaml
 
@@ -118,7 +118,7 @@ def _logs(store: Store, trial_id: int) -> Iterator[dict[str, Any]]:
 def _last_lines(path: Path) -> Iterator[str]:
     """Yield the lines in the last part of a file."""
     with path.open("rb") as file:
-        before = max(0, path.stat().st_size - _MOST_OF_THE_RUNNERS_LOG)
+        before = max(0, path.stat().st_size - _MOST_BYTES_OF_RUNNER_LOG)
         file.seek(before)
         if before:
             file.readline()  # skip the rest of a line that began earlier
@@ -127,6 +127,7 @@ def _last_lines(path: Path) -> Iterator[str]:
 
 
 def _versions() -> dict[str, Any]:
+    """Return the versions of Python and all installed packages, and facts about the machine."""
     import determined
 
     installed = {found.name: found.version for found in metadata.distributions() if found.name}
@@ -145,7 +146,7 @@ def _environment() -> dict[str, Any]:
     """Return the names of all environment variables and the values of harmless ones."""
     return {
         "names": sorted(os.environ),
-        "values": {name: os.environ[name] for name in _TELLING if name in os.environ},
+        "values": {name: os.environ[name] for name in _HARMLESS_VARIABLES if name in os.environ},
     }
 
 

@@ -29,7 +29,7 @@ def opened_store() -> Iterator[Store]:
         store.close()
 
 
-def patiently(read: Callable[[], T]) -> T:
+def retry_while_unavailable(read: Callable[[], T]) -> T:
     """Call `read`, and retry while the store is unavailable, for example because its server restarts.
 
     For commands that watch for hours. The error is raised after the time that DET_STORE_PATIENCE sets.

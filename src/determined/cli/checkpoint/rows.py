@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from determined.cli.display.json_rows import checkpoint_plain
-from determined.cli.display.table import Column, Row, time_text
+from determined.cli.display.table import Column, Row
+from determined.cli.display.times import time_text
 
 if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment

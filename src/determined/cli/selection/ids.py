@@ -1,4 +1,4 @@
-"""Parse several ids on a command line: `3 4`, `3,4`, `3-9` or `UUID,UUID`."""
+"""Parse ids and counts on a command line, alone or as lists: `3 4`, `3,4`, `3-9`, `UUID,UUID`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,44 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import click
+from click.types import IntParamType
 
-from determined.cli.opened import opened_store
-from determined.cli.selection.integers import ID
+from determined.cli.store_access import opened_store
 from determined.errors import NotFoundException
 
-Completion = Callable[[click.Context, click.Parameter, str], list[Any]]
+LARGEST = 2**63 - 1  # the largest value of a 64-bit column
+_SEVERAL = re.compile(r"\d+(?:[,-]\d+)+")
 
+Completion = Callable[[click.Context, click.Parameter, str], list[Any]]
 _RANGE = re.compile(r"(\d+)-(\d+)")
+
+
+class _Id(IntParamType):
+    """An id: any 64-bit integer. The store knows whether the object exists."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, str) and _SEVERAL.fullmatch(value.strip()):
+            self.fail(f"{value!r} is a list: this command takes one id", param, ctx)
+        number: int = super().convert(value, param, ctx)
+        if abs(number) > LARGEST:
+            self.fail(f"{number} is too large: no id is above {LARGEST}", param, ctx)
+        return number
+
+
+class Count(click.IntRange):
+    """A count with a minimum; the maximum is a technical limit that the help does not show."""
+
+    def __init__(self, min: int) -> None:
+        super().__init__(min=min)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number: int = super().convert(value, param, ctx)
+        if number > LARGEST:
+            self.fail(f"{number} is too large: the largest number is {LARGEST}", param, ctx)
+        return number
+
+
+ID = _Id()
 
 
 class Ids(NamedTuple):
@@ -32,7 +62,7 @@ def uuids(context: click.Context, parameter: click.Parameter, value: str | tuple
     given = (value,) if isinstance(value, str) else value
     found = list(dict.fromkeys(part.strip() for argument in given for part in argument.split(",")))
     if not all(found):
-        raise click.BadParameter(f"{' '.join(given)!r} is no list of checkpoints: give UUIDs, or UUID,UUID")
+        raise click.BadParameter(f"{' '.join(given)!r} is not a list of checkpoints: expected UUIDs, or UUID,UUID")
     return found
 
 
@@ -55,12 +85,12 @@ def parse_ids(given: Sequence[str]) -> list[Ids]:
         if between := _RANGE.fullmatch(part):
             first, last = _number(between[1]), _number(between[2])
             if first > last:
-                raise click.BadParameter(f"{part!r} is no range: the first id is larger than the last")
+                raise click.BadParameter(f"{part!r} is not a range: the first id is larger than the last")
             found.append(Ids(first, last))
         elif re.fullmatch(r"-?\d+", part):
             found.append(Ids(_number(part)))
         else:
-            raise click.BadParameter(f"{' '.join(given)!r} is no list of ids, as 3, 3,4,7 or 3-9")
+            raise click.BadParameter(f"{' '.join(given)!r} is not a list of ids such as 3, 3,4,7 or 3-9")
     return list(dict.fromkeys(found))
 
 
@@ -91,7 +121,7 @@ def complete_experiments(context: click.Context, parameter: click.Parameter, inc
 
 
 def complete_experiments_that(suit: str) -> Completion:
-    """Return a completion of experiments to which a command applies, by a key of `completing.SUITABLE`."""
+    """Return a completion of experiments to which a command applies, by a key of `completion_items.SUITABLE`."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
         from determined.cli.selection.completion_items import experiment_ids

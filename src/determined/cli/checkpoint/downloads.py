@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from determined.cli.display.checkpoint_rows import COLUMNS, checkpoint_row, described_plain
+from determined.cli.checkpoint.rows import COLUMNS, checkpoint_row, described_plain
 from determined.cli.display.details import one_row
 from determined.cli.display.json_rows import checkpoint_state
 from determined.cli.display.output import Form, print_json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-USUAL_DIRECTORY = Path("checkpoints")
+DEFAULT_PARENT = Path("checkpoints")
 
 
 def with_order(command: F) -> F:
@@ -38,15 +38,16 @@ def with_order(command: F) -> F:
 
 
 def with_quiet(command: F) -> F:
+    """Add the option `--quiet` to a command, as the argument `quiet`."""
     return click.option("-q", "--quiet", is_flag=True, help="Only print the path.")(command)
 
 
-def in_order(
+def sorted_by_metric(
     experiment: Experiment, rows: list[StoredCheckpoint], sort_by: str | None, smaller_is_better: bool | None
 ) -> list[StoredCheckpoint]:
     """Return the complete checkpoints that have a number for the metric, best first; by default the searcher metric."""
     if sort_by is None and smaller_is_better is not None:
-        raise click.UsageError("--smaller-is-better goes with --sort-by")
+        raise click.UsageError("--smaller-is-better requires --sort-by")
     metric = experiment.metric if sort_by is None else sort_by
     if metric is None:
         known = ", ".join(reported_metrics(rows)) or "none"
@@ -56,7 +57,7 @@ def in_order(
         )
     if smaller_is_better is None:
         if metric != experiment.metric:
-            raise click.UsageError("--sort-by goes with --smaller-is-better")
+            raise click.UsageError(f"--sort-by {metric} requires --smaller-is-better true or false")
         smaller_is_better = experiment.smaller_is_better
     return best_checkpoints(rows, metric, smaller_is_better)
 
@@ -67,14 +68,14 @@ def reported_metrics(rows: list[StoredCheckpoint]) -> list[str]:
     return sorted(found - {"batches", "epochs", "records"})
 
 
-def usual_place(row: StoredCheckpoint, parent: Path = USUAL_DIRECTORY) -> Path:
+def default_directory(row: StoredCheckpoint, parent: Path = DEFAULT_PARENT) -> Path:
     """Return the directory named after the checkpoint; raise for an id that could lead outside of `parent`."""
     from determined.checkpoint_storage.base import checked_id
 
     return parent / checked_id(row.checkpoint_id)
 
 
-def fetch(experiment: Experiment, row: StoredCheckpoint, target: Path) -> None:
+def download(experiment: Experiment, row: StoredCheckpoint, target: Path) -> None:
     """Download a checkpoint to a directory; raise if it was deleted or its files are not available."""
     from determined.experiment.checkpoints.download import download_checkpoint
     from determined.experiment.checkpoints.storage_lookup import storage_of
@@ -92,26 +93,29 @@ def fetch(experiment: Experiment, row: StoredCheckpoint, target: Path) -> None:
         ) from error
 
 
-def plain_of(experiment: Experiment, row: StoredCheckpoint, path: Path) -> dict[str, Any]:
+def downloaded_plain(experiment: Experiment, row: StoredCheckpoint, path: Path) -> dict[str, Any]:
+    """Return a downloaded checkpoint and its path as JSON data."""
     return {**described_plain(experiment, row), "path": str(path)}
 
 
-def tell(experiment: Experiment, fetched: Sequence[tuple[StoredCheckpoint, Path]], *, quiet: bool) -> None:
+def print_downloaded(
+    experiment: Experiment, downloaded: Sequence[tuple[StoredCheckpoint, Path]], *, quiet: bool
+) -> None:
     """Print the downloaded checkpoints and their paths; with `quiet` only the paths."""
     if not quiet:
-        rows = [checkpoint_row(experiment, row) for row, _ in fetched]
+        rows = [checkpoint_row(experiment, row) for row, _ in downloaded]
         click.echo((one_row(COLUMNS, rows[0]) if len(rows) == 1 else table(COLUMNS, rows)) + "\n")
-    for _, path in fetched:
+    for _, path in downloaded:
         click.echo(visible(str(path) if quiet else f"Local checkpoint path: {path}"))
 
 
-def fetch_one(
+def download_one(
     experiment: Experiment, row: StoredCheckpoint, directory: Path | None, *, quiet: bool, form: Form
 ) -> None:
     """Download a checkpoint to `directory`, or to the default place, and print the result."""
-    path = usual_place(row) if directory is None else directory
-    fetch(experiment, row, path)
+    path = default_directory(row) if directory is None else directory
+    download(experiment, row, path)
     if form == "json":
-        print_json(plain_of(experiment, row, path))
+        print_json(downloaded_plain(experiment, row, path))
     else:
-        tell(experiment, [(row, path)], quiet=quiet)
+        print_downloaded(experiment, [(row, path)], quiet=quiet)
