@@ -131,11 +131,12 @@ class Search:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get("XDG_DATA_HOME") == str(self.home) and process.pid != os.getpid():
+                is_ours = process.environ().get("XDG_DATA_HOME") == str(self.home) and process.pid != os.getpid()
+                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+                continue  # it has exited since
+        return found
 
     def wait_for_silence(self) -> None:
         """Wait until no process works for this data directory: none outlives a killed runner."""
