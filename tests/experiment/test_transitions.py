@@ -97,7 +97,7 @@ def new_trial(store: Store, number: int) -> tuple[Callable[[TrialChange], Any], 
         NewExperiment(f"key-{number}", "x", "", [], {}, "", 0, "", "owner", 0.0, True, "loss", True)
     )
     lease = store.experiments.acquire(experiment, this_process())
-    new = NewTrial(0, "a", {}, seed=0, goal=16.0, rungs=[16.0, 32.0], bracket=0, source=None, created=0.0)
+    new = NewTrial(0, "a", {}, seed=0, goal=16.0, rungs=[16.0, 32.0], bracket=0, source_checkpoint_id=None, created=0.0)
     (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new,)))
     return lambda change: store.experiments.commit(lease, Change(trials=(change,))), trial_id
 
@@ -123,20 +123,20 @@ def test_transitions_are_those_of_the_table(name: str, store: Store) -> None:
             if name in ("requeue", "end"):
                 exit_processes(trial)
             if state not in allowed:
-                before = (trial.state, trial.goal, trial.source, trial.runs, trial.restarts)
+                before = (trial.state, trial.goal, trial.source_checkpoint_id, trial.runs, trial.restarts)
                 with pytest.raises(RuntimeError, match=f"trial {trial_id} is {state}"):
                     call(trial)
-                assert (trial.state, trial.goal, trial.source, trial.runs, trial.restarts) == before
+                assert (trial.state, trial.goal, trial.source_checkpoint_id, trial.runs, trial.restarts) == before
                 continue
             changes.append(call(trial))
             reached.add(trial.state)
             for change in changes:
                 commit(change)
             row = store.experiments.trial(trial_id)
-            assert (row.state, row.goal, row.source, row.runs, row.restarts) == (
+            assert (row.state, row.goal, row.source_checkpoint_id, row.runs, row.restarts) == (
                 trial.state,
                 trial.goal,
-                trial.source,
+                trial.source_checkpoint_id,
                 trial.runs,
                 trial.restarts,
             )

@@ -49,7 +49,7 @@ def new_trial(number: int, **changes: Any) -> NewTrial:
         "goal": 4.0,
         "rungs": [4.0, 16.0],
         "bracket": number % 2,
-        "source": None,
+        "source_checkpoint_id": None,
         "created": 2000.0 + number,
     }
     return NewTrial(**{**values, **changes})

@@ -55,7 +55,7 @@ def fill(store: Store) -> None:
         store.outputs.finish_upload(sent.key)
     begin(store, checkpoint=saved[1].checkpoint_id, steps=4)
     held, _ = with_trials(store, 1, parent_id=lease.experiment_id, key=str(uuid.uuid4()))
-    store.experiments.commit(held, Change(new_trials=(new_trial(1, source=saved[0].checkpoint_id),)))
+    store.experiments.commit(held, Change(new_trials=(new_trial(1, source_checkpoint_id=saved[0].checkpoint_id),)))
 
 
 def rows_of(place: str) -> dict[str, list[dict[str, Any]]]:

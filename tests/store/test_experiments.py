@@ -167,12 +167,22 @@ class TestRunsByHand:
 class TestTrials:
     def test_they_come_back_as_they_were_given(self, store: Store) -> None:
         lease = held_experiment(store)
-        new = (new_trial(1, source="uuid"), new_trial(0, goal=None))
+        new = (new_trial(1, source_checkpoint_id="uuid"), new_trial(0, goal=None))
         ids = store.experiments.commit(lease, Change(new_trials=new))
         first, second = store.experiments.trials(lease.experiment_id)
         assert [second.id, first.id] == ids
-        assert (first.number, first.goal, first.source) == (0, None, None)
-        for name in ("number", "request_id", "hparams", "seed", "goal", "rungs", "bracket", "source", "created"):
+        assert (first.number, first.goal, first.source_checkpoint_id) == (0, None, None)
+        for name in (
+            "number",
+            "request_id",
+            "hparams",
+            "seed",
+            "goal",
+            "rungs",
+            "bracket",
+            "source_checkpoint_id",
+            "created",
+        ):
             assert getattr(second, name) == getattr(new[0], name)
         assert (second.state, second.allocation, second.runs, second.restarts) == ("QUEUED", "", 0, 0)
         assert (second.steps_completed, second.best, second.latest_checkpoint) == (0, None, None)
@@ -187,9 +197,11 @@ class TestTrials:
             store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, **values),)))
             return store.experiments.trial(trial_id)
 
-        found = change(state="ERROR", runs=3, restarts=2, reason="exit code 1", ended=5000.0, warm_start="uuid")
+        found = change(
+            state="ERROR", runs=3, restarts=2, reason="exit code 1", ended=5000.0, source_checkpoint_id="uuid"
+        )
         assert (found.state, found.runs, found.restarts, found.reason) == ("ERROR", 3, 2, "exit code 1")
-        assert (found.ended, found.source, found.goal) == (5000.0, "uuid", 4.0)
+        assert (found.ended, found.source_checkpoint_id, found.goal) == (5000.0, "uuid", 4.0)
         assert change(goal=16.0).goal == 16.0
         assert change(runs=4).goal == 16.0
         found = change(goal=None, state="QUEUED")

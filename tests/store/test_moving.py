@@ -107,7 +107,7 @@ def test_into_a_store_that_has_experiments(
     assert len(store.experiments.journal(search.id)) == 1
     assert search.last_request == store.experiments.requests(search.id)[-1].id
     saved = store.checkpoints(trials[0].id)[0].checkpoint_id
-    assert store.experiments.trials(waiting.id)[1].source == saved
+    assert store.experiments.trials(waiting.id)[1].source_checkpoint_id == saved
     assert [run.parent_id for run in store.runs() if run.experiment_id == follower.id] == [trials[1].id]
     (model,) = store.registry.models()
     assert [(version.number, version.checkpoint) for version in store.registry.versions(model.id)] == [(1, saved)]

@@ -163,7 +163,7 @@ class TestCheckpoints:
     def test_what_other_trials_begin_with_stays(self, store: Store) -> None:
         experiment_id, uuid = ended_by_hand(store)
         lease = held_experiment(store)
-        (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source=uuid),)))
+        (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source_checkpoint_id=uuid),)))
         for call in (lambda: store.upkeep.condemn([uuid]), lambda: store.upkeep.condemn_experiment(experiment_id)):
             with pytest.raises(CheckpointInUse, match=f"what trial {trial_id} begins with"):
                 call()
@@ -181,7 +181,7 @@ class TestCheckpoints:
     def test_what_a_failed_trial_would_begin_with_again_stays(self, store: Store, state: Any) -> None:
         experiment_id, uuid = ended_by_hand(store)
         lease, (other,) = with_trials(store, 1)
-        trial_id = store.experiments.commit(lease, Change(new_trials=(new_trial(1, source=uuid),)))[-1]
+        trial_id = store.experiments.commit(lease, Change(new_trials=(new_trial(1, source_checkpoint_id=uuid),)))[-1]
         ended = tuple(TrialChange(one, state=state, ended=9.0) for one in (other, trial_id))
         store.experiments.commit(lease, Change(trials=ended, experiment=ExperimentChange(state, ended=9.0)))
         words = f"trial {trial_id} begins with: it ended as {state} without .*delete experiment {lease.experiment_id} "
@@ -195,7 +195,7 @@ class TestCheckpoints:
     def test_a_failed_trial_with_a_checkpoint_of_its_own_needs_no_other(self, store: Store) -> None:
         _, uuid = ended_by_hand(store)
         lease = held_experiment(store)
-        (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source=uuid),)))
+        (trial_id,) = store.experiments.commit(lease, Change(new_trials=(new_trial(0, source_checkpoint_id=uuid),)))
         run = begin_managed(store, lease, trial_id)
         store.write([checkpoint(run, 1)])
         store.experiments.commit(lease, Change(trials=(TrialChange(trial_id, state="ERROR", ended=9.0),)))

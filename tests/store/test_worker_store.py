@@ -166,7 +166,7 @@ def test_checkpoints(worker: WorkerStore, store: Store) -> None:
 
 def test_checkpoints_from_which_trials_start(worker: WorkerStore, store: Store) -> None:
     lease, _ = with_trials(store, 1)
-    copies = tuple(new_trial(number, source="of-another") for number in (1, 2))
+    copies = tuple(new_trial(number, source_checkpoint_id="of-another") for number in (1, 2))
     store.experiments.commit(lease, Change(new_trials=copies))
     assert worker.source_checkpoints(lease.experiment_id) == ["of-another"]
 

@@ -49,7 +49,7 @@ class NewTrial(NamedTuple):
     goal: float | None
     rungs: list[float]
     bracket: int
-    source: str | None  # the checkpoint that it starts from
+    source_checkpoint_id: str | None  # the checkpoint that it starts from
     created: float
 
 
@@ -69,7 +69,7 @@ class TrialChange(NamedTuple):
     reason: str | None = None
     started: float | None = None  # ignored if the trial has a start already
     ended: float | None = None
-    warm_start: str | None = None  # the checkpoint that it starts from: its `source`
+    source_checkpoint_id: str | None = None
     hparams: dict[str, Any] | None = None
 
 

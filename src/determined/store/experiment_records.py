@@ -114,7 +114,7 @@ class Trial(NamedTuple):
     goal: float | None
     rungs: list[float]
     bracket: int
-    source: str | None
+    source_checkpoint_id: str | None
     allocation: str
     runs: int
     restarts: int

@@ -94,7 +94,7 @@ class LocalWorkerStore:
         return sorted(self._store.registry.registered(experiment_id))
 
     def source_checkpoints(self, experiment_id: int) -> list[str]:
-        sources = {trial.source for trial in self._store.experiments.trials(experiment_id)}
+        sources = {trial.source_checkpoint_id for trial in self._store.experiments.trials(experiment_id)}
         return sorted(source for source in sources if source is not None)
 
     def checkpoint_origin(self, trial_id: int, attempt: int) -> Origin:

@@ -104,7 +104,7 @@ def _surplus(store: Store, experiment: Experiment, policy: Policy) -> list[Store
 
     trials = store.experiments.trials(experiment.id)
     registered = store.registry.registered(experiment.id)
-    sources = {trial.source for trial in trials}
+    sources = {trial.source_checkpoint_id for trial in trials}
     rows = {
         row.checkpoint_id: row
         for row in reversed(store.experiments.checkpoints(experiment.id))

@@ -61,7 +61,7 @@ class TrialCheckpoints:
         )
         known = self._writer.ask(lambda store: store.experiments.checkpoints(self._experiment_id))
         rows = self._writer.ask(lambda store: store.experiments.trials(self._experiment_id))
-        sources = {row.source for row in rows}
+        sources = {row.source_checkpoint_id for row in rows}
         registered = self._writer.ask(lambda store: store.registry.registered(self._experiment_id))
         stored = [
             _for_retention(

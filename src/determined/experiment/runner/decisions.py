@@ -81,13 +81,15 @@ def carry_out(
     ids = run.commit(
         journal=(entry,),
         snapshot=run.search.snapshot_if_due(),
-        new_trials=tuple(new_trial(action, run.settings.source, run.settings.space) for action in created),
+        new_trials=tuple(
+            new_trial(action, run.settings.source_checkpoint_id, run.settings.space) for action in created
+        ),
         trials=tuple(trials),
         requests=tuple(requests),
         experiment=experiment,
     )
     for action, trial_id in zip(created, ids, strict=True):
-        run.trials[action.number] = restored_trials.created(action, trial_id, run.settings.source)
+        run.trials[action.number] = restored_trials.created(action, trial_id, run.settings.source_checkpoint_id)
     for trial in concerned:
         if trial.process is not None:
             run.engine.wake(trial.process.key)
@@ -193,7 +195,7 @@ def _final(action: Stop) -> FinalDecision:
     return "finish" if action.finished else "stop"
 
 
-def new_trial(action: Create, source: str | None, space: dict[str, Any]) -> NewTrial:
+def new_trial(action: Create, source_checkpoint_id: str | None, space: dict[str, Any]) -> NewTrial:
     """Return the row of a trial that the searcher creates; `source` is the checkpoint that all trials start from."""
     return NewTrial(
         number=action.number,
@@ -203,6 +205,6 @@ def new_trial(action: Create, source: str | None, space: dict[str, Any]) -> NewT
         goal=action.goal,
         rungs=list(action.rungs),
         bracket=action.bracket,
-        source=source if action.source is None else None,
+        source_checkpoint_id=source_checkpoint_id if action.source is None else None,
         created=time.time(),
     )

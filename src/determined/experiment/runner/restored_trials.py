@@ -25,7 +25,7 @@ def trials(rows: Sequence[Trial], journal: Sequence[JournalEntry], space: dict[s
     return [_from_row(row, decided.get(row.number, Decided()), space) for row in rows]
 
 
-def created(action: Create, trial_id: int, source: str | None) -> LiveTrial:
+def created(action: Create, trial_id: int, source_checkpoint_id: str | None) -> LiveTrial:
     """Return a trial that the searcher has just created."""
     return LiveTrial(
         TrialSpec(
@@ -37,14 +37,18 @@ def created(action: Create, trial_id: int, source: str | None) -> LiveTrial:
             bracket=action.bracket,
             rungs=action.rungs,
         ),
-        RowValues(state="QUEUED", goal=action.goal, source=source if action.source is None else None),
+        RowValues(
+            state="QUEUED",
+            goal=action.goal,
+            source_checkpoint_id=source_checkpoint_id if action.source is None else None,
+        ),
         Decided(source_number=action.source),
     )
 
 
 def _from_row(row: Trial, decided: Decided, space: dict[str, Any]) -> LiveTrial:
     """Return a trial as its row and the journal describe it."""
-    is_copied_later = row.source is None and row.runs == 0  # its source has not been resolved yet
+    is_copied_later = row.source_checkpoint_id is None and row.runs == 0  # its source has not been resolved yet
     return LiveTrial(
         TrialSpec(
             id=row.id,
@@ -55,7 +59,7 @@ def _from_row(row: Trial, decided: Decided, space: dict[str, Any]) -> LiveTrial:
             bracket=row.bracket,
             rungs=tuple(row.rungs),
         ),
-        RowValues(row.state, row.goal, row.source, row.runs, row.restarts),
+        RowValues(row.state, row.goal, row.source_checkpoint_id, row.runs, row.restarts),
         decided if is_copied_later else replace(decided, source_number=None),
         Failures(
             without_report=row.reason if row.restarts and not row.steps_completed else None,

@@ -40,7 +40,7 @@ class Settings:
     metric: str
     smaller_is_better: bool
     time_metric: str | None
-    source: str | None  # checkpoint from which every trial starts
+    source_checkpoint_id: str | None  # checkpoint from which every trial starts
     max_trials: int | None  # None if the configuration does not say it
     slots_per_trial: int
     max_slots: int | None
@@ -71,7 +71,7 @@ def settings_of(config: StoredConfig) -> Settings:
         metric=searcher.metric,
         smaller_is_better=searcher.smaller_is_better,
         time_metric=searcher.time_metric,
-        source=searcher.source_checkpoint_uuid,
+        source_checkpoint_id=searcher.source_checkpoint_uuid,
         max_trials=1 if searcher.method.one_trial else searcher.max_trials,
         slots_per_trial=resources.slots,
         max_slots=resources.max_slots,

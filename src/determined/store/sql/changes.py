@@ -95,7 +95,7 @@ def _write_new_trials(database: Database, experiment_id: int, trials: Sequence[N
                 trial.goal,
                 json.dumps(trial.rungs),
                 trial.bracket,
-                trial.source,
+                trial.source_checkpoint_id,
                 trial.created,
             )
             for trial in trials
@@ -123,7 +123,7 @@ def _trial_columns(change: TrialChange) -> dict[str, Any]:
         restarts=change.restarts,
         started=change.started,
         reason=None if change.reason is None else text(change.reason),
-        source=change.warm_start,
+        source=change.source_checkpoint_id,
         hparams=None if change.hparams is None else json.dumps(change.hparams),
     )
     if change.goal is not UNCHANGED:

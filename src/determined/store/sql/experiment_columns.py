@@ -32,11 +32,12 @@ _TRIAL = {
         name: f"t.{name}"
         for name in (
             *("id", "experiment_id", "number", "request_id", "hparams", "seed", "state", "goal", "rungs", "bracket"),
-            *("source", "allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
+            *("allocation", "runs", "restarts", "reason", "phase", "progress", "early_exit"),
             *("stop_acknowledged", "steps_completed", "created", "ended", "external_id", "passed_hparams"),
             "follows_operations",
         )
     },
+    "source_checkpoint_id": "t.source",
     "best": "t.best_metric",
     "latest_checkpoint": "(SELECT c.uuid FROM checkpoints c WHERE c.trial_id = t.id AND c.state = 'ACTIVE' "
     "ORDER BY c.id DESC LIMIT 1)",

@@ -122,7 +122,7 @@ class LiveTrial:
 
     def start_from(self, checkpoint_id: str | None) -> TrialChange:
         """Set the checkpoint of another trial from which this one starts; None if that trial has none."""
-        change = self._apply(TrialChange(self.id, warm_start=checkpoint_id), after=_WAITING)
+        change = self._apply(TrialChange(self.id, source_checkpoint_id=checkpoint_id), after=_WAITING)
         self._decided = replace(self._decided, source_number=None)
         return change
 
@@ -137,7 +137,7 @@ class LiveTrial:
         self._row = RowValues(
             state=change.state or row.state,
             goal=row.goal if change.goal is UNCHANGED else change.goal,
-            source=change.warm_start or row.source,
+            source_checkpoint_id=change.source_checkpoint_id or row.source_checkpoint_id,
             runs=row.runs if change.runs is None else change.runs,
             restarts=row.restarts if change.restarts is None else change.restarts,
         )
@@ -188,8 +188,8 @@ class LiveTrial:
         return self._row.goal
 
     @property
-    def source(self) -> str | None:
-        return self._row.source
+    def source_checkpoint_id(self) -> str | None:
+        return self._row.source_checkpoint_id
 
     @property
     def runs(self) -> int:

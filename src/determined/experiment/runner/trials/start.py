@@ -131,7 +131,7 @@ def _prepared(run: RunnerState, trial: LiveTrial) -> tuple[Job, TrialProcess, in
         directory = run.files.place or make_work_dir(code, run.files.work_dir(trial.id))
     except OSError as error:
         raise EngineError(f"its working directory cannot be made: {error.strerror or error}") from error
-    checkpoint, steps = own or (trial.source, 0)
+    checkpoint, steps = own or (trial.source_checkpoint_id, 0)
     config = run.settings.config
     environment = trial_environment(
         experiment_id=run.experiment.id,

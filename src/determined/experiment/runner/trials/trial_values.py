@@ -18,7 +18,7 @@ class RowValues:
 
     state: TrialState
     goal: float | None = None  # length at which the trial waits for a decision; None: it trains to its end
-    source: str | None = None  # checkpoint of another trial from which to start
+    source_checkpoint_id: str | None = None  # checkpoint of another trial from which to start
     runs: int = 0  # number of starts
     restarts: int = 0  # number of starts after a failure
 
