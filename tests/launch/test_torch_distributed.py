@@ -19,6 +19,7 @@ from determined.launch.torch_distributed import (
     torchrun_options,
     worker_environment,
 )
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 WORKER = """
 import os, signal, sys
@@ -81,6 +82,17 @@ def read_until(process: subprocess.Popen[str], words: str, times: int) -> str:
     return text
 
 
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (3, 3)])
+def test_nothing_is_left_in_the_temporary_directory(
+    script: Path, tmp_path: Path, exit_code: int, expected: int
+) -> None:
+    """Also if a worker fails: torchrun itself leaves the directory that it makes for logs."""
+    (tmp_path / "tmp").mkdir()
+    code, errors = finish(start(script, "exit", exit_code, TMPDIR=str(tmp_path / "tmp")))
+    assert code == expected, errors
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_one_worker_for_each_slot(script: Path) -> None:
     code, errors = finish(start(script, "exit", 0))
     assert code == 0, errors
@@ -113,13 +125,13 @@ def test_signals_reach_the_workers(script: Path) -> None:
     assert code == 128 + signal.SIGTERM
 
 
-def test_no_worker_outlives_a_killed_launcher(script: Path) -> None:
-    process = start(script, "ignore")
+def test_no_worker_outlives_a_killed_launcher(script: Path, tmp_path: Path) -> None:
+    process = start(script, "ignore", TMPDIR=str(tmp_path))  # it cannot remove its temporary files
     text = read_until(process, "alive", 2)
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) == 4, text  # two workers, each in its wrapper
     process.kill()
-    _, alive = psutil.wait_procs(workers, timeout=10)
+    _, alive = psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)
     finish(process)
     assert alive == []
 

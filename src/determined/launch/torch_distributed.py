@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -139,8 +140,12 @@ def _run(torchrun_arguments: list[str]) -> int:
 
     for name in _FORWARDED:
         signal.signal(getattr(signal, name), _forward)
+    arguments = torchrun.parse_args(torchrun_arguments)
     try:
-        torchrun.run(torchrun.parse_args(torchrun_arguments))
+        # Without a directory for its logs torchrun makes one, where the workers report errors, and leaves it behind.
+        with tempfile.TemporaryDirectory(prefix="torchelastic_") as directory:
+            arguments.log_dir = arguments.log_dir or directory
+            torchrun.run(arguments)
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         sys.stderr.write(f"the worker of rank {rank} failed first, with exit code {failure.exitcode}\n")
