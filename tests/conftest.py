@@ -1,16 +1,37 @@
-"""What every test gets: data directories of its own, and one thread for each child process."""
+"""What every test gets: data directories of its own, one thread for each child process, and a check for leaks."""
 
 from __future__ import annotations
 
 import gc
+import getpass
 import logging
 import os
 import signal
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.helpers import leaks
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+# Directories of which not every test has been seen to leave nothing behind.
+NOT_CHECKED_FOR_LEAKS = (
+    "bench",
+    "checkpoint_storage",
+    "cli",
+    "docs",
+    "examples",
+    "experiment",
+    "experimental",
+    "pytorch",
+    "queue",
+    "sinks",
+)
 
 os.environ["OMP_NUM_THREADS"] = "1"  # children of tests share few cores
 
@@ -35,8 +56,54 @@ def pytest_collection() -> Iterator[None]:
         sys.dont_write_bytecode = wanted
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
+    """What a fixture of a class, a module or the session starts belongs to all tests that use it."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with leaks.shared():
+        return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home_and_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """HOME and TMPDIR of this process alone, so that only its tests can leave a file there."""
+    # torch.compile keeps what it has compiled in the temporary directory: all processes go on to share that.
+    compiled = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+    compiled.mkdir(exist_ok=True)
+    directories = [tmp_path_factory.getbasetemp() / name for name in ("home", "tmp")]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, directory in zip(("HOME", "TMPDIR"), directories, strict=True):
+            directory.mkdir()
+            patch.setenv(name, str(directory))
+        (directories[1] / compiled.name).symlink_to(compiled)
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(compiled))  # importing torch.compile would set it
+        patch.setattr(tempfile, "tempdir", None)  # is looked up once, and kept
+        leaks.watch(REPOSITORY, Path.cwd(), *directories)
+        yield
+
+
 @pytest.fixture(autouse=True)
-def data_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def leaves_nothing_behind(
+    request: pytest.FixtureRequest, home_and_temporary_directory: None, tmp_path: Path
+) -> Iterator[None]:
+    """Fail a test that leaves processes, threads, a process group, variables or files behind.
+
+    Other fixtures of every test depend on this one, so that it looks after all of them have cleaned up.
+    """
+    if any(request.path.is_relative_to(REPOSITORY / "tests" / name) for name in NOT_CHECKED_FOR_LEAKS):
+        yield
+        time.tzset()
+        return
+    before = leaks.take()
+    yield
+    time.tzset()  # a test may have set TZ, which has its old value again
+    if left := leaks.found(before, tmp_path):
+        pytest.fail("the test left something behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def data_home(leaves_nothing_behind: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`XDG_DATA_HOME` of this test alone; no variable of an outer run leaks in."""
     for name in list(os.environ):
         if name.startswith("DET_"):
@@ -48,7 +115,7 @@ def data_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def root_logger_level() -> Iterator[None]:
+def root_logger_level(leaves_nothing_behind: None) -> Iterator[None]:
     """A test may switch the root logger to INFO; the next one starts as before."""
     level = logging.getLogger().level
     yield

@@ -80,7 +80,8 @@ def test_scripts_and_modules(place: Path) -> None:
     assert run(place, "-m", "pkg") == ["module", str(place / "pkg" / "__main__.py"), "pkg.__main__"]
 
 
-def test_code_without_a_file(place: Path) -> None:
+def test_code_without_a_file(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(place))  # an interactive interpreter writes its history there
     call = "from showing import show; show()"
     assert run(place, "-c", call) == ["interactive", None, None]
     assert run(place, "-", stdin=call) == ["interactive", None, None]

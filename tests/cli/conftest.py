@@ -19,12 +19,10 @@ WEIRD = "two\nlines \x1b[31mred\x1b]0;title\x07 \u202etxt [bold]😀[/bold] 日�
 
 
 @pytest.fixture(autouse=True)
-def viewers_zone() -> Iterator[None]:
+def viewers_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine that runs the tests may be anywhere; who looks at tables here is in UTC."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TZ", "UTC")
-        time.tzset()
-        yield
+    # With the patch of the test, which may set another zone: two of them would be undone in the wrong order.
+    monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
 

@@ -62,7 +62,13 @@ class Forking:
         """Run a command; its standard output may also be a full disk, or closed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        request = {"arguments": arguments, "environment": dict(environment), "cwd": str(cwd), "output": output}
+        request = {
+            "arguments": arguments,
+            "environment": dict(environment),
+            "state_home": os.environ["XDG_STATE_HOME"],  # of this test; the process was started for all of the module
+            "cwd": str(cwd),
+            "output": output,
+        }
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return Result(**json.loads(self._process.stdout.readline()))
@@ -135,6 +141,7 @@ def _run(request: dict[str, Any], stdout: int, stderr: int) -> int:
         os.close(1)
         sys.stdout = None
     os.environ.update(request["environment"])
+    os.environ["XDG_STATE_HOME"] = request["state_home"]
     os.chdir(request["cwd"])
     try:
         main(request["arguments"], prog_name="det")

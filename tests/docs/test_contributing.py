@@ -111,6 +111,7 @@ class Checkout:
     def run(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DET_"))}
         places = {"XDG_DATA_HOME": self.root / "data", "XDG_STATE_HOME": self.root / "state", "HOME": self.root}
+        places["TMPDIR"] = self.root.parent
         ours = {name: str(path) for name, path in {**places, "PYTHONPATH": self.root / "src"}.items()}
         environment = {**inherited, **ours, **variables}
         return subprocess.run(

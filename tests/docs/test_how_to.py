@@ -11,6 +11,7 @@ import pytest
 from tests.docs.following import follow
 from tests.docs.test_tutorial import INSTALLED
 from tests.helpers.postgres import running_server
+from tests.helpers.searches import end_processes
 
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "how-to").glob("*.md"))
 LONG = ("distributed", "share")  # start interpreters, a server; the tests of these parts are quicker
@@ -23,11 +24,12 @@ FOLLOWED = [
 
 
 @pytest.mark.parametrize("page", FOLLOWED)
-def test_the_page_works_as_it_is_written(page: Path, tmp_path: Path) -> None:
+def test_the_page_works_as_it_is_written(page: Path, tmp_path: Path, data_home: Path) -> None:
     before, found, after = page.read_text().partition(INSTALLED)
     text = after if found else before
     with _database() if SERVER in text else nullcontext(SERVER) as database:
         follow(text.replace(SERVER, database), tmp_path / "reader")
+        end_processes(data_home)  # the daemon of a page that uses the queue
 
 
 @contextmanager

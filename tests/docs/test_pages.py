@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import warm
+from tests.helpers.searches import end_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -35,10 +36,11 @@ PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", ROOT / "ARCHITECTU
 
 
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page_run_as_one_program(page: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run_as_one_program(page: Path, tmp_path: Path, data_home: Path) -> None:
     program = tmp_path / "page.py"
     program.write_text("\n".join(BLOCK.findall(page.read_text())))
     done = warm.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    end_processes(data_home)  # the daemon of a page that uses the queue
     assert done.returncode == 0, done.stdout + done.stderr
 
 

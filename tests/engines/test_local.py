@@ -17,6 +17,7 @@ from determined.engines.base import Event, Exited, Line
 from determined.engines.local import LocalEngine
 from determined.errors import EngineError
 from tests.engines.contract import Bench, EngineContract
+from tests.helpers import leaks
 from tests.helpers.waiting import alive, wait_until
 
 
@@ -35,6 +36,13 @@ class TestLocalEngine(EngineContract):
     def engine(cls) -> Iterator[LocalEngine]:
         with LocalEngine(2) as engine:
             yield engine
+
+    @pytest.fixture(autouse=True)
+    def warm_process_is_shared(self, leaves_nothing_behind: None) -> Iterator[None]:
+        """The engine of the class starts its warm process with the first job, and again when a test has killed it."""
+        yield
+        assert len(warm_processes()) <= 1
+        leaks.share_processes(process.pid for process in warm_processes())
 
     def held(self) -> dict[str, int]:
         warm = warm_process()

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.helpers import records, warm
+from tests.helpers import leaks, records, warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -31,7 +31,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Modul
         forget()
         with monkeypatch.context() as patch:
             patch.syspath_prepend(str(EXAMPLES / example))
-            return importlib.import_module(module)
+            with leaks.shared(variables=True):  # scikit-learn sets some
+                return importlib.import_module(module)
 
     yield load_module
     forget()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.helpers.searches import Search
+from tests.helpers.searches import Search, end_processes
 
 MakeSearch = Callable[..., Search]
 MODELS = Path(__file__).parent / "models"
@@ -29,6 +27,4 @@ def make_search(tmp_path: Path) -> Iterator[MakeSearch]:
 
     yield make
     for search in made:
-        for process in search.processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        end_processes(search.home)

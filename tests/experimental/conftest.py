@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from determined.experimental import Determined, Experiment, client
+from tests.helpers.searches import end_processes
 
 MODELS = Path(__file__).parents[1] / "experiment" / "models"
 
@@ -81,10 +79,3 @@ def home(data_home: Path) -> Iterator[Path]:
     data_home.mkdir()
     yield data_home
     end_processes(data_home)
-
-
-def end_processes(home: Path) -> None:
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            if process.environ().get("XDG_DATA_HOME") == str(home) and process.pid != os.getpid():
-                process.kill()

@@ -13,7 +13,7 @@ import pytest
 from determined.errors import CheckpointInUse, CheckpointStateException, StoreError
 from determined.experimental import Determined, Experiment, ModelVersion
 from determined.experimental.client import CheckpointSortBy, ExperimentState, OrderBy, TrialSortBy, TrialState
-from tests.helpers.searches import Search
+from tests.helpers.searches import Search, end_processes
 from tests.helpers.waiting import wait_until
 
 Runner = subprocess.Popen[str]
@@ -67,8 +67,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Search]:
     search = Search(tmp_path / "home", model, config, environment={"END": str(tmp_path / "end")})
     monkeypatch.setenv("XDG_DATA_HOME", str(search.home))
     yield search
-    for process in search.processes():
-        process.kill()
+    end_processes(search.home)
 
 
 class Follower(threading.Thread):

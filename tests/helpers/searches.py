@@ -8,11 +8,14 @@ assert search.record(experiment) == ...
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +27,7 @@ import psutil
 from determined.config.dump import dump_yaml
 from determined.store.open import open_store
 from determined.store.store import Store
+from tests.helpers import leaks
 from tests.helpers.waiting import wait_until
 
 DET = [sys.executable, "-m", "determined.cli"]
@@ -128,19 +132,35 @@ class Search:
 
     def processes(self) -> list[psutil.Process]:
         """Those that work for this data directory, runners and trials alike."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                is_ours = process.environ().get("XDG_DATA_HOME") == str(self.home) and process.pid != os.getpid()
-                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue  # it has exited since
-        return found
+        return processes_of(self.home)
 
     def wait_for_silence(self) -> None:
         """Wait until no process works for this data directory: none outlives a killed runner."""
         wait_until(lambda: not self.processes(), "a process still works for this data directory")
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Return the processes that work for a data directory."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            is_its_own = process.environ().get("XDG_DATA_HOME") == str(home) and process.pid != os.getpid()
+            if is_its_own and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def end_processes(home: Path) -> None:
+    """Kill the processes that work for a data directory, and remove what they can no longer remove themselves."""
+    while left := processes_of(home):
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=1)
+    # The temporary directory is that of this process alone (see tests/conftest.py): these were the killed processes'.
+    for sockets in Path(tempfile.gettempdir()).glob("det-*"):
+        if not leaks.is_shared(sockets):
+            shutil.rmtree(sockets)
 
 
 def kill_after(process: subprocess.Popen[str], seconds: float) -> bool:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from determined.engines.warm import messages
+from tests.helpers import leaks
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -118,6 +119,11 @@ def run(
 @functools.cache
 def _server_address() -> str:
     """Start the server of this pytest process, and return the path of its socket."""
+    with leaks.shared():
+        return _start_server()
+
+
+def _start_server() -> str:
     directory = tempfile.mkdtemp(prefix="warm-")
     address = f"{directory}/socket"
     listener = socket.socket(socket.AF_UNIX)
@@ -132,6 +138,7 @@ def _server_address() -> str:
             pass_fds=(listener.fileno(),),
             start_new_session=True,
         )
+    leaks.starts_processes_for_tests(server.pid)
     atexit.register(_stop, server, directory)
     return address
 

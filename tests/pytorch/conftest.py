@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.resource_tracker
 from pathlib import Path
 
 import pytest
@@ -15,3 +16,12 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(directory)
     monkeypatch.setenv("DET_PROGRESS", "0")
     return directory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def resource_tracker() -> None:
+    """The process that `multiprocessing` starts with the first spawned worker, and keeps as long as this process runs.
+
+    It is started here because it belongs to no test.
+    """
+    multiprocessing.resource_tracker.ensure_running()

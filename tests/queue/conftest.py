@@ -18,7 +18,7 @@ from determined.config.dump import dump_yaml
 from determined.store.experiment_changes import Change, ExperimentChange
 from determined.store.process import this_process, this_user
 from determined.store.queue import DEFAULT_PRIORITY, NewEntry
-from tests.helpers.searches import Search
+from tests.helpers.searches import Search, end_processes
 
 PATIENT = Path(__file__).parent / "models" / "patient"
 SEARCH: dict[str, Any] = {
@@ -124,8 +124,7 @@ def searches(tmp_path: Path) -> Iterator[QueuedSearch]:
     home.mkdir()
     found = QueuedSearch(home, PATIENT, SEARCH)
     yield found
-    while left := found.processes():
-        found.kill(left)
+    end_processes(home)
 
 
 @pytest.fixture
