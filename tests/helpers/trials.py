@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from determined import pytorch
+from determined.pytorch.run.initialize import open_context
 from tests.helpers.records import checkpoints, metrics
 
 __all__ = [
@@ -138,7 +139,9 @@ def fit(
 ) -> T:
     """Train a fresh trial after `torch.manual_seed(seed)` and return it; `options` go to `pytorch.init`."""
     torch.manual_seed(seed)
-    with pytorch.init(hparams={**HPARAMS, **(hparams or {})}, **(options or {})) as context:
+    given = options or {}
+    opened = open_context if "program" in given else pytorch.init  # only the library names the program of a run
+    with opened(hparams={**HPARAMS, **(hparams or {})}, **given) as context:
         trial = trial_class(context)
         pytorch.Trainer(trial, context).fit(**{"checkpoint_policy": "none", **fit_arguments})
     return trial

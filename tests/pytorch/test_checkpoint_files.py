@@ -36,7 +36,7 @@ class TestFiles:
             max_length=pytorch.Batch(7),
             checkpoint_period=pytorch.Batch(3),
             hparams={"nested": {"a": None, "b": float("inf")}},
-            options={"exp_conf": {"name": "n"}, "_program": Program("script", work_dir / "model.py")},
+            options={"exp_conf": {"name": "n"}, "program": Program("script", work_dir / "model.py")},
         )
         first, *_, last = checkpoints(data_home)
         assert sorted(os.listdir(last)) == sorted(os.listdir(first))

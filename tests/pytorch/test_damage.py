@@ -70,7 +70,7 @@ def test_every_kind_of_damage_to_every_file_is_named_and_nothing_is_loaded(
     data_home: Path, work_dir: Path, tmp_path: Path
 ) -> None:
     (work_dir / "model.py").write_text("x = 1\n")
-    fit(LineTrial, max_length=pytorch.Batch(3), options={"_program": Program("script", work_dir / "model.py")})
+    fit(LineTrial, max_length=pytorch.Batch(3), options={"program": Program("script", work_dir / "model.py")})
     (checkpoint,) = checkpoints(data_home)
     tried = 0
     with pytorch.init(hparams={"global_batch_size": 2, "lr": 0.1}) as context:

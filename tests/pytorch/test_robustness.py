@@ -132,7 +132,7 @@ def test_one_checkpoint_cannot_change_another_ones_code(data_home: Path, work_di
         callbacks = {"changes": ChangesTheCode()}
 
     program = Program("script", work_dir / "train.py")
-    fit(Trial, max_length=pytorch.Batch(3), checkpoint_period=pytorch.Batch(1), options={"_program": program})
+    fit(Trial, max_length=pytorch.Batch(3), checkpoint_period=pytorch.Batch(1), options={"program": program})
     assert len(checkpoints(data_home)) == 3
     for checkpoint in checkpoints(data_home):
         manifest.verify(checkpoint, checkpoint.name)

@@ -73,7 +73,7 @@ def test_later_edits_of_the_source_reach_no_checkpoint(data_home: Path, work_dir
                 file.write(f"new {batch_idx}")
             return super().train_batch(batch, epoch_idx, batch_idx)
 
-    fit(Editing, max_length=pytorch.Batch(2), checkpoint_period=pytorch.Batch(1), options={"_program": program})
+    fit(Editing, max_length=pytorch.Batch(2), checkpoint_period=pytorch.Batch(1), options={"program": program})
     for checkpoint in checkpoints(data_home):
         assert (checkpoint / "code" / "train.py").read_text() == "old"
         manifest.verify(checkpoint, checkpoint.name)
@@ -99,7 +99,7 @@ def test_code_that_checkpoints_share_is_flushed_once(
     (project / "package").mkdir(parents=True)
     for name in ("train.py", "package/one.py", "package/two.py"):
         (project / name).write_text(name)
-    options = {"_program": Program("script", project / "train.py")}
+    options = {"program": Program("script", project / "train.py")}
     (project / "pyproject.toml").touch()
     fit(LineTrial, max_length=pytorch.Batch(3), checkpoint_period=pytorch.Batch(1), options=options)
     seen = Counter(map(int, flushed.read_text().split()))
@@ -119,7 +119,7 @@ def test_on_another_file_system_checkpoints_have_copies(
     storage = Path("/dev/shm") / tmp_path_factory.mktemp("other").name / str(os.getpid())
     storage.mkdir(parents=True, mode=0o700)
     (work_dir / "train.py").write_text("text")
-    options = {"_program": Program("script", work_dir / "train.py"), "checkpoint_storage": str(storage)}
+    options = {"program": Program("script", work_dir / "train.py"), "checkpoint_storage": str(storage)}
     try:
         fit(LineTrial, max_length=pytorch.Batch(2), checkpoint_period=pytorch.Batch(1), options=options)
         copies = [file.stat() for file in storage.glob("*/code/train.py")]
@@ -135,7 +135,7 @@ def test_a_checkpoint_can_be_deleted_and_the_others_keep_their_code(data_home: P
     (work_dir / "train.py").write_text("text")
     storage = work_dir / "checkpoints"
     kept = {"type": "directory", "container_path": str(storage), "save_trial_best": 0, "save_trial_latest": 2}
-    options = {"_program": Program("script", work_dir / "train.py"), "checkpoint_storage": kept}
+    options = {"program": Program("script", work_dir / "train.py"), "checkpoint_storage": kept}
     fit(LineTrial, max_length=pytorch.Batch(5), checkpoint_period=pytorch.Batch(1), options=options)
     saved = [path.parent for path in storage.glob("*/state_dict.pth")]
     assert len(saved) == 2
@@ -150,7 +150,7 @@ def test_records_inside_the_project_are_not_code(work_dir: Path, monkeypatch: py
     (work_dir / "data").mkdir()
     (work_dir / "train.py").write_text("x")
     for _ in range(2):
-        fit(LineTrial, max_length=pytorch.Batch(1), options={"_program": Program("script", work_dir / "train.py")})
+        fit(LineTrial, max_length=pytorch.Batch(1), options={"program": Program("script", work_dir / "train.py")})
     (work_dir / "home" / "determined").rename(work_dir / "home" / "away")
     for saved in (work_dir / "home" / "away").glob("*/code"):
         assert names(saved) == {"train.py"}
