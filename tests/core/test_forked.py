@@ -66,7 +66,7 @@ def never_return() -> None:
 
 
 def test_a_child_that_sleeps_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forked_work, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(forked_work, "_SECONDS_BETWEEN_POLLS", 0.05)
     monkeypatch.setattr(forked_work, "_SECONDS_ASLEEP", {True: 0.3, False: 0.3})
     with pytest.raises(ChildLost, match="was blocked, and was ended"):
         fork(never_return).wait()

@@ -25,7 +25,7 @@ _DOUBLE_FORK = (
 )
 
 _SECONDS_TO_SHUT_DOWN = 10.0  # time for a daemon without trials to exit; with trials, the user is informed
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_POLLS = 0.1
 
 
 def ensure_daemon(files: QueueFiles, store_place: str) -> DaemonState:
@@ -36,7 +36,7 @@ def ensure_daemon(files: QueueFiles, store_place: str) -> DaemonState:
     """
     deadline = time.monotonic() + _SECONDS_TO_SHUT_DOWN
     while (found := _found_or_started(files, store_place)) == "shutting down" and time.monotonic() < deadline:
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(_SECONDS_BETWEEN_POLLS)
     return found
 
 

@@ -27,7 +27,7 @@ from determined.store.store import Store
 
 _SHORT_WATCH = 3.0  # a live runner sends a heartbeat about once a second
 _SECONDS_TO_RELEASE_LEASE = 10.0
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_POLLS = 0.1
 
 
 def add(
@@ -138,7 +138,7 @@ def _request_continue(store: Store, experiment_id: int) -> bool:
             return False
         if experiment.last_request >= number:
             break
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+        time.sleep(_SECONDS_BETWEEN_POLLS)
     return True
 
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 _MOST_ROWS = 10_000
 _MOST_BYTES = 64 * 2**20
 _SECONDS_TOGETHER = 0.2  # rows that arrive within this time are written in one transaction
-_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_POLLS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # exponential backoff between retries
 _SECONDS_IN_A_HURRY = 3.0
 _SECONDS_ON_A_FULL_DISK = 15.0
@@ -307,7 +307,7 @@ class Writer(Generic[S]):
     def _seconds_to_next_look(self) -> float | None:
         if self._watch is None:
             return None
-        return max(0.0, self._looked + _SECONDS_BETWEEN_LOOKS - time.monotonic())
+        return max(0.0, self._looked + _SECONDS_BETWEEN_POLLS - time.monotonic())
 
     def _look(self) -> None:
         """Call the `watch` function if it is due."""

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
-_SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_BETWEEN_POLLS = 0.5
 # A child asleep on a lock (futex) is deadlocked; one asleep on a slow disk is not.
 _SECONDS_ASLEEP = {True: 60.0, False: 900.0}
 
@@ -88,7 +88,7 @@ class ForkedWork:
         answer = b""
         asleep_since, cpu = time.monotonic(), -1.0
         while True:
-            if select.select([self._answers], [], [], _SECONDS_BETWEEN_LOOKS)[0]:
+            if select.select([self._answers], [], [], _SECONDS_BETWEEN_POLLS)[0]:
                 chunk = os.read(self._answers, 1 << 16)
                 if not chunk:
                     return answer

@@ -16,7 +16,7 @@ from determined.store.worker_store import WorkerStore
 if TYPE_CHECKING:
     from determined.store.experiment_records import Decision
 
-_SECONDS_BETWEEN_LOOKS = 1.0  # polling interval, in case a wake-up is lost
+_SECONDS_BETWEEN_POLLS = 1.0  # polling interval, in case a wake-up is lost
 
 
 class Managed:
@@ -66,7 +66,7 @@ class Managed:
             if not asked:
                 asked = True
                 self._wakeups.wake_runner()
-            self._wakeups.wait(_SECONDS_BETWEEN_LOOKS)
+            self._wakeups.wait(_SECONDS_BETWEEN_POLLS)
 
     def best_validation(self, store: WorkerStore) -> float | None:
         """Return the best searcher metric of all trials of the experiment."""

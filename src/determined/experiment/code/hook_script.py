@@ -23,7 +23,7 @@ from determined.errors import StartupHookError
 from determined.experiment.code.directories import HOOK
 
 _LAST_LINES = 20
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_POLLS = 0.1
 _OF_THE_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
@@ -119,9 +119,9 @@ def _wait_for_lines(stream: Stream, process: subprocess.Popen[bytes]) -> list[Li
     """Return the lines that the hook has written; wait a short time for the first one."""
     if stream.ended:  # the hook has closed its output
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_SECONDS_BETWEEN_LOOKS)
+            process.wait(_SECONDS_BETWEEN_POLLS)
         return []
-    select.select([stream.file], [], [], _SECONDS_BETWEEN_LOOKS)
+    select.select([stream.file], [], [], _SECONDS_BETWEEN_POLLS)
     return stream.read()
 
 

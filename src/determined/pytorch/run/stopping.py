@@ -28,13 +28,17 @@ from determined.core.distributed import DistributedContext, shared_store
 from determined.errors import DistributedError
 from determined.pytorch.display.progress import say
 
-_SECONDS_BETWEEN_LOOKS = 0.25  # polling interval for the time limit, stop requests and other ranks' notes
+_SECONDS_BETWEEN_POLLS = 0.25  # polling interval for the time limit, stop requests and other ranks' notes
 _SECONDS_FOR_AN_ANSWER = 20  # threads answer at once, so a rank that takes longer is dead or frozen
 _NOTE = "stop/note"
 
 
 class EarlyStop(enum.Enum):
-    """Why training ends early; the value is the exit code of the program, or None if `fit` returns."""
+    """Why training ends early; the value is the exit code of the program, or None if `fit` returns.
+
+    Separate from `StopRequest`, which says what happens after training: a signal or the time limit is no request to the
+    run, and all requests end training in the same way.
+    """
 
     SIGTERM = 143
     SIGINT = 130
@@ -110,9 +114,9 @@ class Stopping:
                 os.kill(os.getpid(), self._too_late)  # deliver it to the restored handler
             self._done = True
             self._wake.put(None)
-            watcher.join(2 * _SECONDS_BETWEEN_LOOKS)  # with a limit: a store on a frozen host never answers
+            watcher.join(2 * _SECONDS_BETWEEN_POLLS)  # with a limit: a store on a frozen host never answers
 
-    def ask(self, why: EarlyStop) -> None:
+    def stop_because(self, why: EarlyStop) -> None:
         """Request the end of training; safe in a signal handler.
 
         The first reason is kept, except that a signal replaces a request: after a request the program continues after
@@ -190,20 +194,20 @@ class Stopping:
         if self._decided:
             self._too_late = number
         self._interrupted |= number == signal.SIGINT
-        self.ask(EarlyStop[signal.Signals(number).name])
+        self.stop_because(EarlyStop[signal.Signals(number).name])
 
     def _watch(self) -> None:
         """Watch for requests: on the chief, the time limit and stop requests; on all ranks, notes of other ranks."""
         while True:
             with suppress(queue.Empty):
-                self._wake.get(timeout=_SECONDS_BETWEEN_LOOKS)
+                self._wake.get(timeout=_SECONDS_BETWEEN_POLLS)
             if self._done:
                 return
             if self._distributed.rank == 0:
                 if time.monotonic() >= self._ends:
-                    self.ask(EarlyStop.TIME_LIMIT)
+                    self.stop_because(EarlyStop.TIME_LIMIT)
                 if self._requested():
-                    self.ask(EarlyStop.REQUEST)
+                    self.stop_because(EarlyStop.REQUEST)
             try:
                 if self._store is not None and not self.raised and self._store.check([_NOTE]):
                     self.raised = True  # before _publish reads the count: from now on the loop starts no batch

@@ -15,7 +15,7 @@ from determined.store.databases.base import Database
 from determined.store.experiment_records import Holder, Lease
 from determined.store.process import Process, is_running, on_this_machine
 
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_POLLS = 0.1
 
 
 class _Row(NamedTuple):
@@ -34,7 +34,7 @@ def acquire(database: Database, experiment_id: int, process: Process, *, watch_s
             if lease is not None:
                 return lease
         else:
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(_SECONDS_BETWEEN_POLLS)
         now = _read(database, experiment_id)
         if now != seen:  # another process took the lease or advanced its heartbeat
             if seen.holder is not None and now.holder is not None and not _may_be_taken(now.holder, process):

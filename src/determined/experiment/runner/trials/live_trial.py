@@ -133,7 +133,7 @@ class LiveTrial:
         """
         row = self._row
         if row.state not in after:
-            raise RuntimeError(f"trial {self.id} is {row.state}, and {' or '.join(after)} before {change}")
+            raise RuntimeError(f"trial {self.id} is {row.state}: {change} is possible only after {', '.join(after)}")
         self._row = RowValues(
             state=change.state or row.state,
             goal=row.goal if change.goal is UNCHANGED else change.goal,
