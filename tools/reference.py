@@ -38,7 +38,7 @@ PAGES = (
     Page("client.md", "determined.experimental.client", "The Python SDK."),
     Page("experimental.md", "determined.experimental", "The same classes, and a quick test of a trial."),
     Page("core-v2.md", "determined.experimental.core_v2", "Any Python process as a run."),
-    Page("errors.md", "determined.errors", "Every exception."),
+    Page("errors.md", "determined.errors", "The exceptions of this library."),
 )
 
 

@@ -1,4 +1,4 @@
-"""Copy a model directory into a checkpoint, without hidden files, keys, links and data that exceeds the limits."""
+"""Copy a model directory without hidden files, keys, links and data that exceeds the limits; read ignore files."""
 
 from __future__ import annotations
 

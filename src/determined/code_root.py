@@ -50,7 +50,7 @@ def code_root(program: Program) -> CodeRoot | None:
 
 
 def _beside(program: Program, directory: Path) -> Path:
-    """Return the directory whose imported modules count as part of the program."""
+    """Return the directory from which imported modules belong to the program: that of the file, or of the package."""
     assert program.file is not None
     return directory if program.kind == "module" else program.file.parent
 

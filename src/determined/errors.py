@@ -1,4 +1,4 @@
-"""All exceptions of this library, in one hierarchy."""
+"""The exceptions that users catch or several packages raise, in one hierarchy."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def is_name(name: object) -> TypeGuard[str]:
 
 
 def is_uuid(name: object) -> TypeGuard[str]:
-    """Return whether a value is a UUID as this library writes it; none of its own directories has such a name."""
+    """Return whether a value is a UUID in lower case with hyphens, the form of checkpoint ids."""
     return isinstance(name, str) and _UUID.fullmatch(name) is not None
 
 

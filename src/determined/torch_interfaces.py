@@ -85,7 +85,7 @@ def _gradient_scaler() -> None:
     scaler.scale(torch.ones(1))
     scaler._scale.clamp_(max=4.0)
     if scaler.get_scale() != 4.0:
-        raise ValueError("the scale does not follow _scale")
+        raise ValueError("changing _scale does not change the scale")
 
 
 def _collating() -> None:
@@ -122,7 +122,7 @@ def _forked_cuda() -> None:
     import torch
 
     if torch.cuda._is_in_bad_fork():
-        raise ValueError("a process that was not forked is called a bad fork")
+        raise ValueError("torch reports a bad fork in a process that was not forked")
 
 
 def _compile_times() -> None:

@@ -79,7 +79,7 @@ def test_versions(searched: Searched) -> None:
     assert det_ok("m", "delete", "digits", "--yes") == "Deleted the model digits\n"
     assert det("c", "delete", first, "--yes").exit_code == 0
     det_ok("m", "create", "digits")
-    assert "only a whole one can be registered" in det("m", "register-version", "digits", first).stderr
+    assert "only a complete one can be registered" in det("m", "register-version", "digits", first).stderr
     assert det("m", "register-version", "digits", "../x").stderr == "Checkpoint ../x not found.\n"
 
 

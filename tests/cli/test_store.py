@@ -94,7 +94,7 @@ def test_while_a_run_writes(searched: Searched, store: Store) -> None:
     lead(store, new_experiment(store))
     result = det("store", "vacuum")
     assert result.exit_code == 1
-    assert "experiment 2 is at work" in result.stderr
+    assert "experiment 2 is running" in result.stderr
     done = det("store", "export", "all.jsonl")
     assert done.exit_code == 0
     assert done.stderr == "Experiment 2 is running: its later changes are not exported\n"

@@ -287,7 +287,7 @@ def test_output_of_a_rank_elsewhere_is_not_dropped_silently(
     (warning,) = warnings(caplog)
     assert "What this process prints is no longer stored: what rank 1 on" in warning
     assert "is a file on another-machine; let DET_STORE name a PostgreSQL server" in warning
-    assert warning.endswith("what it prints is only where its standard output and error go")
+    assert warning.endswith("its output is not stored and appears only on its standard output and error")
     assert "first" in capsys.readouterr().out
     assert not Path(paths.store_place()).exists()
 

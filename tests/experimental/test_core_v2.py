@@ -133,7 +133,7 @@ def test_the_same_names_go_on_with_the_latest_checkpoint(home: Path) -> None:
 def test_a_trial_that_is_at_work_is_not_taken_over(home: Path, closed: None) -> None:
     core_v2.init(config=core_v2.Config(external_experiment_id="search/1", external_trial_id="a"))
     refused = run(NAMED, expect=1)
-    assert f"trial 1, which is 'a' of 'search/1', is at work in process {os.getpid()} on" in refused.stderr
+    assert f"trial 1, which is 'a' of 'search/1', is running in process {os.getpid()} on" in refused.stderr
     client.get_experiment(1).pause()
     store = open_store()
     try:

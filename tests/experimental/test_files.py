@@ -319,7 +319,7 @@ class TestDeletingExperiments:
             with context.checkpoint.store_path({"steps_completed": 1}):
                 pass  # all before it is committed then
             (experiment,) = client.list_experiments()
-            with pytest.raises(InvalidExperimentException, match=rf"is at work \(process {os.getpid()}\)"):
+            with pytest.raises(InvalidExperimentException, match=rf"is running \(process {os.getpid()}\)"):
                 experiment.delete_tensorboard_files()
             assert list(home.glob("determined/runs/*/tensorboard"))
         experiment.delete_tensorboard_files()

@@ -55,7 +55,7 @@ def test_a_version_that_is_registered_during_a_clean_up_is_whole_or_refused(home
         found = client.get_checkpoint(uuid)
         assert found.state is CheckpointState.COMPLETED
         assert (home / "saved" / uuid / "weights").read_text() == str(found.metadata["steps_completed"])
-    assert all("is DELETED: only a whole one can be registered" in reason for reason in refused)
+    assert all("is DELETED: only a complete one can be registered" in reason for reason in refused)
     left = {path.name for path in (home / "saved").iterdir() if not path.name.startswith(".")}
     (experiment,) = client.list_experiments()
     assert left == {found.uuid for found in experiment.list_checkpoints()}, "every surplus one is gone"

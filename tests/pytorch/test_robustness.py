@@ -107,7 +107,7 @@ def test_a_manifest_leads_nowhere_outside(path: str, tmp_path: Path) -> None:
 def test_a_manifest_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "manifest.json").write_text(manifest._render({"pipe": {"size": 0, "sha256": "0" * 64}}))
-    with pytest.raises(errors.InvalidCheckpointException, match="pipe is not a file of its own"):
+    with pytest.raises(errors.InvalidCheckpointException, match="pipe is not a regular file inside the checkpoint"):
         manifest.verify(tmp_path, "mine")
 
 

@@ -89,7 +89,7 @@ def test_nobody_goes_on_from_what_is_no_number() -> None:
 def test_nobody_left() -> None:
     searcher = population()
     simulate(searcher, lambda create: Behaviour(lambda time: 1.0, ends_at=5, ends_as="errored"), slots=2)
-    assert searcher.failure == "no trial of round 1 of 4 is left to go on from"
+    assert searcher.failure == "no trial of round 1 of 4 is left to continue from"
     assert searcher.finished
 
 

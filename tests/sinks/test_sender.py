@@ -173,7 +173,10 @@ def test_a_service_that_is_away_costs_one_more_try_at_the_end(caplog: pytest.Log
     sender = Sender(Service(behave))
     put_all(sender, BEGIN, *map(report, range(7)), End("completed"))
     close_all([sender], 600)  # were the seconds used up, the time-out of the test would end it
-    assert lines(caplog)[-1] == "7 reports were not sent to service: ConnectionError: refused (the store has all)"
+    assert (
+        lines(caplog)[-1]
+        == "7 reports were not sent to service: ConnectionError: refused (all reports are in the store)"
+    )
 
 
 def test_one_that_hangs_is_left_at_the_deadline_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
@@ -188,7 +191,9 @@ def test_one_that_hangs_is_left_at_the_deadline_and_delays_no_other(caplog: pyte
         sender.put(BEGIN)
         sender.put(report(1))
     close_all(senders, 0.3)
-    assert lines(caplog) == ["1 report was not sent to service: it did not answer in time (the store has all)"]
+    assert lines(caplog) == [
+        "1 report was not sent to service: it did not answer in time (all reports are in the store)"
+    ]
     assert quick.events == [report(1)]
     assert stuck.calls == ["abandon"]
     forever.set()
@@ -216,7 +221,7 @@ def test_when_too_many_wait_the_oldest_reports_go(
     close_all([sender], 10)
     assert service.events == [reference, *map(report, range(6, 10))]
     assert [line for line in lines(caplog) if "too slow or unavailable" in line] == lines(caplog)[:1]
-    assert lines(caplog)[-1] == "6 reports were not sent to service: it was too slow (the store has all)"
+    assert lines(caplog)[-1] == "6 reports were not sent to service: it was too slow (all reports are in the store)"
 
 
 def test_large_reports_are_bounded_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +272,7 @@ def test_one_that_is_refused_for_good_does_not_stop_the_others(caplog: pytest.Lo
     assert lines(caplog) == [
         "service: upload failed (ValueError: not this one). Retrying; training continues.",
         "service: rejected 1 report; it was dropped: ValueError: not this one",
-        "1 report was not sent to service: ValueError: not this one (the store has all)",
+        "1 report was not sent to service: ValueError: not this one (all reports are in the store)",
     ]
 
 

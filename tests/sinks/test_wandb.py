@@ -118,7 +118,7 @@ def test_a_server_that_never_answers_neither_stops_nor_fails_the_program(tmp_pat
             timeout=120,
         )
     assert done.returncode == 0, done.stderr
-    assert "6 reports were not sent to wandb: it did not answer in time (the store has all)" in done.stderr
+    assert "6 reports were not sent to wandb: it did not answer in time (all reports are in the store)" in done.stderr
     assert "Traceback" not in done.stderr
 
 

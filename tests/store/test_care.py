@@ -156,7 +156,7 @@ def test_room_is_given_back_when_nobody_writes(place: str, monkeypatch: pytest.M
     lines = [LogRow(attempt.trial_id, 1, 0, number, "stdout", "x" * 1000, 1.0) for number in range(2000)]
     store.write(lines)
     if not place.startswith("postgresql"):
-        with pytest.raises(StoreError, match="experiment 1 is at work"):
+        with pytest.raises(StoreError, match="experiment 1 is running"):
             vacuum_store()
     with opened_database(place) as database:
         database.execute("UPDATE attempts SET state = 'completed'")

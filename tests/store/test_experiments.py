@@ -281,7 +281,7 @@ class TestAttempts:
         lease, (trial_id,) = with_trials(store, 1)
         old = allocate(store, lease, trial_id)
         new = allocate(store, lease, trial_id)
-        with pytest.raises(StoreError, match=f"trial {trial_id} was overtaken.*{new}.*{old}"):
+        with pytest.raises(StoreError, match=f"trial {trial_id} was started again as.*{new}.*{old}"):
             store.begin_attempt(managed_start(trial_id, old))
         assert store.attempts(trial_id) == []
         with pytest.raises(StoreError, match="Trial 99 not found"):

@@ -31,7 +31,7 @@ def test_a_trial_that_is_known_by_its_names_goes_on_after_its_newest_checkpoint(
 def test_only_one_process_at_a_time_works_on_it(store: Store) -> None:
     names = {"external_experiment": "mine", "external_trial": "one"}
     run = begin(store, process=alive(), **names)
-    with pytest.raises(StoreError, match=rf"trial {run.trial_id}, which is 'one' of 'mine', is at work in process \d+"):
+    with pytest.raises(StoreError, match=rf"trial {run.trial_id}, which is 'one' of 'mine', is running in process \d+"):
         begin(store, **names)
     end(store, run)
     assert begin(store, **names).trial_id == run.trial_id

@@ -62,7 +62,7 @@ class TestExperiments:
         requests = store.experiments.requests(experiment_id)
         assert [(request.kind, request.trial_id) for request in requests] == [("reconfigure", None)] * 2
         by_hand = begin(store).experiment_id
-        with pytest.raises(InvalidExperimentException, match="somebody started by hand"):
+        with pytest.raises(InvalidExperimentException, match="is a standalone run"):
             store.upkeep.change_config(by_hand, "resources", {"max_slots": 4})
 
     def test_only_what_has_ended_is_put_away(self, store: Store) -> None:
@@ -130,7 +130,9 @@ class TestCheckpoints:
         assert store.upkeep.condemn_unused([registered.checkpoint_id, surplus.checkpoint_id, newest.checkpoint_id]) == [
             surplus.checkpoint_id
         ]
-        with pytest.raises(StoreError, match=f"{surplus.checkpoint_id} is DELETED: only a whole one can be registered"):
+        with pytest.raises(
+            StoreError, match=f"{surplus.checkpoint_id} is DELETED: only a complete one can be registered"
+        ):
             store.registry.register(model.id, surplus.checkpoint_id)
         assert is_to_be_removed(store.upkeep.checkpoint(surplus.checkpoint_id))
         store.set_checkpoint_deleted(surplus.checkpoint_id)

@@ -123,7 +123,7 @@ def test_requests_and_decisions(worker: WorkerStore, store: Store) -> None:
     assert (request.id, request.kind) == (number, "pause")
     assert worker.decision(trial_id).stop == "pause"
     allocate(store, lease, trial_id)
-    with pytest.raises(StoreError, match="was overtaken"):
+    with pytest.raises(StoreError, match="was started again as"):
         worker.begin_attempt(managed_start(trial_id, allocation))
 
 

@@ -183,7 +183,7 @@ def test_a_server_that_was_away_has_everything_once(
             assert flushing.is_alive()
             postgres.start()
             flushing.join()
-            assert "is back: nothing was lost" in caplog.text
+            assert "is available again; no report was lost" in caplog.text
     writer.flush()
     assert sorted(map(int, filter(None, steps(place, attempt.trial_id)))) == list(range(1, 400))
     samples = writer.ask(lambda store: store.samples(attempt.trial_id))

@@ -116,7 +116,7 @@ class CheckpointStorage(Protocol):
         ...
 
     def remove_files(self, checkpoint_id: str, unwanted: Selector) -> Resources:
-        """Delete files of a checkpoint, but never the metadata file; return the remaining resources."""
+        """Delete the files that `unwanted` selects, except the metadata file; return the remaining files and sizes."""
         ...
 
     def delete(self, checkpoint_id: str) -> None:

@@ -69,7 +69,9 @@ class CloudStorage:
         self._bucket.put(key, content)
         try:
             if self._bucket.get(key) != content:
-                raise OSError(errno.EIO, f"the checkpoint storage {self._bucket.shown} does not give back what it took")
+                raise OSError(
+                    errno.EIO, f"the checkpoint storage {self._bucket.shown} returned other data than was written to it"
+                )
             now = self._bucket.head(key)
         finally:
             self._bucket.delete(key)
@@ -252,7 +254,11 @@ class CloudStorage:
         try:
             self._bucket.delete(f"{_UNFINISHED}/{checkpoint_id}")
         except OSError as error:
-            logger.warning("the note about checkpoint %s stays for a while: %s", checkpoint_id, error)
+            logger.warning(
+                "the marker of the finished transfer of checkpoint %s could not be deleted yet: %s",
+                checkpoint_id,
+                error,
+            )
 
     def _remove_staging(self, checkpoint_id: str) -> None:
         """Delete the staging directory and forget the upload."""
@@ -267,7 +273,11 @@ class CloudStorage:
             begun = self._begun.get(checkpoint_id, ())
             self._remove_objects(checkpoint_id, {*begun, *self._objects(checkpoint_id)})
         except OSError as error:
-            logger.warning("what was uploaded of checkpoint %s is removed a day later: %s", checkpoint_id, error)
+            logger.warning(
+                "the partial upload of checkpoint %s could not be deleted; this is retried after a day: %s",
+                checkpoint_id,
+                error,
+            )
         else:
             self._forget(checkpoint_id)
 

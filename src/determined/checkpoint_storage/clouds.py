@@ -1,4 +1,4 @@
-"""What the storage types of object stores share: opening a bucket, and checks of its settings."""
+"""Shared by the storage types of object stores: opening a bucket, and checks of its settings."""
 
 from __future__ import annotations
 

@@ -110,7 +110,9 @@ class DirectoryStorage:
     @contextlib.contextmanager
     def open(self, checkpoint_id: str, wanted: Selector | None = None) -> Iterator[Path]:
         if wanted is not None:
-            logger.warning("checkpoint %s is shown as it lies on disk: the selector has no effect", checkpoint_id)
+            logger.warning(
+                "checkpoint %s is opened in place with all its files: the selector has no effect", checkpoint_id
+            )
         path = self._find(checkpoint_id)
         _refuse_links_outside(checkpoint_id, path)
         yield path

@@ -29,7 +29,7 @@ def _walk(directory: Path, prefix: str, around: tuple[str, ...]) -> Iterator[tup
             continue
         real = os.path.realpath(path)
         if real in around:
-            raise ValueError(f"{path} is a link to a directory around it")
+            raise ValueError(f"{path} is a link to a directory that contains it")
         yield prefix + name, True
         yield from _walk(path, f"{prefix}{name}/", (*around, real))
 

@@ -61,7 +61,7 @@ def verify(directory: Path, name: str, wanted: Selector | None = None) -> None:
         try:
             status = os.stat(file)
             if not stat.S_ISREG(status.st_mode) or not file.resolve().is_relative_to(directory.resolve()):
-                raise _damaged(name, f"{path} is not a file of its own")
+                raise _damaged(name, f"{path} is not a regular file inside the checkpoint")
             size = status.st_size
             if size != entry["size"]:
                 raise _damaged(name, f"{path} has {size} bytes instead of {entry['size']}")

@@ -18,7 +18,7 @@ def object_name(resource: str) -> str:
 
 
 def to_store(resources: Iterable[str]) -> list[str]:
-    """Return the files and the empty directories; other directories follow from their files."""
+    """Return the names that become objects: files and empty directories. Their files imply the other directories."""
     names = list(resources)
     parents = {parent for name in names for parent in _parents(name)}
     return [name for name in names if name not in parents]

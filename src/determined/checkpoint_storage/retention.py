@@ -182,7 +182,11 @@ class Inspection:
                 verify(self._storage_for(checkpoint), checkpoint)
                 self._good[checkpoint.checkpoint_id] = True
             except (InvalidCheckpointException, CheckpointNotFound) as error:
-                logger.warning("does not count as kept for trial %s: %s", checkpoint.trial, error)
+                logger.warning(
+                    "a damaged or missing checkpoint is not counted by the retention policy of trial %s: %s",
+                    checkpoint.trial,
+                    error,
+                )
                 self._good[checkpoint.checkpoint_id] = False
         return self._good[checkpoint.checkpoint_id]
 

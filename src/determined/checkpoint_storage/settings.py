@@ -48,7 +48,7 @@ class StorageSettings(ABC):
 
     @classmethod
     def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:
-        """Yield what is wrong between several fields of an unvalidated block; paths begin with `checkpoint_storage`."""
+        """Yield inconsistencies between fields of an unvalidated block; paths begin with `checkpoint_storage`."""
         yield from ()
 
     @classmethod

@@ -37,7 +37,7 @@ def examine(
         logger.warning("%s; it was never recorded, and is removed", damage)
         storage.delete(checkpoint_id)
     else:
-        logger.warning("%s; it was never recorded, and does not say whose it is: it stays in %s", damage, storage.name)
+        logger.warning("%s; it was never recorded and its origin is unknown, so it is left in %s", damage, storage.name)
     return None
 
 

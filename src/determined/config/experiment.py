@@ -140,5 +140,5 @@ def _note(changes: list[str], before: dict[str, Any], after: dict[str, Any]) -> 
         return [f"This configuration was written for an older release:\n{listed}"]
     today = "".join(f"    {line}" for line in dump_yaml(mask_secrets(config)).splitlines(keepends=True))
     return [
-        f"This configuration was written for an older release:\n{listed}\n  Today these parts are written so:\n{today}"
+        f"This configuration was written for an older release:\n{listed}\n  The current form of these parts:\n{today}"
     ]

@@ -35,7 +35,10 @@ class RandomStream:
         return ((self.word() >> 5) * 67108864 + (self.word() >> 6)) / 9007199254740992
 
     def integer(self, largest: int) -> int:
-        """Return an integer from 0 to `largest`, both inclusive. For 0 no word is used."""
+        """Return a uniformly distributed integer from 0 to `largest`, both inclusive.
+
+        `largest` 0 consumes no random word.
+        """
         mask = (1 << largest.bit_length()) - 1
         count = (largest.bit_length() + 31) // 32
         while largest > 0:  # rejection sampling, so that all values are equally likely

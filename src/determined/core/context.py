@@ -174,7 +174,7 @@ class Context:
             try:
                 self.train.report_early_exit(EarlyExitReason.INVALID_HP)
             except DeterminedError:
-                logger.exception("why the trial ends could not be recorded")
+                logger.exception("the reason for the end of the trial could not be recorded")
         self.close(exc_type, exc_val, exc_tb)
         if isinstance(exc_val, InvalidHP):
             # Exit code 0: rejected hyperparameters are a result of the trial, not a failure.

@@ -90,7 +90,7 @@ class OutputContext:
             source = self._supervisor.store.output_of_checkpoint(checkpoint)
             if source is not None and source.trial_id != attempt.trial_id:
                 logger.warning(
-                    "trial %d goes on after the progress of trial %d: what that one uploaded stays in output %s",
+                    "trial %d continues from the progress of trial %d, whose uploads remain in output %s",
                     attempt.trial_id,
                     source.trial_id,
                     source.uuid,
@@ -148,7 +148,7 @@ class OutputContext:
             self._storage.outputs.revert(upload.output, upload.key, paths, earlier)
             self._supervisor.store.remove_upload(upload.key)
         except (OSError, DeterminedError):
-            logger.exception("an upload that failed could not be removed; it is when the trial goes on")
+            logger.exception("a failed upload could not be removed; it is removed when the trial resumes")
 
 
 def _place(storage: CheckpointStorage) -> str:

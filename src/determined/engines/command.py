@@ -13,7 +13,7 @@ from determined.errors import InvalidConfigurationException
 
 @dataclass(frozen=True)
 class Harness:
-    """A trial class, written as `module:Class`."""
+    """A command that trains a trial class with `determined.exec.harness`; `trial` is `module:Class`."""
 
     trial: str
 

@@ -1,1 +1,1 @@
-"""Programs that run in a worker process."""
+"""Programs that other processes start with `python -m`: training of a trial class, and the check of an entrypoint."""

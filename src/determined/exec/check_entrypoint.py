@@ -14,7 +14,7 @@ EXPLAINED = 3  # exit code which states that the last line of the output is the 
 
 
 def main(arguments: list[str]) -> int:
-    """Return 0 if the class can be imported without starting a run; otherwise print the reason as the last line."""
+    """Import the class without starting a run; return 0, or print the reason as the last line and return EXPLAINED."""
     sys.path.insert(0, os.getcwd())
     sys.dont_write_bytecode = True
     try:

@@ -90,7 +90,7 @@ def _refuse_at_work(store: Store, experiment_id: int) -> None:
         newest = store.attempts(trial.id)[-1]
         if newest.state == "running" and is_running(newest.process):
             raise InvalidExperimentException(
-                f"experiment {experiment_id} is at work (process {newest.process.pid}): its TensorBoard files can be "
+                f"experiment {experiment_id} is running (process {newest.process.pid}): its TensorBoard files can be "
                 "deleted once it has ended"
             )
 
@@ -212,7 +212,11 @@ def _delete(store: Store, experiment: Experiment, lease: Lease | None) -> Delete
     removed = [path for path in directories if _remove_tree(path)]
     store.upkeep.delete_experiment(experiment.id, lease)
     for path in left:
-        logger.info("experiment %d is deleted, but %s stays: it is not ours, or not here", experiment.id, path)
+        logger.info(
+            "experiment %d is deleted, but %s was not deleted: it belongs to another store or is on another machine",
+            experiment.id,
+            path,
+        )
     return Deleted(
         tuple(row.checkpoint_id for row in checkpoints),
         tuple(removed),

@@ -241,7 +241,7 @@ class Determined:
     ) -> list[Model]:
         """Return the models whose name and description contain the given texts. Workspaces are ignored."""
         if workspace_names or workspace_ids:
-            logger.warning("workspaces have no effect: there are none")
+            logger.warning("workspace arguments have no effect: workspaces do not exist here")
         rows = self._session.read(lambda store: store.registry.models())
         ordered = lists.ordered_models(lists.matching_models(rows, name, description, model_id), sort_by, order_by)
         return ShownList(Model(self._session, row) for row in ordered)

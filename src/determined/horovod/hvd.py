@@ -206,7 +206,9 @@ def _collectives() -> Any:
     import torch.distributed as dist
 
     if not dist.is_initialized():
-        raise RuntimeError(f"this is rank {rank()} of {size()}, and the ranks have not met yet: call hvd.init() first")
+        raise RuntimeError(
+            f"this is rank {rank()} of {size()}, and the process group is not initialized: call hvd.init() first"
+        )
     return dist
 
 

@@ -30,7 +30,10 @@ class UsageError(ValueError):
 
 
 def main(arguments: list[str]) -> int:
-    """Run the workers until they end. Return 0 if all of them exited with 0."""
+    """Run the workers until they end, and return 0 if all of them exited with 0.
+
+    Otherwise return the exit code of the first worker that failed, or 2 for a wrong command line.
+    """
     try:
         options, command = split_arguments(arguments)
     except UsageError as error:
@@ -165,7 +168,7 @@ def _forward(number: int, _frame: object) -> None:
 
 
 def _exit_code(code: int) -> int:
-    """Return the exit code for the shell; a process ended by a signal has 128 plus its number."""
+    """Return the exit code after a failure: 128 + n after signal n, and 1 if the worker's exit code was 0."""
     return 128 - code if code < 0 else code or 1
 
 

@@ -41,7 +41,7 @@ class PyTorchExperimentalContext:
         the training loader is advanced to its previous position, unless the program calls `context.get_initial_batch()`
         and skips these batches itself.
         """
-        logger.info("data loaders are used as they are: sharding and seeding are the program's own")
+        logger.info("data loaders are used as they are: the program is responsible for sharding and seeding")
         self._any_loader = True
 
     def disable_auto_to_device(self) -> None:

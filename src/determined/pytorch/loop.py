@@ -40,7 +40,7 @@ class ShouldExit(Exception):
 
 
 class Urgency(enum.IntEnum):
-    """How soon the loop of this rank must exit, whatever the request is.
+    """How soon the loop of this rank must exit, regardless of the kind of request.
 
     Separate from `StopRequest`: a signal and a time limit count as well, and the ranks agree on the largest value.
     """

@@ -78,9 +78,9 @@ class Daemon:
         return time.monotonic() - self._last_busy >= self._idle_seconds
 
     def _end_if_empty(self, store: Store) -> bool:
-        """Check the queue for the last time and release the daemon's lock, while no process can look for a daemon.
+        """Release the daemon's lock if the queue is still empty, and return whether it was.
 
-        Return False if there is work after all.
+        It holds the start lock meanwhile, so no process can add an experiment and find this daemon in between.
         """
         with daemon_start_lock(self._files):
             if self._store.was_replaced() or self._dispatcher.has_work(store):

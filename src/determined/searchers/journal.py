@@ -66,6 +66,4 @@ def _build(kinds: dict[str, type[Any]], key: str, plain: dict[str, Any]) -> Any:
     try:
         return kinds[name](**fields)
     except (KeyError, TypeError) as error:
-        raise StoreError(
-            f"the journal of the search holds an {key} that this version does not know: {plain!r}"
-        ) from error
+        raise StoreError(f"the journal of the search contains an unknown {key}: {plain!r}") from error

@@ -35,7 +35,7 @@ class Method(SearcherBlock, ABC):
     # Whether the user can increase the number of trials follows from the fields: a method with `max_trials` accepts the
     # event `Extended`, and one without it refuses it with a reason.
 
-    # What the user can do if an ended search is to be continued and nothing is left to do.
+    # Advice for a user who continues an ended search that has nothing left to do.
     to_continue: ClassVar[str] = (
         "its trials were compared and are over; give it more with --config searcher.max_trials=N"
     )

@@ -138,7 +138,7 @@ class PbtSearcher:
         ]
         survivors = [member for member in ranked if member not in losers]
         if not survivors:
-            self.failure = f"no trial of round {self._round + 1} of {self._rounds} is left to go on from"
+            self.failure = f"no trial of round {self._round + 1} of {self._rounds} is left to continue from"
         parents = [member for member in survivors if self._value(member) != WORST][: max(self._replaced, 1)]
         actions: list[Action] = [self._stop(member) for member in losers if member.alive]
         for member in losers:

@@ -17,10 +17,10 @@ class Pool:
     def __init__(
         self, max_trials: int, at_once: int, *, replace_invalid: bool = True, fixed_because: str | None = None
     ) -> None:
-        """Create a pool.
+        """Create a pool of `max_trials` trials, of which at most `at_once` run at the same time; 0 means no limit.
 
-        `at_once` 0 means no limit. `fixed_because` is the reason why the number of trials cannot be increased, if it
-        cannot.
+        With `replace_invalid`, another trial is created for one whose hyperparameters were invalid. `fixed_because` is
+        the reason why the number of trials cannot be increased, if it cannot.
         """
         self.max_trials = max_trials
         self.created = 0

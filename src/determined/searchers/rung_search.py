@@ -1,4 +1,4 @@
-"""What the search methods with rungs share: their brackets, their searcher, and the preview of both."""
+"""Shared by the search methods with rungs: their brackets, their searcher, and the preview of both."""
 
 from __future__ import annotations
 

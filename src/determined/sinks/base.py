@@ -103,7 +103,7 @@ def last_steps(events: Sequence[Report | CheckpointReference]) -> Known:
 
 
 def _numbers(prefix: str, metrics: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the numeric metrics with the prefix before their names, also those in nested maps."""
+    """Return the metrics that are numbers, also from nested maps, as (`prefix/name`, value); booleans are 0 or 1."""
     found: list[tuple[str, float]] = []
     for name, value in metrics.items():
         if isinstance(value, dict):

@@ -65,9 +65,11 @@ class Sender:
             what = (
                 f"{counted(unsent, 'report was', 'reports were')} not sent to"
                 if unsent
-                else "the end of the run was not told to"
+                else "the end of the run was not reported to"
             )
-            logger.warning("%s %s: %s (the store has all)", what, self._sink.name, reason or "it was too slow")
+            logger.warning(
+                "%s %s: %s (all reports are in the store)", what, self._sink.name, reason or "it was too slow"
+            )
         if late:
             self._abandon()
 
@@ -87,7 +89,7 @@ class Sender:
         try:
             self._sink.abandon()
         except Exception:
-            logger.exception("what the client of %s started may hold up the end of this process", self._sink.name)
+            logger.exception("the client of %s could not be stopped; this process may exit late", self._sink.name)
         assert self._thread is not None
         self._thread.join(_SECONDS_TO_NOTICE)
 

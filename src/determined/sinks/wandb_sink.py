@@ -69,7 +69,7 @@ class WandbSink:
         wandb = require("wandb", extra="wandb", purpose="the sink wandb")
         mode = self._settings.mode or wandb.setup().settings.mode
         if mode == "online" and not wandb.login(prompt=False, verify=False):
-            raise RuntimeError("nobody is logged in: set WANDB_API_KEY, call `wandb login`, or choose mode offline")
+            raise RuntimeError("not logged in to W&B: set WANDB_API_KEY, call `wandb login`, or choose mode offline")
         project = self._settings.project or os.environ.get("WANDB_PROJECT") or begin.experiment
         self._run = wandb.init(
             id=begin.key,

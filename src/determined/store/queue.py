@@ -124,4 +124,4 @@ def _check(priority: int) -> None:
     """Raise `StoreError` if a priority is out of range."""
     first, last = HIGHEST_PRIORITY, LOWEST_PRIORITY
     if not first <= priority <= last:
-        raise StoreError(f"a priority is a whole number from {first}, which goes first, to {last}, not {priority}")
+        raise StoreError(f"a priority is a whole number from {first} (highest) to {last}, not {priority}")

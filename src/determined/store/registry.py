@@ -213,7 +213,7 @@ class Registry:
             raise NotFoundException.of("checkpoint", checkpoint_id)
         ((state,),) = found
         if state != "ACTIVE":
-            raise StoreError(f"checkpoint {checkpoint_id} is {state}: only a whole one can be registered")
+            raise StoreError(f"checkpoint {checkpoint_id} is {state}: only a complete one can be registered")
 
     def _update(self, table: str, columns: dict[str, Any], condition: str, key: list[int]) -> None:
         assignments = ", ".join(f"{name} = ?" for name in columns)

@@ -1,4 +1,4 @@
-"""What a run writes to a store: the start of an attempt, and the rows of its reports."""
+"""The rows that a run writes to a store: the start of an attempt, and its reports."""
 
 # Named tuples with annotations that are evaluated at once: see `records.py`.
 

@@ -81,8 +81,7 @@ class Upkeep:
             experiment = self._experiment(experiment_id)
             if experiment.by_hand:
                 raise InvalidExperimentException(
-                    f"experiment {experiment_id} is a run that somebody started by hand: it has no configuration to "
-                    "change"
+                    f"experiment {experiment_id} is a standalone run: it has no configuration to change"
                 )
             present = experiment.config.get(block) or {}
             self._set(experiment_id, "config", json.dumps({**experiment.config, block: {**present, **values}}))
@@ -205,7 +204,7 @@ class Upkeep:
             if lease is not None:
                 leases.beat(self._database, lease)
             elif not experiment.by_hand:
-                raise StoreError(f"experiment {experiment_id} can only be deleted by whoever holds its lease")
+                raise StoreError(f"experiment {experiment_id} can only be deleted by the process that holds its lease")
             self._check_ended(experiment, "deleted")
             own = "(SELECT id FROM trials WHERE experiment_id = ?)"
             its_checkpoints = f"(SELECT uuid FROM checkpoints WHERE trial_id IN {own})"

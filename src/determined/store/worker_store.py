@@ -108,7 +108,7 @@ class WorkerStore(Protocol):
     def latest_checkpoints(self, identity: str, program: str | None) -> list[StoredCheckpoint]:
         """Return the checkpoints of the standalone runs with this identity; see `Store.latest_checkpoints`.
 
-        Reads only.
+        `program` includes attempts of older versions, which have no identity. Reads only.
         """
         ...
 

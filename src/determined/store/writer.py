@@ -24,7 +24,7 @@ logger = logging.getLogger("determined.store")
 
 
 class RowStore(Protocol):
-    """What a writer itself needs of the store that it writes to, which is a `Store` or a `WorkerStore`."""
+    """The part of a `Store` or `WorkerStore` that a writer uses."""
 
     @property
     def place(self) -> str: ...
@@ -290,12 +290,12 @@ class Writer(Generic[S]):
                 if now - since + pause > patience:
                     raise StoreError(f"{error} (tried for {patience:g} seconds; see DET_STORE_PATIENCE)") from error
                 if since == now:
-                    logger.warning("%s; what is reported waits, and is tried again", error)
+                    logger.warning("%s; reports are queued and retried", error)
                 time.sleep(min(pause, patience))
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 if since:
-                    logger.warning("the store %s is back: nothing was lost", self._store.place)
+                    logger.warning("the store %s is available again; no report was lost", self._store.place)
                 return result
 
     def _patience_with(self, error: StoreUnavailable) -> float:

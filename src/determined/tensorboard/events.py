@@ -219,7 +219,10 @@ def _contributions(length: int) -> Words:
 
 @lru_cache(maxsize=8)
 def _contribution_table(length: int) -> Words:
-    """Compute the table of `_contributions` for this length."""
+    """Return the table of `_contributions` for this length.
+
+    The row is the number of bytes after the changed byte, the column the XOR difference of the byte.
+    """
     table = _crc_table()
     single_bits = np.empty((length, 8), dtype=np.uint32)
     row = [table[1 << bit] for bit in range(8)]

@@ -102,7 +102,10 @@ def _line(cells: Cells, start: Dot, end: Dot, curve: int) -> None:
 
 
 def _character(cell: tuple[int, tuple[int, ...]] | None, column: int, paint: Paint | None) -> str:
-    """Return the character of a cell; where curves overlap, they alternate."""
+    """Return the character of a cell: the letter of a curve, or coloured dots with `paint`.
+
+    Where curves overlap, columns alternate between them.
+    """
     if cell is None:
         return " "
     dots, curves = cell

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from determined.store.experiment_records import Experiment
     from determined.store.store import Store
 
-if TYPE_CHECKING:
-    from determined.store.experiment_records import Experiment
-    from determined.store.store import Store
-
 
 def is_abandoned(row: Experiment) -> bool:
     """Return whether an experiment should be running, but its process has exited.

@@ -22,7 +22,7 @@ CONCURRENT_TRIALS = 16
 
 
 class SearcherBlock(Block):
-    """The fields that all search methods have, and what a method adds to reading a configuration."""
+    """The fields that all search methods share, with hooks by which a method derives and checks its own fields."""
 
     # Whether the fields max_time and time_metric are another form of max_length, and are replaced together with it.
     time_follows_length: ClassVar[bool] = True

@@ -51,9 +51,9 @@ def storage_model(name: str) -> type[StorageBlock]:
 
 
 def storage_tag(value: Any) -> str | None:
-    """Return the tag of the storage type.
+    """Return the tag by which pydantic selects the model of a `checkpoint_storage` block; None if no model fits.
 
-    A block with only retention settings is the local directory, whose own `type` a file must not contain.
+    A block without `type` that has only retention settings is the local directory. `type: local` itself is rejected.
     """
     if not isinstance(value, dict):
         return tag_by("type")(value)

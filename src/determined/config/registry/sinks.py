@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SinkType(NamedTuple):
-    """A sink."""
+    """A registered sink: its implementation, and the package that it needs."""
 
     implementation: str  # `module:class`; the class is a `determined.sinks.base.Sink`
     package: str | None = None  # what it imports, installed by the extra of the same name; None if it needs nothing

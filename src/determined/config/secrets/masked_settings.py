@@ -23,7 +23,7 @@ class MaskedSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return all of them as they are named to the user."""
+        """Return the names of all masked settings and variables, as shown to the user."""
         return (*self.settings, *(f"{_VARIABLES} ({name})" for name in self.variables))
 
 

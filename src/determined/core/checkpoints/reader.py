@@ -38,7 +38,11 @@ class CheckpointReader:
 
     @contextlib.contextmanager
     def opened(self, checkpoint_id: str, selector: Selector | None, *, shared: bool) -> Iterator[Path]:
-        """Yield a directory with the checkpoint's files, or at least the selected ones, for reading."""
+        """Yield a directory with the checkpoint's files, or at least the selected ones, for reading.
+
+        With `shared`, all ranks of a machine call this together: one of them opens the checkpoint, and they leave the
+        block together.
+        """
         if not shared:
             with self._opened_here(checkpoint_id, selector) as path:
                 yield path

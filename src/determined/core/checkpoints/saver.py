@@ -99,7 +99,7 @@ class CheckpointSaver:
             try:
                 recover_unrecorded(self._records.store, mask_secrets(storage.name), partial(examine, storage))
             except OSError as error:
-                logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
+                logger.warning("unrecorded checkpoints could not be examined: %s", error)
 
     def _commit(self, checkpoint_id: str) -> Resources:
         """Make a checkpoint visible, after a note in the store.

@@ -10,7 +10,10 @@ from determined.core.ranks.rendezvous import LOOPBACK
 
 
 class DefaultPort(int):
-    """A port that the user has not given: it is shown in the signature and never opened."""
+    """The default of a port argument, kept for compatible signatures.
+
+    Its type shows that the user gave no port; it is never opened.
+    """
 
 
 PUB_PORT = DefaultPort(12360)

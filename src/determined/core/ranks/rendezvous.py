@@ -59,7 +59,7 @@ def find_store(rank: int, size: int, *, chief_ip: str | None, port: int | None, 
         place = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
         if not all(place):
             raise RuntimeError(
-                f"rank {rank} of {size} does not know where to meet the others. Start the ranks with torchrun or "
+                f"rank {rank} of {size} has no address of the other ranks. Start the ranks with torchrun or "
                 "`python -m determined.launch.torch_distributed`, or call torch.distributed.init_process_group, "
                 "or give DistributedContext a free port of the chief as pub_port"
             )

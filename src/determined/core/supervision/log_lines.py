@@ -81,7 +81,7 @@ class LogLines:
         try:
             self._attempts.check_reach()
         except StoreOutOfReach as error:
-            where = "what it prints is only where its standard output and error go"
+            where = "its output is not stored and appears only on its standard output and error"
             raise StoreOutOfReach(f"{error}; until then {where}") from None
 
     def _assign_to(self, begun: BegunAttempt) -> None:

@@ -17,7 +17,7 @@ logger = logging.getLogger("determined.core")
 
 
 class MetricReports:
-    """Writes the metrics of one rank, and finds those of an earlier step again."""
+    """Writes the metrics of one rank, and returns metrics that this rank reported earlier for a step."""
 
     def __init__(
         self, rank: int, writer: Writer[WorkerStore], store: WorkerStore, *, begun: Callable[[], BegunAttempt]
@@ -83,9 +83,8 @@ def warn_of_shared_metric(store: WorkerStore, rows: list[Row]) -> None:
     found = store.claim_shared_metric(reports) if reports else None
     if found is not None:
         logger.warning(
-            "rank %d reported the metric %r of group %r for step %d, and so did rank %d: the value of the "
-            "lowest rank counts; other metrics may be concerned as well: report on one rank, or under names of "
-            "their own",
+            "rank %d reported the metric %r of group %r for step %d, and so did rank %d: the value of the lowest rank "
+            "is used. Other metrics may be affected. Report on one rank, or use different names",
             found.rank,
             found.name,
             found.group,

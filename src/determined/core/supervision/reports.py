@@ -1,4 +1,4 @@
-"""What a worker reports about its run: metrics, complete checkpoints, and its status."""
+"""The reports of a worker about its run: metrics, complete checkpoints, and its status."""
 
 from __future__ import annotations
 

@@ -54,7 +54,10 @@ class StopRequests:
         self._writer.watch(self._check)
 
     def listen(self) -> None:
-        """Read requests on a rank other than the chief; try later if its attempt has not begun."""
+        """Start to read stop requests on a rank other than the chief.
+
+        If the attempt has not begun, do nothing; a later call tries again.
+        """
         if self.listens or time.monotonic() < self._next_try_to_listen:
             return
         self._found = self._attempts.find()

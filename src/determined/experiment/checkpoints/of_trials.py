@@ -37,7 +37,7 @@ class TrialCheckpoints:
             try:
                 retention.verify(self._storage(), _for_retention(checkpoint, self._settings.metric))
             except (InvalidCheckpointException, CheckpointNotFound) as error:
-                logger.warning("trial %d does not go on from its newest checkpoint: %s", trial_id, error)
+                logger.warning("trial %d does not resume from its newest checkpoint: %s", trial_id, error)
             else:
                 return checkpoint.checkpoint_id, checkpoint.steps_completed
         return None
@@ -112,7 +112,7 @@ class TrialCheckpoints:
             store = self._writer.queued(LocalWorkerStore)
             recover_unrecorded(store, place, partial(examine, self._storage()), trial_id)
         except OSError as error:
-            logger.warning("checkpoints that were not recorded could not be looked at: %s", error)
+            logger.warning("unrecorded checkpoints could not be examined: %s", error)
 
     def _active(self, trial_id: int) -> list[StoredCheckpoint]:
         """Record what the processes of a trial could not record, and return its checkpoints that have files."""

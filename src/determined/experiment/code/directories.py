@@ -71,7 +71,7 @@ def copy_code(code: Path, target: Path) -> CodeCopy:
 
 
 def record_code(source: Path, target: Path, leave_out: Iterable[Path]) -> CodeCopy:
-    """Copy the code without data and secrets, as checkpoints do: only for the record, not to run it."""
+    """Copy the code by the rules for checkpoints: no data, no secrets. The copy is a record and is never run."""
     code_copy.copy_code(source, target, list(leave_out))
     return _measured(target)
 

@@ -107,7 +107,7 @@ class PreparedHook:
         return [] if self.record.logged else list(log_lines(_log(self.files)))
 
     def mark_logged(self) -> PreparedHook:
-        """Record that the output is in the log of a trial."""
+        """Record that the output is in the log of a trial, and return the updated hook."""
         marked = replace(self.record, logged=True)
         _write_record(self.files, marked)
         return PreparedHook(self.files, marked)

@@ -284,7 +284,7 @@ class _Placing:
         if found != wanted:
             other = sorted(found.items() ^ wanted.items())[0][0]
             raise StoreError(
-                f"{self.place} is damaged, and nothing was imported: {kind}/{name}/{other} is not as its row says"
+                f"{self.place} is damaged, and nothing was imported: {kind}/{name}/{other} does not match its row"
             )
 
     def _refuse_strangers(self, *, everything_is_new: bool) -> None:

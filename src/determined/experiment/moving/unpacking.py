@@ -74,7 +74,7 @@ def _checked(member: Member, unpacked: Unpacked, code: dict[str, tuple[int, int]
         wrong = wrong or kind == "runs" or member.is_directory or not _CONFIG.fullmatch(below)
     if wrong or (not below and not member.is_directory):
         raise StoreError(
-            f"{source} is damaged, and nothing was imported: {shown(member.name)} has no place in an experiment"
+            f"{source} is damaged, and nothing was imported: {shown(member.name)} is no allowed file of an experiment"
         )
     assert known is not None
     known[1].add(identity)

@@ -157,8 +157,8 @@ def _must_wait(run: RunnerState, trial: LiveTrial) -> bool:
     if time.monotonic() - since < patience:
         return True
     logger.warning(
-        "trial %d is compared without trial %s, which it has waited for during %.0f s: another run of this search may "
-        "decide otherwise",
+        "trial %d is compared without trial %s after waiting %.0f s for it: the result of this search may not be "
+        "reproducible",
         trial.id,
         ", ".join(str(other.id) for other in others),
         patience,
@@ -178,7 +178,7 @@ def _answer(run: RunnerState, trial: LiveTrial) -> None:
         goal = trial.goal
         report_event(run, Validated(trial.number, result.metric, result.time))
         if trial.goal == goal and trial.final_decision is None and not trial.suspended and not trial.has_ended:
-            logger.error("trial %d: the searcher has no answer to %s, and lets it go on", trial.id, result.time)
+            logger.error("trial %d: the searcher returned no action at %s; the trial continues", trial.id, result.time)
             run.commit(trials=(trial.continue_to(None),))
             if trial.process is not None:
                 run.engine.wake(trial.process.key)
@@ -196,7 +196,7 @@ def _final(action: Stop) -> FinalDecision:
 
 
 def new_trial(action: Create, source_checkpoint_id: str | None, space: dict[str, Any]) -> NewTrial:
-    """Return the row of a trial that the searcher creates; `source` is the checkpoint that all trials start from."""
+    """Return the row of a trial that the searcher creates, starting from a checkpoint if one is given."""
     return NewTrial(
         number=action.number,
         request_id=action.request_id,

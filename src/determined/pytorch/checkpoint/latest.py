@@ -36,7 +36,7 @@ def _newest_good(core_context: core.Context) -> str | None:
         try:
             core_context.checkpoint.verify(checkpoint_id)
         except (InvalidCheckpointException, CheckpointNotFound) as error:
-            logger.warning("latest_checkpoint='latest': skipped, %s", error)
+            logger.warning("latest_checkpoint='latest': skipped a checkpoint: %s", error)
         else:
             logger.info("latest_checkpoint='latest' is %s", checkpoint_id)
             return checkpoint_id

@@ -80,7 +80,7 @@ def _stays(value: Any, unchanged: tuple[type, ...]) -> bool:
 
 
 def _release(values: dict[Any, Any], device: torch.device | None) -> None:
-    """Replace wrapped values by their contents, with tensors on `device`."""
+    """Replace each `_Held` value by its content, with tensors moved to `device`."""
     for key, one in values.items():
         if isinstance(one, _Held):
             values[key] = one.value if device is None or device.type == "cpu" else _moved(one.value, device)

@@ -93,7 +93,10 @@ class Restore(NamedTuple):
                 "checkpoint %s holds no state for the gradient scaler, which starts with its initial scale", self.name
             )
         elif stored:
-            logger.warning("checkpoint %s holds the state of a gradient scaler, and the trial wrapped none", self.name)
+            logger.warning(
+                "checkpoint %s contains the state of a gradient scaler, which is ignored: the trial wrapped none",
+                self.name,
+            )
 
     def _restore_generators(self, checkpoint: dict[str, Any]) -> None:
         """Restore this rank's random generators; a rank that did not exist gets the chief's."""

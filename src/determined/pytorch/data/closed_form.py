@@ -80,7 +80,10 @@ def batches_in_closed_form(batch_sampler: Any) -> Callable[[int, int, int], list
 
 
 def pass_access(sampler: Any) -> tuple[Callable[[int, int], Any], int] | None:
-    """Return a function of (pass, index) that gives an item, and the items per pass; None if not in closed form."""
+    """Return a function from (pass, index) to an item, and the number of items per pass.
+
+    None if the order of the sampler cannot be computed directly.
+    """
     if type(sampler) is SequentialSampler:
         return (lambda _, i: i), len(sampler)
     if type(sampler) is ShuffleSampler:

@@ -168,7 +168,7 @@ class Stopping:
                 f"rank {', '.join(map(str, silent))}" if silent else "the chief (rank 0), which keeps the ranks' notes,"
             )
             raise DistributedError(
-                f"{who} did not answer within {_SECONDS_FOR_AN_ANSWER} s when asked to stop: dead or frozen"
+                f"{who} did not answer within {_SECONDS_FOR_AN_ANSWER} s when asked to stop: it has exited or hangs"
             )
         return counts
 

@@ -37,13 +37,13 @@ _RULES = [
     ),
     (
         "experiments",
-        "nobody could run them, as their row in leases is missing",
+        "they cannot be run, because their row in leases is missing",
         "SELECT e.id FROM experiments e WHERE e.by_hand = 0 AND NOT EXISTS "
         "(SELECT 1 FROM leases l WHERE l.experiment_id = e.id)",
     ),
     (
         "experiments",
-        "they were run by hand and have no trial with an attempt",
+        "they are standalone runs without a trial that has an attempt",
         "SELECT e.id FROM experiments e WHERE e.by_hand = 1 AND NOT EXISTS (SELECT 1 FROM trials t "
         "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE t.experiment_id = e.id AND t.number = 0)",
     ),

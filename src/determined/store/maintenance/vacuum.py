@@ -43,6 +43,6 @@ def _refuse_while_runs_write(database: Database) -> None:
     """Raise `StoreError` if an experiment is running."""
     for experiment_id, process in at_work(database).items():
         raise StoreError(
-            f"experiment {experiment_id} is at work (process {process.pid} on host {process.host}), and would have to "
+            f"experiment {experiment_id} is running (process {process.pid} on host {process.host}), and would have to "
             f"wait: try again when it has ended, or pause it with det experiment pause {experiment_id}"
         )

@@ -84,7 +84,7 @@ def import_store(
         arrival.finish()
         contradictions = [str(finding) for finding in broken_rules(database) if finding not in before]
         if contradictions:
-            raise StoreError(f"{place} contradicts itself, and nothing was imported: {contradictions[0]}")
+            raise StoreError(f"{place} is inconsistent, and nothing was imported: {contradictions[0]}")
         if arrival.keep_ids:
             for table in moved_tables().values():
                 if table.counts:

@@ -56,7 +56,7 @@ def _checked(table: str, column: Column, value: Any) -> Any:
     if column.kind == "real":
         return _checked_real(column.name, value)
     if type(value) is not int:
-        raise _Mistake(f"is no whole number: {_shown(value)}")
+        raise _Mistake(f"is not a whole number: {_shown(value)}")
     if abs(value) > _LARGEST[column.kind] or (column.kind == "flag" and value < 0):
         raise _Mistake(f"is out of range: {_shown(value)}")
     if value < 1 and (column.name == "id" or column.name.endswith("_id")):
@@ -66,9 +66,9 @@ def _checked(table: str, column: Column, value: Any) -> Any:
 
 def _checked_text(table: str, name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _Mistake(f"is no text: {_shown(value)}")
+        raise _Mistake(f"is not a text: {_shown(value)}")
     if len(value) > _LARGEST_TEXT:
-        raise _Mistake(f"has {len(value):,} characters, and {_LARGEST_TEXT:,} are the most")
+        raise _Mistake(f"has {len(value):,} characters; the maximum is {_LARGEST_TEXT:,}")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in _unusual(value)):
         raise _Mistake("has characters that no database takes")
     words = WORDS.get((table, name))
@@ -110,9 +110,9 @@ def _checked_real(name: str, value: Any) -> float:
     if name not in _TIMES and isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]
     if type(value) not in (int, float):
-        raise _Mistake(f"is no number: {_shown(value)}")
+        raise _Mistake(f"is not a number: {_shown(value)}")
     if name in _TIMES and not 0 <= value < _END_OF_TIME:
-        raise _Mistake(f"is no moment: {_shown(value)}")
+        raise _Mistake(f"is not a valid time: {_shown(value)}")
     try:
         return float(value)
     except OverflowError:

@@ -92,8 +92,7 @@ def _allocated_trial(database: Database, start: AttemptStart) -> int | None:
         raise NotFoundException.of("trial", trial_id)
     if found[0][0] != allocation:
         raise StoreError(
-            f"trial {trial_id} was overtaken: it was started again as {found[0][0]!r}, and {allocation!r} may not "
-            "report any more"
+            f"trial {trial_id} was started again as {found[0][0]!r}, and {allocation!r} may not report any more"
         )
     return trial_id
 

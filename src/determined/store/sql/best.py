@@ -41,7 +41,7 @@ def keep_best(database: Database, trial_id: int, written: Collection[int] | None
 
 
 def best_of_experiment(database: Database, experiment_id: int, metric: str, smaller_is_better: bool) -> float | None:
-    """Return the best value of any validation metric over the trials of an experiment.
+    """Return the best value of the given validation metric over the trials of an experiment.
 
     All validations are read. The best value of the experiment's own metric is in the trials' rows and needs no such
     scan.

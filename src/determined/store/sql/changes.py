@@ -64,7 +64,7 @@ def _write_journal(database: Database, experiment_id: int, entries: Sequence[Jou
     for sequence, *body in found:
         if tuple(body) != rows.get(sequence, tuple(body)):
             raise StoreError(
-                f"entry {sequence} of the journal of experiment {experiment_id} is there already, and says otherwise"
+                f"entry {sequence} of the journal of experiment {experiment_id} exists already with different content"
             )
 
 

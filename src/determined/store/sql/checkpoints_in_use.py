@@ -123,7 +123,7 @@ def _can_go_on(state: str, experiment_id: int) -> str:
     """Return the part of a reason which says that an experiment can still be continued."""
     return (
         f"it ended as {state} without a checkpoint of its own, and can be continued; delete experiment {experiment_id} "
-        "first if nobody will"
+        "first if it will not be continued"
     )
 
 

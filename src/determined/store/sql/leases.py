@@ -51,7 +51,7 @@ def beat(database: Database, lease: Lease) -> None:
     found = database.read_locked("SELECT token FROM leases WHERE experiment_id = ?", [lease.experiment_id])
     if not found or found[0][0] != lease.token:
         raise LeaseLost(
-            f"experiment {lease.experiment_id} was taken over by another process: this one may not go on with it"
+            f"experiment {lease.experiment_id} was taken over by another process: this process must stop running it"
         )
     database.execute("UPDATE leases SET heartbeat = heartbeat + 1 WHERE experiment_id = ?", [lease.experiment_id])
 

@@ -143,7 +143,10 @@ def _given(experiment: Experiment) -> frozenset[str]:
 
 
 def _seconds(store: Store, trial: Trial) -> float:
-    """Return how long all attempts of a trial ran; the duration of an attempt that was killed is unknown."""
+    """Return the total running time of a trial's attempts.
+
+    An attempt that was killed has no recorded duration and counts as 0.
+    """
     from determined.store.process import is_running
 
     total = 0.0

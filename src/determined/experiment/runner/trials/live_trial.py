@@ -1,8 +1,8 @@
 """The state of a trial in its runner, and all transitions between its states.
 
 Each transition changes the trial in memory and returns the same change of its row. The caller commits it, together with
-what belongs to the same decision, before it acts on the processes. No other module changes the state of a trial or
-makes a `TrialChange`, so memory and database cannot differ; ARCHITECTURE.md has the table of transitions.
+what belongs to the same decision, before it acts on the processes. No other module of the runner changes the state of a
+trial or makes a `TrialChange`, so memory and database cannot differ; ARCHITECTURE.md has the table of transitions.
 """
 
 from __future__ import annotations

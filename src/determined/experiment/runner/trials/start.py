@@ -88,7 +88,7 @@ class TrialStarter:
             self._failed += 1
             if self._failed >= _MOST_FAILED_STARTS:
                 raise
-            logger.warning("trial %d could not be started, which is tried again: %s", trial.id, error)
+            logger.warning("trial %d could not be started; retrying: %s", trial.id, error)
             _take_back(run, trial)
         else:
             self._failed = 0

@@ -141,7 +141,7 @@ class Decoder:
         return None if value is _SKIPPED else value
 
     def _items(self, trees: Any, template: Any) -> list[Any]:
-        """Decode the items of a sequence."""
+        """Decode the items of a sequence; `template` is the sequence that the program has in its place."""
         return [self._item(number, tree, template) for number, tree in enumerate(trees)]
 
     def _fill_list(self, value: list[Any], tree: list[Any], template: Any) -> list[Any]:
