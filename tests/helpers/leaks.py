@@ -97,6 +97,11 @@ def share_processes(pids: Iterable[int]) -> None:
     _shared.processes.update(pids)
 
 
+def share_threads(threads: Iterable[threading.Thread]) -> None:
+    """Let threads outlive the test that a shared object has started on its behalf."""
+    _shared.threads.update(threads)
+
+
 def starts_processes_for_tests(pid: int) -> None:
     """Count the children of this shared process among those of the test that is running."""
     _shared.parents.append(pid)

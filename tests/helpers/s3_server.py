@@ -23,6 +23,8 @@ from typing import Any
 
 import obstore.store
 
+from tests.helpers import leaks
+
 RCLONE = Path(sys.executable).with_name("rclone")
 BUCKET = "checkpoints"
 ACCESS_KEY = "AKIDISTINCTIVE7"
@@ -44,6 +46,7 @@ class S3Server:
         self._process = subprocess.Popen(
             [RCLONE, "serve", "s3", self.bucket.parent, *options], stderr=subprocess.PIPE, text=True
         )
+        leaks.share_processes([self._process.pid])  # also one that a test restarts: the next test uses it
         assert self._process.stderr is not None
         for line in self._process.stderr:
             if found := re.search(r"Starting s3 server on \[http://([\d.:]+)/\]", line):
@@ -54,6 +57,7 @@ class S3Server:
         # Somebody must read on: a full pipe would stop the server.
         self._reader = threading.Thread(target=self._process.stderr.read, daemon=True)
         self._reader.start()
+        leaks.share_threads([self._reader])
 
     def config(self, **fields: Any) -> dict[str, Any]:
         """A checkpoint_storage block for this server."""

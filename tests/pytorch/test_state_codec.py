@@ -126,6 +126,13 @@ def test_a_state_survives_exactly(value: Any) -> None:
     assert described(value) == before  # untouched
 
 
+@pytest.mark.parametrize("key", [float("nan"), complex("nan"), (1, float("nan"))], ids=repr)
+def test_a_key_with_nan_is_found_again(key: Any) -> None:
+    value = {key: Slotted(1), 2: Slotted(2)}
+    of_a_new_process = {copy.deepcopy(key): Slotted(0), 2: Slotted(0)}
+    assert described(restored(stored(value), of_a_new_process)) == described(value)
+
+
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(states)
 def test_registered_classes_do_as_well_as_those_of_a_template(value: Any) -> None:

@@ -106,7 +106,8 @@ def child(template: Any, step: Step) -> Any:
 def _item(template: Any, key: Any) -> Any:
     """Return the item of a container of the program, or MISSING."""
     if isinstance(template, dict):
-        return dict.get(template, key, MISSING)
+        found = dict.get(template, key, MISSING)
+        return _item_with_nan_key(template, key) if found is MISSING else found
     if isinstance(template, slice):
         template = (template.start, template.stop, template.step)
     elif isinstance(template, np.ndarray) and template.dtype == object:
@@ -114,3 +115,11 @@ def _item(template: Any, key: Any) -> Any:
     if isinstance(template, _SEQUENCES) and type(key) is int and 0 <= key < len(template):
         return template[key]
     return MISSING
+
+
+def _item_with_nan_key(template: dict[Any, Any], key: Any) -> Any:
+    """Return the item whose key is written like this one, which contains NaN: NaN does not equal itself."""
+    if not isinstance(key, (float, complex, tuple)) or "nan" not in repr(key):
+        return MISSING
+    same = (value for known, value in template.items() if type(known) is type(key) and repr(known) == repr(key))
+    return next(same, MISSING)
