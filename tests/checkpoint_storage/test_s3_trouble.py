@@ -151,7 +151,7 @@ def test_a_server_that_dies_during_an_upload(
     assert "was not saved: the checkpoint storage s3://checkpoints at" in str(error)
     assert "cannot be reached" in str(error)
     storage_id = str(error).partition("checkpoint ")[2].partition(" ")[0]
-    assert f"what was uploaded of checkpoint {storage_id} is removed" in caplog.text
+    assert f"the partial upload of checkpoint {storage_id} could not be deleted" in caplog.text
     assert left_here() == []
     assert sorted(path.name for path in source.iterdir()) == ["a", "b", "c"]
     # What it left is not visible, and is gone a day later.

@@ -101,7 +101,7 @@ def test_what_cannot_be_believed_is_not_recorded(
 
     publish(storage, None, write_and_damage)
     assert examine(storage, "one", OWN) is None
-    assert "does not say whose it is" in caplog.text
+    assert "its origin is unknown" in caplog.text
     assert "weights" in storage.resources("one")
 
 

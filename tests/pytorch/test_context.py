@@ -394,7 +394,7 @@ class TestExperimental:
         trial = fit(Foreign, max_length=pytorch.Epoch(2))
         assert trial.batch_indices == [*range(6)]
         assert trial.epoch_indices == [0, 0, 0, 1, 1, 1]
-        assert "program's own" in caplog.text
+        assert "the program is responsible for sharding" in caplog.text
 
     def test_batches_reach_the_trial_unmoved(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Odd:

@@ -390,7 +390,7 @@ def test_a_run_that_continues_another_trial_says_where_the_first_results_are(
     with opened() as store:  # a trial of a search: nobody else goes on with it
         store._database.execute("UPDATE trials SET state = 'COMPLETED'")
     process(4, batch_size=1, latest_checkpoint=uuid)
-    assert f"what that one uploaded stays in output {output}" in caplog.text
+    assert f"whose uploads remain in output {output}" in caplog.text
     assert len(list((data_home / "determined" / "checkpoints").glob("output-*"))) == 2
 
 

@@ -336,7 +336,7 @@ class TestJournal:
         first = Change(journal=(JournalEntry(1, {"a": 1}, []),), new_trials=(new_trial(0),))
         store.experiments.commit(lease, first)
         other = Change(journal=(JournalEntry(1, {"a": 2}, []), JournalEntry(2, {}, [])))
-        with pytest.raises(StoreError, match=r"entry 1 .* says otherwise"):
+        with pytest.raises(StoreError, match=r"entry 1 .* exists already with different content"):
             store.experiments.commit(lease, other)
         with pytest.raises(StoreError, match="another trial with the number 0"):
             store.experiments.commit(lease, Change(new_trials=(new_trial(1), new_trial(0, request_id="other"))))

@@ -58,7 +58,7 @@ def test_what_cannot_be_done(store: Store) -> None:
     with pytest.raises(StoreError, match=f"experiment {experiment} is in the queue of me on here already.*priority 8"):
         store.queue.add(NewEntry(experiment, "there", "you", 9))
     for priority in (0, 100):
-        with pytest.raises(StoreError, match=f"from 1, which goes first, to 99, not {priority}"):
+        with pytest.raises(StoreError, match=f"from 1 \\(highest\\) to 99, not {priority}"):
             store.queue.set_priority(experiment, priority)
     with pytest.raises(StoreError, match="Experiment 999 not found"):
         store.queue.add(NewEntry(999, "here", "me"))

@@ -265,7 +265,7 @@ class TestDeletion:
     def test_a_search_is_deleted_by_its_holder_alone(self, store: Store) -> None:
         lease = held_experiment(store)
         store.experiments.commit(lease, Change(experiment=ExperimentChange("COMPLETED", ended=9.0)))
-        with pytest.raises(StoreError, match="whoever holds its lease"):
+        with pytest.raises(StoreError, match="the process that holds its lease"):
             store.upkeep.delete_experiment(lease.experiment_id, None)
         newer = store.experiments.acquire(lease.experiment_id, alive(), watch_seconds=0.0)
         with pytest.raises(LeaseLost):
