@@ -19,20 +19,6 @@ from tests.helpers import leaks
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# Directories of which not every test has been seen to leave nothing behind.
-NOT_CHECKED_FOR_LEAKS = (
-    "bench",
-    "checkpoint_storage",
-    "cli",
-    "docs",
-    "examples",
-    "experiment",
-    "experimental",
-    "pytorch",
-    "queue",
-    "sinks",
-)
-
 os.environ["OMP_NUM_THREADS"] = "1"  # children of tests share few cores
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: children would inherit it
@@ -84,17 +70,11 @@ def home_and_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(autouse=True)
-def leaves_nothing_behind(
-    request: pytest.FixtureRequest, home_and_temporary_directory: None, tmp_path: Path
-) -> Iterator[None]:
+def leaves_nothing_behind(home_and_temporary_directory: None, tmp_path: Path) -> Iterator[None]:
     """Fail a test that leaves processes, threads, a process group, variables or files behind.
 
     Other fixtures of every test depend on this one, so that it looks after all of them have cleaned up.
     """
-    if any(request.path.is_relative_to(REPOSITORY / "tests" / name) for name in NOT_CHECKED_FOR_LEAKS):
-        yield
-        time.tzset()
-        return
     before = leaks.take()
     yield
     time.tzset()  # a test may have set TZ, which has its old value again
@@ -111,6 +91,7 @@ def data_home(leaves_nothing_behind: None, tmp_path: Path, monkeypatch: pytest.M
     home = tmp_path / "xdg-data"
     monkeypatch.setenv("XDG_DATA_HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))  # tests do not wait for each other's slots
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))  # notebook kernels write there, by default into HOME
     return home
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.docs.following import blocks, matches
 from tests.helpers.notebooks import Cell, started
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "notebooks.md"
 
 
-def test_the_cells_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))  # by default in the home directory
+def test_the_cells_of_the_page_run(tmp_path: Path) -> None:
     cell: Cell | None = None
     with started(tmp_path) as notebook:
         for block in blocks(PAGE.read_text()):

@@ -161,14 +161,16 @@ class _Export:
                 if trees.resources(path) != row.resources:
                     raise InvalidCheckpointException(
                         f"checkpoint {row.checkpoint_id} in {row.storage} does not have the files recorded for "
-                        f"it: det checkpoint rm {row.checkpoint_id} records those that exist"
+                        f"it: to record those that exist, run det checkpoint rm {row.checkpoint_id}"
                     )
                 if manifest.exists(path) and row.state == "ACTIVE":
                     manifest.verify(path, row.checkpoint_id)
                 self._write_tree(f"checkpoints/{row.checkpoint_id}", path)
         except CheckpointNotFound as error:
             if not row.borrowed:
-                raise CheckpointNotFound(f"{error}: det checkpoint rm {row.checkpoint_id} records that") from error
+                raise CheckpointNotFound(
+                    f"{error}: to record that, run det checkpoint rm {row.checkpoint_id}"
+                ) from error
             self.done.notes.append(
                 f"Checkpoint {row.checkpoint_id} is in {row.storage}, which is not here: it is not exported"
             )
