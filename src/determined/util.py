@@ -38,7 +38,7 @@ def download_gcs_blob_with_backoff(blob: Any, n_retries: int = 32, max_backoff: 
     for attempt in range(n_retries):
         try:
             return bytes(download())
-        except Exception as error:  # noqa: BLE001: which errors pass is known only to the client of the user's choice
+        except Exception as error:  # only the user's client knows which errors pass
             if attempt + 1 == n_retries:
                 raise
             # With a random part, so that processes which failed together do not try again together.

@@ -157,9 +157,23 @@ def test_a_sink_is_complete(name: str) -> None:
     )
     sink: Sink = kind(kind.Settings())
     assert sink.name == name
-    expected = {member for member in vars(Sink) if not member.startswith("_")}
-    assert {member for member in expected if not hasattr(sink, member)} == set()
+    assert Sink in kind.__mro__, "derive it from Sink, so that mypy checks its methods"
     assert kind.Settings.__doc__
+
+
+@pytest.mark.parametrize(
+    ("files", "registered", "registry"),
+    [
+        ("searchers/methods/*.py", SEARCH_METHODS, "search_methods.py"),
+        ("checkpoint_storage/types/*.py", STORAGE_TYPES, "storage_types.py"),
+        ("sinks/*_sink.py", SINKS, "sinks.py"),
+    ],
+)
+def test_every_file_of_a_plug_is_registered(files: str, registered: dict[str, Any], registry: str) -> None:
+    package = ROOT / "src" / "determined"
+    found = {path.stem for path in package.glob(files) if path.name != "__init__.py"}
+    known = {entry.implementation.partition(":")[0].rpartition(".")[2] for entry in registered.values()}
+    assert found == known, f"no line of config/registry/{registry} names {', '.join(sorted(found - known))}"
 
 
 @pytest.mark.parametrize("name", SINKS)

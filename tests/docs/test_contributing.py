@@ -73,9 +73,10 @@ class Checkout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for name in ("src", "docs", "tests"):
+        for name in ("src", "docs", "tests", "tools"):
             shutil.copytree(ROOT / name, root / name)  # with the compiled files, which stay valid
-        shutil.copy(ROOT / "pyproject.toml", root)
+        for name in ("pyproject.toml", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "Makefile"):
+            shutil.copy(ROOT / name, root)
         (root / "config.yaml").write_text(CONFIG)
 
     def carry_out(self, step: Step) -> Path | None:
@@ -87,9 +88,11 @@ class Checkout:
         if line := re.match(r"One line in `(\w+)` of `([^`]+)`", step.text):
             self._edit(
                 line[2],
-                rf"(?ms)^({line[1]}\b[^\n]*= \{{\n.*?)^(\}})",
+                rf"(?ms)^({line[1]}\b[^\n]*= [\[{{]\n.*?)^([\]}}])",
                 lambda found: f"{found[1]}{indented(step.code)}{found[2]}",
             )
+        elif line := re.match(r"One line after `([^`]+)` in `([^`]+)`", step.text):
+            self._edit(line[2], rf"(?m)^({re.escape(line[1])}\b.*\n)", lambda found: f"{found[1]}{step.code}")
         elif row := re.match(r"A row in the table of `([^`]+)`", step.text):
             self._edit(row[1], r"(?m)((?:^\|.*\n)+)", lambda found: f"{found[1]}{step.code}")
         elif name := re.match(
@@ -117,6 +120,12 @@ class Checkout:
         return subprocess.run(
             [sys.executable, *command], cwd=self.root, env=environment, capture_output=True, text=True, timeout=300
         )
+
+    def write_reference(self) -> None:
+        """What `make reference` does."""
+        for tool in ("reference", "api_table", "modules"):
+            written = self.run("-m", f"tools.{tool}")
+            assert written.returncode == 0, written.stderr
 
     def check(self, *tests: str) -> subprocess.CompletedProcess[str]:
         return self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests)
@@ -161,8 +170,13 @@ def test_one_file_and_one_line_add_a_searcher_a_storage_type_and_a_sink(checkout
     for plug in PLUGS:
         for step in steps(plug)[2:]:
             checkout.carry_out(step)
-    tests = ("tests/config/test_registries.py", "tests/searchers/test_properties.py")
-    complete = checkout.check(*tests, "-k", "test_registries or repeat")
+    checkout.write_reference()
+    tests = (
+        "tests/config/test_registries.py",
+        "tests/config/test_experiment_fields.py",
+        "tests/docs/test_api_table.py",
+    )
+    complete = checkout.check(*tests, "tests/searchers/test_properties.py", "-k", "not test_properties or repeat")
     assert complete.returncode == 0, complete.stdout[-3000:]
 
 
@@ -173,7 +187,9 @@ def test_a_command_is_a_file_and_a_line(checkout: Checkout) -> None:
     assert asked.returncode == 0, asked.stderr
     assert json.loads(asked.stdout)["data_directory"].startswith(str(checkout.root))
     assert "data-directory" in checkout.run("-m", "determined.cli", "--help").stdout
-    called = checkout.check("tests/cli/test_every_command.py", "-k", "left_out or (empty and data-directory)")
+    checkout.write_reference()
+    tests = ("tests/cli/test_every_command.py", "tests/docs/test_api_table.py")
+    called = checkout.check(*tests, "-k", "test_api_table or left_out or (empty and data-directory)")
     assert called.returncode == 0, called.stdout[-3000:]
 
 

@@ -44,7 +44,7 @@ class StorageSettings(ABC):
         # Annotations stay texts: evaluating them would take longer than everything else here.
         kinds = [kind for kind in reversed(cls.__mro__) if issubclass(kind, StorageSettings)]
         known = {name: str(text) for kind in kinds for name, text in kind.__annotations__.items()}
-        return {name: not hasattr(cls, name) for name, text in known.items() if not text.startswith("ClassVar")}
+        return {name: not hasattr(cls, name) for name, text in known.items() if not _is_class_variable(text)}
 
     @classmethod
     def problems(cls, block: Mapping[str, Any]) -> Iterator[Problem]:
@@ -59,3 +59,7 @@ class StorageSettings(ABC):
     @abstractmethod
     def build(self) -> CheckpointStorage:
         """Return the storage. Raise ValueError for invalid settings, without showing secrets."""
+
+
+def _is_class_variable(annotation: str) -> bool:
+    return annotation.partition("[")[0].rpartition(".")[2] == "ClassVar"

@@ -36,9 +36,7 @@ class Method(SearcherBlock, ABC):
     # event `Extended`, and one without it refuses it with a reason.
 
     # Advice for a user who continues an ended search that has nothing left to do.
-    to_continue: ClassVar[str] = (
-        "its trials were compared and are over; give it more with --config searcher.max_trials=N"
-    )
+    to_continue: ClassVar[str] = "all its trials have ended; give it more with --config searcher.max_trials=N"
 
     @abstractmethod
     def build(self, space: dict[str, Any], seed: int) -> Searcher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -77,14 +78,22 @@ class Sink(Protocol):
     @property
     def Settings(self) -> type[Any]: ...
 
+    @abstractmethod
     def open(self, begin: Begin) -> Known:
         """Create the run in the service, or continue the one with the same key. Return the last steps that it has."""
         ...
 
-    def send(self, events: Sequence[Report | CheckpointReference]) -> None: ...
+    @abstractmethod
+    def send(self, events: Sequence[Report | CheckpointReference]) -> None:
+        """Send reports and references to checkpoints, in their order."""
+        ...
 
-    def end(self, state: EndState) -> None: ...
+    @abstractmethod
+    def end(self, state: EndState) -> None:
+        """Report the end of the attempt."""
+        ...
 
+    @abstractmethod
     def abandon(self) -> None:
         """Stop everything that could delay the end of the process.
 

@@ -12,7 +12,7 @@ from typing import Any
 from determined.config.blocks.block import Block
 from determined.config.validators import FilledText
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
+from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink, last_steps
 
 _KEY = "determined.key"
 _STEPS = "determined.steps_completed"  # tag with the last step that was sent, by group
@@ -41,7 +41,7 @@ class MlflowSettings(Block):
     experiment: FilledText | None = None
 
 
-class MlflowSink:
+class MlflowSink(Sink):
     """A sink for MLflow.
 
     It sends metrics, parameters and tags, but no files, which would need access to artifact storage.

@@ -8,7 +8,7 @@ from typing import Any
 from determined.config.blocks.block import Block
 from determined.config.validators import FilledText
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report
+from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink
 
 
 class TrackioSettings(Block):
@@ -18,7 +18,7 @@ class TrackioSettings(Block):
     space_id: FilledText | None = None
 
 
-class TrackioSink:
+class TrackioSink(Sink):
     """A sink for Trackio. Repeated steps appear twice, because Trackio cannot be asked for the last step."""
 
     name = "trackio"

@@ -12,7 +12,7 @@ from determined.config import validators
 from determined.config.blocks.block import Block
 from determined.config.validators import FilledText
 from determined.optional import require
-from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, last_steps
+from determined.sinks.base import Begin, CheckpointReference, EndState, Known, Report, Sink, last_steps
 
 _STEP = "steps_completed"
 _SENT = "determined/steps_completed/"  # + group: summary field with the last step that was sent
@@ -49,7 +49,7 @@ class WandbSettings(Block):
     mode: Mode | None = None
 
 
-class WandbSink:
+class WandbSink(Sink):
     """A sink for Weights & Biases.
 
     Rows carry `steps_completed` as their x axis. The service's own step must not decrease, or rows are ignored, but our

@@ -5,8 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from determined.errors import DeterminedError
+
 
 def load(path: str) -> Any:
     """Return the object that a path such as `package.module:name` names."""
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise DeterminedError(f"a registry in determined/config/registry names {path!r}: {error}") from error
