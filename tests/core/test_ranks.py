@@ -86,7 +86,7 @@ def test_what_counts_does_not_depend_on_who_comes_first(
     (warning,) = warnings(caplog)
     ranks_named = sorted(order[:2])
     assert f"rank {ranks_named[1]} reported the metric 'loss' of group 'training' for step" in warning
-    assert f"so did rank {ranks_named[0]}: the value of the lowest rank counts" in warning
+    assert f"so did rank {ranks_named[0]}: the value of the lowest rank is used" in warning
 
 
 def test_without_a_shared_name_there_is_no_warning(ranks: Ranks, caplog: pytest.LogCaptureFixture) -> None:
@@ -361,7 +361,7 @@ def test_processes_of_a_run_store_what_each_reports() -> None:
         ("training", 1, 2, {"of 2": 2}),
     ]
     said = "".join(rank.stdout + rank.stderr for rank in found)
-    assert said.count("the value of the lowest rank counts") == 1
+    assert said.count("the value of the lowest rank is used") == 1
 
 
 KILLED = """

@@ -80,7 +80,7 @@ def test_every_rank_reports_and_the_chief_decides(tmp_path: Path) -> None:
         # At its rungs it waited for the decision about what the chief had reported.
         reached = [entry.event for entry in store.experiments.journal(experiment) if "time" in entry.event]
         assert [(event["time"], event["metric"]) for event in reached] == [(2, trial.best), (4, trial.best)]
-    assert sum("the value of the lowest rank counts" in line for line in logs) == 1
+    assert sum("the value of the lowest rank is used" in line for line in logs) == 1
     (plain,) = json.loads(search.det("experiment", "describe", str(experiment), "--metrics", "--json").stdout)
     workload = plain["trials"][0]["workloads"][0]["validation"]
     assert workload["metrics"] == {"loss": trial.best, "epochs": 1, "of rank 0": 1, "of rank 1": 1}

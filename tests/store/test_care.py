@@ -114,7 +114,7 @@ def test_a_copy_is_whole_or_not_there(tmp_path: Path) -> None:
         ("UPDATE trials SET passed_hparams = '[1]' WHERE id = 2", "trials: passed_hparams of 2 is no map$"),
         ("UPDATE checkpoints SET state = 'GONE' WHERE id = 2", "checkpoints: no state is called 'GONE'$"),
         ("UPDATE checkpoints SET state = 'DELETED'", "model_versions: their checkpoints are deleted: 1$"),
-        ("DELETE FROM leases WHERE experiment_id = 1", "experiments: nobody could run them.*: 1$"),
+        ("DELETE FROM leases WHERE experiment_id = 1", "experiments: they cannot be run.*: 1$"),
         ("DELETE FROM journal", "experiments: their search's state is newer.*: 1$"),
         ("DROP INDEX logs_in_order", "logs: the index logs_in_order is missing"),
         ("ALTER TABLE trials DROP COLUMN reason", "trials: the column reason is missing"),

@@ -198,14 +198,14 @@ DAMAGES: dict[str, tuple[Callable[[list[Line]], Any], str]] = {
     "wrong order": (lambda lines: lines.insert(-1, lines[1]), "come after"),
     "unknown column": (changed("trials", role="admin"), "no column 'role'"),
     "missing value": (changed("trials", experiment_id=None), "experiment_id.*is missing"),
-    "truth for a number": (changed("trials", number=True), "no whole number"),
-    "a fraction for a number": (changed("trials", number=1.5), "no whole number"),
+    "truth for a number": (changed("trials", number=True), "not a whole number"),
+    "a fraction for a number": (changed("trials", number=1.5), "not a whole number"),
     "a huge number": (changed("metrics", step=2**63), "out of range"),
     "an id of nothing": (changed("experiments", id=0), "cannot be an id"),
     "another flag": (changed("experiments", archived=2), "out of range"),
-    "text for a time": (changed("experiments", created="now"), "no number"),
-    "no moment": (changed("experiments", created=1e18), "no moment"),
-    "no text": (changed("experiments", name=["x"]), "no text"),
+    "text for a time": (changed("experiments", created="now"), "not a number"),
+    "no moment": (changed("experiments", created=1e18), "not a valid time"),
+    "no text": (changed("experiments", name=["x"]), "not a text"),
     "a zero in text": (changed("experiments", name="a\0b"), "no database takes"),
     "half a character": (changed("experiments", name="\ud800"), "no database takes"),
     "another state": (changed("trials", state="FLYING"), "expected one of QUEUED"),
@@ -226,9 +226,9 @@ DAMAGES: dict[str, tuple[Callable[[list[Line]], Any], str]] = {
     "twice the same": (lambda lines: row(lines, "trials", 1).update(id=row(lines, "trials")["id"]), "two rows"),
     "a by-hand run that never was": (
         lambda lines: row(lines, "experiments", 3).update(by_hand=1, state=None),
-        "contradicts itself",
+        "is inconsistent",
     ),
-    "a step too many": (changed("trials", steps_completed=99), "contradicts itself"),
+    "a step too many": (changed("trials", steps_completed=99), "is inconsistent"),
 }
 
 

@@ -102,7 +102,7 @@ class TestVersions:
             store.registry.register(model.id, saved)
         store.registry.edit_model(model.id, Edit(archived=False))
         store.upkeep.condemn([], partially=[saved])
-        with pytest.raises(StoreError, match=f"{saved} is PARTIALLY_DELETED: only a whole one"):
+        with pytest.raises(StoreError, match=f"{saved} is PARTIALLY_DELETED: only a complete one"):
             store.registry.register(model.id, saved)
         assert store.registry.versions(model.id) == []
 
