@@ -19,8 +19,8 @@ from tests.helpers import leaks
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# Files whose tests leave something behind that is not ours to remove (directories of torchrun, pip and multiprocessing,
-# the history of an interpreter), or that share an engine which starts its processes anew.
+# Files whose tests leave something behind that is not ours to remove (directories of torchrun, pip, multiprocessing and
+# Weights & Biases, the history of an interpreter), or that share an engine which starts its processes anew.
 NOT_CHECKED_FOR_LEAKS = (
     "tests/docs/test_tutorial.py",
     "tests/experiment/test_hook_preparation.py",
@@ -30,6 +30,7 @@ NOT_CHECKED_FOR_LEAKS = (
     "tests/pytorch/test_interpreters.py",
     "tests/pytorch/test_notebooks.py",
     "tests/pytorch/test_worker_end.py",
+    "tests/sinks/test_wandb.py",
 )
 
 os.environ["OMP_NUM_THREADS"] = "1"  # children of tests share few cores
