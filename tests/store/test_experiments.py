@@ -214,11 +214,11 @@ class TestTrials:
         assert store.experiments.trial(trial_id).passed_hparams == {}
 
         start = managed_start(trial_id, allocate(store, lease, trial_id))
-        odd = {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}}
+        odd = {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}, "kind": dict}
         store.begin_attempt(start._replace(run=start.run._replace(passed_hparams=odd)))
         found = store.experiments.trial(trial_id)
         assert found.hparams == {"lr": 0.0}
-        assert found.passed_hparams == odd
+        assert found.passed_hparams == {"lr": math.inf, "net": {"a\0b \udce9": [1, None]}, "kind": repr(dict)}
         assert found.effective_hparams == {**found.hparams, **found.passed_hparams}
 
         by_hand = begin(store)
