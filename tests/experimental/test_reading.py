@@ -63,6 +63,7 @@ class TestExperiment:
         searched.set_labels({"sdk", "linear"})
         searched.set_name("sdk search")
         searched.set_description("for tests")
+        searched.set_notes("")
         with pytest.raises(TypeError, match="labels must be a set or a list of strings, got 'one'"):
             searched.set_labels("one")
 
