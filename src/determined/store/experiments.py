@@ -48,12 +48,15 @@ class Experiments:
 
     def create(self, new: NewExperiment) -> int:
         """Create an experiment and return its id."""
+        # Exclusive, otherwise a retry that overlaps with the lost call could find no row either, and fail on the
+        # unique key.
         with self._database.transaction(exclusive=True):
             known = self._database.execute("SELECT id FROM experiments WHERE key = ?", [new.key])
             if known:  # a retry after the answer to an earlier call was lost
                 return int(known[0][0])
             self._insert(new)
             ((experiment_id,),) = self._database.execute("SELECT id FROM experiments WHERE key = ?", [new.key])
+            # The row exists before any runner does, so that acquiring the lease always has a row to lock.
             self._database.execute("INSERT INTO leases (experiment_id) VALUES (?)", [experiment_id])
             return int(experiment_id)
 
@@ -64,6 +67,7 @@ class Experiments:
         machine. Otherwise the holder's heartbeat is watched: if it advances, the holder is alive; if it has not
         advanced for `watch_seconds`, the experiment is taken over.
         """
+        # Runners send a heartbeat every second, so 20 seconds without one mean that the holder is dead or frozen.
         return leases.acquire(self._database, experiment_id, process, watch_seconds=watch_seconds)
 
     def heartbeat(self, lease: Lease) -> None:
@@ -83,6 +87,8 @@ class Experiments:
         from determined.store.sql.changes import write_change
 
         with self._database.transaction():
+            # First, because it locks the row of the lease: a process that lost it must not write anything of the
+            # change.
             leases.beat(self._database, lease)
             return write_change(self._database, lease.experiment_id, change)
 
@@ -97,6 +103,7 @@ class Experiments:
         found = self._database.execute(
             f"{rows.SELECT_TRIALS} WHERE t.experiment_id = ? ORDER BY t.number", [experiment_id]
         )
+        # Only an empty result needs a second query, to tell an experiment without trials from an unknown id.
         if not found:
             self._check(experiment_id)
         return [rows.trial(row) for row in found]
@@ -126,6 +133,7 @@ class Experiments:
         `after` is the attempt and sequence number of the last validation that the caller already has.
         """
         attempt, sequence = after
+        # Not ordered by time: clocks can be set back, and a restarted trial may run on a host with another clock.
         found = self._database.execute(
             f"SELECT {columns.METRIC} FROM metrics WHERE trial_id = ? AND metric_group = 'validation' AND archived = 0 "
             "AND rank = 0 AND (attempt > ? OR (attempt = ? AND sequence > ?)) ORDER BY attempt, sequence",
@@ -148,6 +156,7 @@ class Experiments:
         if not found:
             raise self._no("experiment", experiment_id)
         own_metric, own_direction, smallest, largest = found[0]
+        # The trials' rows have the best values of the experiment's own metric, so no report has to be read.
         if metric == own_metric and smaller_is_better == bool(own_direction):
             best: float | None = smallest if smaller_is_better else largest
             return best
@@ -184,6 +193,7 @@ class Experiments:
                 "INSERT INTO experiment_requests (experiment_id, trial_id, kind, created) VALUES (?, ?, ?, ?)",
                 [experiment_id, trial_id, kind, time.time()],
             )
+            # The largest id is that of this request, because no other transaction can have added one meanwhile.
             ((number,),) = self._database.execute(
                 "SELECT max(id) FROM experiment_requests WHERE experiment_id = ?", [experiment_id]
             )

@@ -9,6 +9,7 @@ from determined.store.databases.base import Database
 from determined.store.sql.columns import text
 
 _USES = "checkpoint_uses (trial_id, checkpoint, model_version, since)"
+# A later use without a version does not erase the version under which the checkpoint was used before.
 _KNOWN = """(trial_id, checkpoint) DO UPDATE SET
     model_version = coalesce(excluded.model_version, checkpoint_uses.model_version)"""
 
@@ -43,7 +44,9 @@ class Lineage:
     def _users(self, column: str, value: str | int) -> list[int]:
         """Return the trials whose use of a checkpoint has this value in a column, in the order they were recorded."""
         found = self._database.execute(
-            f"SELECT trial_id FROM checkpoint_uses WHERE {column} = ? ORDER BY since, trial_id", [value]
+            # Uses recorded within one tick of the clock would otherwise be listed in any order.
+            f"SELECT trial_id FROM checkpoint_uses WHERE {column} = ? ORDER BY since, trial_id",
+            [value],
         )
         return [trial_id for (trial_id,) in found]
 

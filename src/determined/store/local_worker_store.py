@@ -91,6 +91,7 @@ class LocalWorkerStore:
         return self._store.identities(program)
 
     def registered_checkpoints(self, experiment_id: int) -> list[str]:
+        # Lists, because sets are no plain data; sorted, so that the result is the same in every process.
         return sorted(self._store.registry.registered(experiment_id))
 
     def source_checkpoints(self, experiment_id: int) -> list[str]:

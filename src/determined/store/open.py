@@ -42,6 +42,7 @@ def open_database(place: str | os.PathLike[str] | None = None) -> Database:
         return PostgresDatabase(resolved)
     from determined.store.databases.sqlite import BUSY_SECONDS, SqliteDatabase
 
+    # SQLite itself waits for this time, so with a shorter patience a run would wait longer than the user allows.
     return SqliteDatabase(Path(resolved), busy_seconds=min(BUSY_SECONDS, patience()))
 
 
@@ -67,7 +68,8 @@ def patience() -> float:
     try:
         seconds = float(text)
     except ValueError:
-        seconds = -1.0
+        seconds = -1.0  # rejected below, with the same message as a number out of range
+    # NaN fails this comparison too, and infinity would never give up.
     if not 0 <= seconds < float("inf"):
         raise StoreError(f"DET_STORE_PATIENCE is {text!r}: expected a number of seconds")
     return seconds

@@ -71,6 +71,7 @@ class Output(NamedTuple):
         return max((upload.reported for upload in self.uploads), default=None)
 
 
+# The name is part of the paths of stored files: with another one, existing outputs would not be found.
 def rank_directory(rank: int) -> str:
     """Return the name of the directory of a rank inside an output."""
     return f"rank_{rank}"

@@ -63,6 +63,7 @@ class Outputs:
                 raise StoreError(
                     f"trial {upload.trial_id} was started again: attempt {upload.attempt} can upload nothing any more"
                 )
+            # Ranks record their first uploads at the same time: the first one decides the id of the output.
             self._database.insert(
                 "outputs (trial_id, uuid, storage)",
                 [(upload.trial_id, text(upload.output), text(upload.storage))],
@@ -87,6 +88,7 @@ class Outputs:
         """Record that all files of an upload are in place. Return False if a newer attempt has removed the upload."""
         with self._database.transaction():
             self._database.execute("UPDATE uploads SET finished = 1 WHERE key = ?", [text(key)])
+            # `execute` returns no number of changed rows, so whether the row still exists is asked.
             return bool(self._database.execute("SELECT 1 FROM uploads WHERE key = ?", [text(key)]))
 
     def remove_upload(self, key: str) -> None:
@@ -103,6 +105,7 @@ class Outputs:
     def keep_files(self, key: str, names: Sequence[str]) -> None:
         """Reduce a withdrawn upload to some of its files, and record it as finished again."""
         with self._database.transaction():
+            # Locked, because the files are read, reduced and written back.
             ((files,),) = self._database.read_locked("SELECT files FROM uploads WHERE key = ?", [text(key)])
             kept = {name: size for name, size in json.loads(files).items() if name in names}
             self._database.execute(

@@ -19,6 +19,7 @@ class Process(NamedTuple):
 
 def this_process() -> Process:
     """Return the identity of this process."""
+    # Without /proc, as in some sandboxes, there is no start time.
     return Process(socket.gethostname(), os.getpid(), _started(os.getpid()) or "")
 
 
@@ -37,6 +38,7 @@ def this_user() -> str:
 
     try:
         return getpass.getuser()
+    # KeyError up to Python 3.12, OSError since 3.13.
     except (KeyError, OSError):
         return str(os.getuid())
 

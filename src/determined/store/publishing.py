@@ -39,9 +39,11 @@ class Publishing:
         )
         unrecorded = []
         for checkpoint_id, key, trial, attempt, newest, since, ended, *writer in found:
+            # The wall clock, because the time was recorded by another process.
             old = time.time() - since > _SECONDS_TO_WAIT_FOR_OTHER_MACHINES
             gone = ended is not None or old or _is_gone(Process(*writer))
             # `attempt < newest`: the trial was restarted, so the old attempt cannot record the checkpoint any more.
+            # With `trial_id` the caller guarantees that no process of the trial is running.
             if gone or trial_id is not None or attempt < newest:
                 unrecorded.append(Unrecorded(checkpoint_id, Origin(self._own_identity(), key, trial, attempt), gone))
         return unrecorded

@@ -9,6 +9,7 @@ from determined.errors import NotFoundException, StoreError
 from determined.store.databases.base import Database
 from determined.store.sql.columns import text
 
+# Default and range are those of Determined's `resources.priority`.
 DEFAULT_PRIORITY = 42
 HIGHEST_PRIORITY, LOWEST_PRIORITY = 1, 99
 
@@ -74,6 +75,7 @@ class Queue:
                     time.time(),
                 ],
             )
+            # Read back for its id, which orders the entries of one priority.
             added = self.find(new.experiment_id)
             assert added is not None
             return added
@@ -85,7 +87,9 @@ class Queue:
     def entries(self, host: str, owner: str) -> list[Entry]:
         """Return the entries of a user on a machine in scheduling order."""
         found = self._database.execute(
-            f"{_ENTRIES} WHERE host = ? AND owner = ? ORDER BY priority, id", [text(host), text(owner)]
+            # By id and not by time, because clocks can be set back.
+            f"{_ENTRIES} WHERE host = ? AND owner = ? ORDER BY priority, id",
+            [text(host), text(owner)],
         )
         return [Entry(*row) for row in found]
 
@@ -110,6 +114,7 @@ class Queue:
     def remove(self, experiment_id: int) -> bool:
         """Remove an experiment from the queue. Return whether it was queued."""
         with self._database.transaction():
+            # Asked first, because `execute` returns no number of deleted rows.
             was_there = self.find(experiment_id) is not None
             self._database.execute("DELETE FROM queue WHERE experiment_id = ?", [experiment_id])
             return was_there

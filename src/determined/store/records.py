@@ -10,6 +10,7 @@ from determined.stop_request import StopRequest
 from determined.store.process import Process
 from determined.store.states import AttemptState, CheckpointState
 
+# Least severe first: `levels_from` depends on the order. TRACE is a level of Determined's logs.
 LOG_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 

@@ -82,6 +82,7 @@ class Registry:
         """Create a model. Raise `StoreError` if the name is taken."""
         self._check_name(name)
         now = time.time()
+        # Exclusive, so that two processes cannot both find the name free; the second would fail with an unclear error.
         with self._database.transaction(exclusive=True):
             self._refuse_taken(name)
             self._database.execute(
@@ -116,6 +117,8 @@ class Registry:
         return [_model(row) for row in self._database.execute(f"{_MODELS} ORDER BY m.id")]
 
     def edit_model(self, model_id: int, edit: Edit) -> Model:
+        # Exclusive, because the metadata is read, merged and written back, and a new name must stay free until the
+        # commit.
         with self._database.transaction(exclusive=True):
             model = self.model(model_id)
             columns = _edited(edit, model.metadata)
@@ -145,6 +148,8 @@ class Registry:
                 raise StoreError(f"the model {model.name!r} is archived: it takes no versions until it is unarchived")
             self._check_can_be_registered(checkpoint_id)
             now = time.time()
+            # A counter in the model's row and not the largest number: the number of a deleted version must not be used
+            # again.
             self._database.execute(
                 "UPDATE models SET last_version = last_version + 1, updated = ? WHERE id = ?", [now, model_id]
             )
@@ -162,6 +167,7 @@ class Registry:
         return [_version(row) for row in found]
 
     def edit_version(self, model_id: int, number: int, edit: Edit) -> ModelVersion:
+        # Exclusive, because the metadata is read, merged and written back.
         with self._database.transaction(exclusive=True):
             columns = _edited(edit, self._version(model_id, number).metadata)
             self._update("model_versions", columns, "model_id = ? AND number = ?", [model_id, number])
@@ -190,6 +196,7 @@ class Registry:
 
     def _delete_versions(self, condition: str, values: list[int]) -> None:
         """Delete versions of models. The runs that used one keep the record of its checkpoint."""
+        # The references are cleared first, otherwise the foreign key would reject the deletion.
         doomed = f"SELECT id FROM model_versions WHERE {condition}"
         self._database.execute(
             f"UPDATE checkpoint_uses SET model_version = NULL WHERE model_version IN ({doomed})", values

@@ -51,6 +51,7 @@ class Store:
         self._database = database
         try:
             migrate(database)
+        # The caller gets no object that it could close.
         except BaseException:
             database.close()
             raise
@@ -167,6 +168,7 @@ class Store:
     def has_reports(self, trial_id: int, attempts: set[int]) -> bool:
         """Return whether one of these attempts reported a metric, saved a checkpoint or uploaded an output."""
         marks = ", ".join("?" * len(attempts))
+        # Archived metrics and deleted checkpoints count: the question is whether the attempt got as far as a report.
         for table in ("metrics", "samples", "checkpoints", "uploads"):
             condition = f"trial_id = ? AND attempt IN ({marks})"
             if self._database.execute(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", [trial_id, *attempts]):

@@ -54,10 +54,12 @@ def recover_unrecorded(store: WorkerStore, storage: str, examine: Examine, trial
     for found in store.unrecorded_checkpoints(storage, trial_id):
         complete = examine(found.checkpoint_id, found.origin.plain())
         if complete is None:
+            # Otherwise its upload may still be in progress, and the row must stay for a later process to examine.
             if found.is_gone:
                 store.forget_unrecorded(found.checkpoint_id)
             continue
         metadata, resources = complete
+        # Writing this row deletes the one in `publishing` in the same transaction.
         row = CheckpointRow(
             found.checkpoint_id,
             found.origin.trial,

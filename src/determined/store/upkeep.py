@@ -64,11 +64,13 @@ class Upkeep:
     def set_labels(self, experiment_id: int, labels: Sequence[str]) -> None:
         with self._database.transaction():
             self._lock(experiment_id)
+            # `dict.fromkeys` removes duplicates and keeps the order in which the user gave the labels.
             self._set(experiment_id, "labels", json.dumps(list(dict.fromkeys(labels))))
 
     def change_labels(self, experiment_id: int, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list[str]:
         """Add and remove labels of an experiment, and return all its labels. Idempotent."""
         with self._database.transaction():
+            # Locked, because the labels are read, changed and written back.
             known = self._lock(experiment_id)
             labels = [label for label in dict.fromkeys([*known, *add]) if label not in remove]
             self._set(experiment_id, "labels", json.dumps(labels))
@@ -137,6 +139,8 @@ class Upkeep:
         and its files belong to another store.
         """
         with self._database.transaction(exclusive=True):
+            # Also registrations and uses are recorded in exclusive transactions, so none can be added before the
+            # commit.
             whole = [self.checkpoint(checkpoint_id) for checkpoint_id in checkpoint_ids]
             in_part = [self.checkpoint(checkpoint_id) for checkpoint_id in partially]
             refuse_in_use(self._database, [*whole, *in_part])
@@ -202,12 +206,15 @@ class Upkeep:
         with self._database.transaction(exclusive=True):
             experiment = self._experiment(experiment_id)
             if lease is not None:
+                # Fencing: a process that lost the lease must not delete what another one is running.
                 leases.beat(self._database, lease)
             elif not experiment.by_hand:
                 raise StoreError(f"experiment {experiment_id} can only be deleted by the process that holds its lease")
             self._check_ended(experiment, "deleted")
             own = "(SELECT id FROM trials WHERE experiment_id = ?)"
             its_checkpoints = f"(SELECT uuid FROM checkpoints WHERE trial_id IN {own})"
+            # References from rows that stay are cleared before the rows they refer to are deleted, as foreign keys
+            # require.
             execute(f"UPDATE trials SET parent_id = NULL WHERE parent_id IN {own}", [experiment_id])
             execute("UPDATE experiments SET parent_id = NULL WHERE parent_id = ?", [experiment_id])
             execute(f"DELETE FROM checkpoint_uses WHERE checkpoint IN {its_checkpoints}", [experiment_id])
@@ -246,6 +253,7 @@ class Upkeep:
     def _mark(self, checkpoints: Sequence[StoredCheckpoint], state: CheckpointState) -> None:
         """Set the state of checkpoints that are not marked as deleted yet."""
         for checkpoint in checkpoints:
+            # A checkpoint whose deletion has begun must not become usable again, not even in part.
             if checkpoint.state != "DELETED":
                 self._database.execute(
                     "UPDATE checkpoints SET state = ? WHERE uuid = ?", [state, checkpoint.checkpoint_id]

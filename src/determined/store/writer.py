@@ -38,12 +38,15 @@ S = TypeVar("S", bound=RowStore)
 T = TypeVar("T")
 
 # Limits of the queue, so that an unavailable store cannot exhaust the memory; beyond them `put` blocks.
+# The first limit bounds the overhead of many small rows, the second the text of large ones.
 _MOST_ROWS = 10_000
 _MOST_BYTES = 64 * 2**20
-_SECONDS_TOGETHER = 0.2  # rows that arrive within this time are written in one transaction
+_SECONDS_TOGETHER = 0.2  # rows that arrive within this time share one transaction, which costs a lock and a commit
 _SECONDS_BETWEEN_POLLS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # exponential backoff between retries
+# For a program that is failing already: its own error should be shown soon, and not after the patience.
 _SECONDS_IN_A_HURRY = 3.0
+# A full disk rarely becomes free by itself, unlike a server that restarts, so the run fails sooner.
 _SECONDS_ON_A_FULL_DISK = 15.0
 _SECONDS_TO_OPEN = 10.0  # shorter than the patience: a wrong address should fail soon
 
@@ -70,16 +73,20 @@ class Writer(Generic[S]):
         self._written = written
         self._check = check
         self._patience = patience
+        # A forked child inherits this object but not the thread, so it is recognized by its process id.
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # the thread waits on it for rows
         self._progress = threading.Condition(self._lock)  # callers wait on it for space in the queue, or for a commit
         self._queue: deque[Row | _Question[S, Any]] = deque()
         self._bytes = 0
+        # How many items were put and completed: `flush` waits until the second reaches what the first was at its call.
         self._handed = self._done = 0
         self._hurry = False
         self._closing = False
         self._failure: BaseException | None = None
+        # Errors are raised once: `close` in a `finally` block must not replace the error that the program already
+        # handles.
         self._failure_told = False
         self._thread: threading.Thread | None = None
         self._store: S | None = None
@@ -95,6 +102,7 @@ class Writer(Generic[S]):
         size = _size(row)
         with self._lock:
             self._refuse_if_over()
+            # A row above the limit is accepted if the queue is empty; otherwise it would wait forever.
             while len(self._queue) >= _MOST_ROWS or (self._queue and self._bytes + size > _MOST_BYTES):
                 self._wait_for_progress()
             self._bytes += size
@@ -155,6 +163,8 @@ class Writer(Generic[S]):
             if not self._failure_told:
                 self.flush()
         except BaseException:
+            # Interrupted, for example by Ctrl-C: without this, joining the thread below could take the complete
+            # patience.
             self._patience = min(self._patience, _SECONDS_IN_A_HURRY)
             raise
         finally:
@@ -227,11 +237,14 @@ class Writer(Generic[S]):
                         raise item.error  # a store that cannot be opened is not retried
                 elif item:
                     self._persist(partial(self._write, item))
+                    # After the commit, so that sinks never receive a report that the store then loses.
                     if self._written is not None:
                         self._written(item)
                 self._tell_progress(1 if isinstance(item, _Question) else len(item))
                 self._look()
         except BaseException as error:  # noqa: BLE001  (raised by the next call of the program)
+            # Under the lock: a caller that has just found no failure would otherwise wait for a progress that never
+            # comes.
             with self._lock:
                 self._failure = error
                 self._progress.notify_all()
@@ -248,6 +261,7 @@ class Writer(Generic[S]):
                 if not self._work.wait(self._seconds_to_next_look()):
                     return []
             if not isinstance(self._queue[0], _Question):
+                # Rows stay in the queue meanwhile, so the limits of `put` count them.
                 self._work.wait_for(self._must_not_wait, _SECONDS_TOGETHER)
             self._hurry = False
             first = self._queue[0]
@@ -259,6 +273,7 @@ class Writer(Generic[S]):
                 rows.append(row)
                 self._bytes -= _size(row)
                 self._queue.popleft()
+            # Before the commit: callers can fill the queue again while the transaction is running.
             self._progress.notify_all()  # the queue has space again
             return rows
 
@@ -272,6 +287,7 @@ class Writer(Generic[S]):
 
     def _write(self, rows: list[Row], store: S) -> None:
         store.write(_without_old_statuses(rows))
+        # Part of the retried action: the rows are written again with it, which changes nothing.
         if self._check is not None:
             self._check(store, rows)
 
@@ -284,11 +300,14 @@ class Writer(Generic[S]):
                     self._store = self._open_store()
                 result = action(self._store)
             except StoreUnavailable as error:
+                # The monotonic clock: setting the wall clock must not end or extend the patience.
                 now = time.monotonic()
                 since = since or now
                 patience = self._patience_with(error)
+                # The pause counts as well, so that the time given in the message is not exceeded.
                 if now - since + pause > patience:
                     raise StoreError(f"{error} (tried for {patience:g} seconds; see DET_STORE_PATIENCE)") from error
+                # Only at the first failure, so that an outage is one warning and not one per retry.
                 if since == now:
                     logger.warning("%s; reports are queued and retried", error)
                 time.sleep(min(pause, patience))
@@ -327,6 +346,7 @@ class _QueuedCalls:
         self._writer = writer
         self._view = view
 
+    # Resolved in the writer's thread, because only there `view` may use the store.
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
             return self._writer.ask(lambda store: getattr(self._view(store), name)(*args))
@@ -362,4 +382,5 @@ def _size(row: Row) -> int:
 def _without_old_statuses(rows: list[Row]) -> list[Row]:
     """Remove statuses that a newer status of the same attempt replaces; each contains all values set so far."""
     newest = {(row.trial_id, row.attempt): row for row in rows if isinstance(row, StatusRow)}
+    # Statuses last: they set columns that no other row sets, so their place among the other rows does not matter.
     return [row for row in rows if not isinstance(row, StatusRow)] + list(newest.values())

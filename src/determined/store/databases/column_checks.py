@@ -50,6 +50,7 @@ def configuration_mistake(text: str) -> str | None:
 
     Only the mistakes that would make commands that read the configuration fail are checked.
     """
+    # The caller has checked that the text is a JSON map.
     config = json.loads(text)
     for block in _BLOCKS:
         if not isinstance(config.get(block), dict) and (block == "searcher" or config.get(block) is not None):
@@ -61,12 +62,14 @@ def shape_mistake(text: Any, shape: Shape) -> str | None:
     """Return what is wrong with the JSON text of a column, or None."""
     try:
         value = json.loads(text)
+    # RecursionError: a nested value deeper than Python's stack, as a hostile export may contain.
     except (ValueError, TypeError, RecursionError):
         return "is not JSON"
     if shape == "list" and not isinstance(value, list):
         return "is no list"
     if shape == "texts" and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
         return "is no list of texts"
+    # The exact types, because True and False are integers in Python.
     if shape == "numbers" and not (isinstance(value, list) and all(type(item) in (int, float) for item in value)):
         return "is no list of numbers"
     if shape in ("map", "sizes", "maps by rank") and not isinstance(value, dict):

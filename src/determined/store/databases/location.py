@@ -20,10 +20,12 @@ def resolve(place: str | os.PathLike[str]) -> str:
     text = os.fspath(place)
     if is_postgres(text):
         return text
+    # A URL of another database must not become the name of a file, and no path can contain NUL.
     if "://" in text or "\0" in text or not text:
         raise StoreError(
             f"{shown(text)!r} cannot name a store: expected the path of a file or a URL that begins with postgresql://"
         )
+    # Absolute, so that a process that changes its directory, and the processes it starts, use the same file.
     return str(Path(text).expanduser().absolute())
 
 

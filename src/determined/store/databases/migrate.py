@@ -18,6 +18,7 @@ def migrate(database: Database, *, is_copy: bool = False) -> None:
 
     `is_copy` states that no process writes to this database even if its rows name running processes.
     """
+    # Without a lock first, because nearly every opening finds a current schema and must not wait for writers.
     if version_of(database) == len(MIGRATIONS):
         return
     with database.transaction(exclusive=True):
@@ -27,7 +28,10 @@ def migrate(database: Database, *, is_copy: bool = False) -> None:
         if version == 0:
             database.execute(f"CREATE TABLE {VERSION_TABLE} (version INTEGER NOT NULL)")
             database.execute(f"INSERT INTO {VERSION_TABLE} (version) VALUES (0)")
+        # In one transaction, which covers changes of tables in both databases: a failure leaves the old version
+        # intact.
         for migration in MIGRATIONS[version:]:
+            # `execute` runs one statement, so no migration may contain a semicolon within a literal.
             for statement in migration.format(identity=database.identity).split(";"):
                 if statement.strip():
                     database.execute(statement)
@@ -44,6 +48,7 @@ def _refuse_while_in_use(database: Database) -> None:
     killed process would otherwise block the migration forever.
     """
     found = database.execute("SELECT host, pid, process_started FROM attempts WHERE ended IS NULL")
+    # The tables of the first schema version have no leases.
     if "leases" in database.tables():
         found += database.execute("SELECT host, pid, process_started FROM leases WHERE host IS NOT NULL")
     running = sorted({process.pid for process in (Process(*row) for row in found) if is_running(process)})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from determined.store.databases.base import broken, unavailable
 
-_TRIES = 5
+_TRIES = 5  # a try fails only if the store changes while it is copied
 
 
 def is_unwritable(path: Path) -> bool:
@@ -21,6 +21,7 @@ def is_unwritable(path: Path) -> bool:
     if not path.exists():
         return False
     beside = [Path(f"{path}{ending}") for ending in ("-wal", "-shm")]
+    # If these files exist already, SQLite creates none, and the directory need not be writable.
     can_have_files_beside = _is_writable(path.parent) or all(map(_is_writable, beside))
     return not (_is_writable(path) and can_have_files_beside)
 
@@ -78,6 +79,7 @@ def _copy(path: Path, copy: Path) -> None:
         before = _state(path)
         for ending in ("", "-wal"):
             target = Path(f"{copy}{ending}")
+            # A log that was copied in an earlier try would be merged into a file that it does not belong to.
             target.unlink(missing_ok=True)
             if Path(f"{path}{ending}").exists():
                 shutil.copyfile(f"{path}{ending}", target)
@@ -95,9 +97,11 @@ def _state(path: Path) -> list[tuple[int, int, int] | None]:
         except FileNotFoundError:
             found.append(None)
         else:
+            # The size alone does not change when pages are overwritten in place.
             found.append((status.st_ino, status.st_size, status.st_mtime_ns))
     return found
 
 
 def _is_writable(path: Path) -> bool:
+    # Files are opened with the effective user id, and `os.access` checks the real one by default.
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)

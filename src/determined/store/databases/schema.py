@@ -8,6 +8,9 @@ VERSION_TABLE = "determined_schema"
 
 # `{identity}` is the type of an auto-incremented id. Booleans are stored as 0 or 1 and JSON as text, because SQLite and
 # PostgreSQL agree on these types.
+# `key` columns hold an id that the caller chose, so that a repeated insertion finds the row of the first one. A metric
+# is identified by trial, group and step, so that a step that is trained again is stored once. Braces of literals are
+# doubled, because the text is passed to `str.format`.
 _FIRST = """
 CREATE TABLE experiments (
     id {identity},
@@ -109,6 +112,7 @@ CREATE INDEX requests_by_trial ON requests (trial_id);
 """
 
 # Experiments with a search. The `state` of a standalone run is NULL: it follows from its newest attempt.
+# `trials_by_number` begins with the same column as the index that it replaces.
 _SECOND = """
 ALTER TABLE experiments ADD COLUMN name TEXT NOT NULL DEFAULT '';
 ALTER TABLE experiments ADD COLUMN description TEXT NOT NULL DEFAULT '';
@@ -227,6 +231,7 @@ CREATE INDEX model_versions_by_checkpoint ON model_versions (checkpoint);
 
 # The queue of experiments; names that programs give to their runs; uses of checkpoints; and `borrowed`, which marks
 # imported rows whose files belong to another store.
+# External ids are unique, so that two processes with the same names cannot create two experiments.
 _FOURTH = """
 CREATE TABLE queue (
     id {identity},
@@ -260,6 +265,8 @@ ALTER TABLE checkpoints ADD COLUMN borrowed SMALLINT NOT NULL DEFAULT 0;
 
 # Reports from every rank, outputs of batch inference, hyperparameters passed by the program, identities of programs,
 # and checkpoints that are being published.
+# SQLite cannot change a primary key, so `metrics` and `samples` are copied into new tables with the rank in the key.
+# `publishing` does not refer to `checkpoints`, because its rows are written before those exist.
 _FIFTH = """
 ALTER TABLE trials ADD COLUMN passed_hparams TEXT;
 ALTER TABLE trials ADD COLUMN follows_operations SMALLINT NOT NULL DEFAULT 0;
@@ -342,6 +349,7 @@ ALTER TABLE attempts ADD COLUMN git_commit TEXT;
 ALTER TABLE attempts ADD COLUMN exit_code INTEGER;
 """
 
+# Migrations are only appended: existing stores have applied the earlier ones, and would not notice a change of them.
 MIGRATIONS: list[str] = [_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH]
 
 

@@ -17,6 +17,7 @@ from determined.store.databases.migrate import migrate, version_of
 from determined.store.databases.read_only_file import connect_unwritable, is_unwritable, why_unwritable
 from determined.store.databases.schema import MIGRATIONS, refuse_foreign
 
+# SQLite waits this long for other writers. After that the call raises `StoreUnavailable`, which runs retry.
 BUSY_SECONDS = 30.0
 _MOST_VALUES = 900  # in one statement; the limit of older SQLite versions is 999
 
@@ -30,7 +31,10 @@ class SqliteDatabase:
     A file that cannot be written is opened read-only.
     """
 
+    # AUTOINCREMENT, so that the ids of deleted rows are not used again: readers ask for rows above the last id they
+    # have.
     identity = "INTEGER PRIMARY KEY AUTOINCREMENT"
+    # SQLite's LIKE ignores case only for ASCII letters; PostgreSQL's ILIKE for all letters.
     like = "LIKE"
     contains = "instr({column}, ?) > 0"
 
@@ -66,15 +70,18 @@ class SqliteDatabase:
         """Open the file read-only. If its schema is older, open and migrate a temporary copy instead."""
         self._connection = connect_unwritable(self._path)
         _open.add(self._connection)
+        # Set before `migrate`, whose transaction compares it.
         self._file = self._identity_of_file()
         try:
             with self._translated_errors():
                 refuse_foreign(self._tables(), self.place)
             if version_of(self) < len(MIGRATIONS):
+                # Nothing can be migrated in the file itself; the copy is private, so no running process writes to it.
                 self.close()
                 self._connection = connect_unwritable(self._path, copied=True)
                 _open.add(self._connection)
                 migrate(self, is_copy=True)
+            # Writes to the temporary copy would succeed, and be lost when it is closed.
             self._connection.execute("PRAGMA query_only = ON")
         except BaseException:
             self.close()
@@ -97,6 +104,7 @@ class SqliteDatabase:
         self._file = self._identity_of_file()
 
     def transaction(self, *, exclusive: bool = False) -> contextlib.AbstractContextManager[None]:
+        # Every transaction here excludes all other writers, so an exclusive one needs nothing more.
         return self._transaction()
 
     @contextlib.contextmanager
@@ -161,13 +169,16 @@ class SqliteDatabase:
         try:
             yield
         except sqlite3.OperationalError as error:
+            # By the message, because SQLite has several extended error codes for a file that cannot be written.
             if "readonly" in str(error):
                 raise self._cannot_be_written() from error
             if "full" in str(error):
                 raise StoreFull(f"the store {self.place} cannot be written now: {error}") from error
+            # Every other operational error (a locked file, an I/O error) may be temporary, so it is retried.
             raise unavailable(self.place, self._busy() if _is_busy(error) else error) from error
         except sqlite3.Error as error:
             raise broken(self.place, error) from error
+        # The driver raises it before SQLite sees the value.
         except OverflowError as error:
             raise too_large(self.place) from error
 
@@ -191,9 +202,10 @@ class SqliteDatabase:
             try:
                 ((mode,),) = self._connection.execute("PRAGMA journal_mode = WAL").fetchall()
             except sqlite3.OperationalError as error:
+                # Another error is permanent, for example a file that is no database.
                 if not _is_busy(error) or time.monotonic() > deadline:
                     raise
-                time.sleep(0.01)
+                time.sleep(0.01)  # short, because the other process needs only a moment to switch the mode
                 continue
             if mode != "wal":
                 raise broken(self.place, f"SQLite has no WAL mode here (it stays in {mode!r} mode)")

@@ -70,6 +70,7 @@ def all_tables() -> dict[str, Table]:
     They have the order in which the migrations introduced their names. Exports are written and read in this order, so a
     table that a later migration recreates under its old name must keep its place.
     """
+    # Queried from SQLite and not parsed from the text, because later migrations alter and recreate tables.
     # Read from an empty SQLite database in memory: the tables of PostgreSQL come from the same migrations.
     statement = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
     introduced = dict[str, None]()
@@ -95,8 +96,11 @@ def _table(connection: sqlite3.Connection, name: str) -> Table:
     """Return the description of one table."""
     columns, key = list[Column](), list[tuple[int, str]]()
     for _, column, declared, not_null, default, place_in_key in connection.execute(f"PRAGMA table_info({name})"):
+        # The default is the text of an SQL expression, for example `'[]'` in quotes.
         value = None if default is None else connection.execute(f"SELECT {default}").fetchone()[0]
+        # SQLite reports the columns of a primary key as nullable, although none of ours is.
         in_key = place_in_key > 0
+        # SQLite requires INTEGER for an auto-incremented key, whose values have 64 bits in both databases.
         kind: Kind = "long" if column == "id" else _KINDS[declared]
         columns.append(Column(column, kind, not (not_null or in_key), value))
         if in_key:

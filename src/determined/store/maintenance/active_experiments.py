@@ -16,8 +16,10 @@ def at_work(database: Database) -> dict[int, Process]:
     )
     runs = database.execute(
         "SELECT t.experiment_id, a.host, a.pid, a.process_started FROM attempts a JOIN trials t ON t.id = a.trial_id "
+        # Only standalone runs have no state in their row; for a search the holder of its lease counts.
         "AND t.attempt = a.number WHERE a.state = 'running' AND t.state IS NULL ORDER BY 1"
     )
+    # Runners later, so that they win: a runner is the process that a user has to stop.
     found = {experiment_id: Process(*process) for experiment_id, *process in [*runs, *runners]}
     return {
         id_: process for id_, process in sorted(found.items()) if not on_this_machine(process) or is_running(process)

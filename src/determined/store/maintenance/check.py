@@ -18,6 +18,7 @@ def check_store(tell: Callable[[str], None]) -> tuple[str, list[Finding]]:
     Raise `StoreError` if the store cannot be opened, for example because its schema is newer than this library.
     """
     resolved = checked_place()
+    # The structure of the file is checked before it is opened in the usual way, which may migrate it.
     if not places.is_postgres(resolved):
         path = Path(resolved)
         if not path.is_file():
@@ -32,6 +33,7 @@ def check_store(tell: Callable[[str], None]) -> tuple[str, list[Finding]]:
             found = list(postgres_server.problems(database))
         tell("tables")
         found += invariants.missing_parts(database)
+        # The rules below query columns that would not exist.
         if not any("missing" in finding.what for finding in found):
             tell("what rows say of each other")
             found += invariants.broken_rules(database)

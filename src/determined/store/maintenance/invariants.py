@@ -15,6 +15,7 @@ from determined.store.maintenance.finding import Finding
 from determined.store.sql.paging import pages
 
 # (table, description of the problem, query that returns the ids of the rows that have it)
+# Values that are stored twice to make queries fast, and parts of a record that are written together.
 _RULES = [
     (
         "trials",
@@ -59,6 +60,7 @@ _RULES = [
         "(SELECT 1 FROM attempts a WHERE a.trial_id = t.id AND a.number = t.attempt)",
     ),
     (
+        # A search is replayed from its journal, so a missing entry would change its decisions.
         "experiments",
         "their journal has gaps",
         "SELECT experiment_id FROM journal GROUP BY experiment_id HAVING max(sequence) - min(sequence) + 1 <> count(*)",
@@ -103,6 +105,7 @@ def missing_parts(database: Database) -> Iterator[Finding]:
     for index, table_name in all_indexes().items():
         if index not in indexes and table_name in present:
             yield Finding(table_name, f"the index {index} is missing: what needs it is slow, or no longer unique")
+    # The version table is not created by a migration, and therefore not among `all_tables()`.
     for name in sorted(present - set(all_tables()) - {VERSION_TABLE}):
         yield Finding(name, "this table is not ours")
 
@@ -160,4 +163,5 @@ def _is_reported(best: float, metric: str, body: str) -> bool:
 
 def _some(names: list[str], most: int = 5) -> str:
     """Return the first names as a list, followed by the number of the others."""
+    # A few ids are enough to find the cause, and a damaged store may have thousands of such rows.
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -19,7 +19,8 @@ from determined.store.maintenance.finding import Finding
 Progress = Callable[[int, int], None]
 """Called with the number of pages done and the total."""
 
-_MOST_FINDINGS = 100
+_MOST_FINDINGS = 100  # SQLite's own default; one problem is enough to know that the file is damaged
+# Between two portions the progress is shown. They are 8 MB with SQLite's default page size of 4 kB.
 _PAGES_AT_ONCE = 2_000
 
 
@@ -54,12 +55,15 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
 
     The copy is checked and appears under its name only when it is complete.
     """
+    # `exists` follows links and is False for a dangling one, which must not be replaced either.
     if target.exists() or target.is_symlink():
         raise StoreError(f"{target} already exists: name another file, or remove it")
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     try:
+        # Created here with mode 0600, because SQLite would create it with the permissions of the umask.
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         _copy(path, draft, progress)
+        # Checked before it gets its name: a damaged backup that looks complete is worse than none.
         found = next(problems(draft), None)
         if found is not None:
             raise StoreError(
@@ -73,6 +77,7 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
     except FileExistsError as error:
         raise StoreError(f"{target} already exists: name another file, or remove it") from error
     finally:
+        # SQLite may leave files beside the draft when the copy is interrupted.
         for ending in ("", "-wal", "-shm", "-journal"):
             with suppress(FileNotFoundError):
                 os.unlink(f"{draft}{ending}")
@@ -81,12 +86,14 @@ def back_up(path: Path, target: Path, progress: Progress) -> int:
 
 def vacuum(database: Database, path: Path) -> None:
     """Rewrite the file without its unused pages. This temporarily needs twice its size on the disk."""
+    # SQLite writes a temporary copy, and then as much to the write-ahead log.
     needed, free = 2 * sizes(path)[0], shutil.disk_usage(path.parent).free
     if free < needed:
         raise StoreError(
             f"the disk of {path} has {free:,} bytes left, and up to {needed:,} are needed on the way: make room first"
         )
     database.execute("VACUUM")
+    # In WAL mode the result is in the log, and the file shrinks only when the log is merged into it.
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -97,6 +104,7 @@ def _copy(path: Path, draft: Path, progress: Progress) -> None:
             # A read transaction around all steps. Without it, SQLite restarts the backup whenever another process
             # writes, so it might never finish.
             source.execute("BEGIN")
+            # BEGIN alone takes no snapshot; the first read does.
             source.execute("SELECT count(*) FROM sqlite_master").fetchall()
             source.backup(
                 copy,
@@ -123,6 +131,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Return a connection to an existing file, also to one that cannot be written."""
     if is_unwritable(path):
         return connect_unwritable(path)
+    # mode=rw, because the default would create a missing file.
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
 
 

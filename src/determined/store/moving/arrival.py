@@ -48,6 +48,7 @@ class RowTranslation:
     def take(self, table: Table, rows: Rows, place: str) -> Rows:
         """Return the rows that are not in the store yet, translated for it."""
         wanted = [row for row in rows if not self._is_here(table, row)]
+        # Numbered before references are translated: a trial may refer to another one in the same chunk as its parent.
         if table.counts:
             self._number(table, wanted, place)
         return [self._settled(table, row, place) for row in wanted]
@@ -57,6 +58,7 @@ class RowTranslation:
         for table, here, request in self._last_requests:
             if not request:
                 continue
+            # Requests keep their order, so those up to `request` are the ones that were handled in the source store.
             seen = [new for old, new in self._numbers[_LAST_REQUEST[table]].items() if old <= request]
             self._database.execute(f"UPDATE {table} SET last_request = ? WHERE id = ?", [max(seen, default=0), here])
         for model, version in self._last_versions.items():
@@ -66,6 +68,7 @@ class RowTranslation:
 
     def _is_here(self, table: Table, row: Row) -> bool:
         """Return whether the store already has a row, and remember its id."""
+        # Experiments are recognized by their key, a UUID, and models by their name, which is unique in a store.
         if table.name == "experiments":
             self._experiments[row["id"]] = row
             return self._remember(table, row, "key = ?", [row["key"]], self._known_experiments)
@@ -81,6 +84,7 @@ class RowTranslation:
             return self._remember(table, row, "name = ?", [row["name"]], self._known_models)
         if table.name == "model_versions" and row["model_id"] in self._known_models:
             values = [self._numbers["models"][row["model_id"]], row["checkpoint"]]
+            # An empty set, because no other table belongs to a version in a way that would skip its rows.
             return self._remember(table, row, "model_id = ? AND checkpoint = ?", values, set())
         return False
 
@@ -97,6 +101,7 @@ class RowTranslation:
         numbers = [row["id"] for row in rows] if self.keep_ids else reserve(self._database, table, len(rows))
         for row, number in zip(rows, numbers, strict=True):
             if table.name in _NAMED:
+                # Only a damaged or forged file has such rows, and references to them would be ambiguous.
                 if row["id"] in self._numbers[table.name]:
                     raise StoreError(f"{place}: two rows of {table.name} have the number {row['id']}")
                 self._numbers[table.name][row["id"]] = number
@@ -104,8 +109,10 @@ class RowTranslation:
 
     def _settled(self, table: Table, row: Row, place: str) -> Row:
         """Return a row with references, owners and keys changed for the store."""
+        # The ids of the source store are needed after the row itself has been changed.
         there = dict(row)
         for reference in table.references:
+            # References by UUID stay: they are the same in every store.
             if reference.target == "id":
                 row[reference.column] = self._referred(table, reference.column, reference.table, row, place)
         if table.name in _LAST_REQUEST and not self.keep_ids:
@@ -151,4 +158,5 @@ class RowTranslation:
         last = max(last, self._last_versions.get(model_id, 0))
         given = number if of_new_model or number > last else last + 1
         self._last_versions[model_id] = max(last, given)
+        # Remembered until `finish`, because the model's counter in the database is only set there.
         return given

@@ -44,11 +44,14 @@ class _Writer(Protocol):
 
 def export_store(target: Path, form: Format, experiments: Sequence[int] | None, progress: Progress) -> Exported:
     """Export experiments into a file of JSON lines or a directory of Parquet files; by default all experiments."""
+    # A dangling link counts as existing, because writing to it would create a file elsewhere.
     if target.is_symlink() or (target.exists() and not (form == "parquet" and _is_empty_directory(target))):
         raise StoreError(f"{target} already exists: name another place, or remove it")
     if not target.parent.is_dir():
         raise StoreError(f"{target.parent} is not a directory: name another place")
+    # Hidden and in the same directory, so that the rename below is atomic and not a copy between file systems.
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
+    # The snapshot is taken before experiments are looked up, so that the counts match the rows that follow.
     with opened_database() as database, one_moment(database):
         source = Source(database, experiments)
         try:
@@ -59,12 +62,14 @@ def export_store(target: Path, form: Format, experiments: Sequence[int] | None, 
                     opened.flush()
                     os.fsync(opened.fileno())
             else:
+                # Imported here because pyarrow is an optional dependency.
                 from determined.store.moving.parquet import ParquetWriter
 
                 draft.mkdir(mode=0o700)
                 rows = _write(source, ParquetWriter(draft), progress)
             os.rename(draft, target)  # only now: an export that is interrupted leaves no incomplete target
         finally:
+            # After the rename neither call finds anything.
             shutil.rmtree(draft, ignore_errors=True)
             with suppress(FileNotFoundError, IsADirectoryError):
                 draft.unlink()

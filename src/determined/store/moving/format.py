@@ -40,6 +40,7 @@ def read_header(value: Any, place: str) -> Header:
         raise not_an_export(place)
     version, schema = value.get("version"), value.get("schema")
     for number in (version, schema):
+        # The exact type, because True is an integer in Python.
         if type(number) is not int or number < 1:
             raise StoreError(f"{place} does not say which version of the format it has")
     assert isinstance(version, int)

@@ -10,9 +10,11 @@ from determined.store.databases.tables import Table
 def reserve(database: Database, table: Table, count: int) -> list[int]:
     """Return new ids of a table, which no other row will get, inside the caller's transaction."""
     if isinstance(database, SqliteDatabase):
+        # The import holds an exclusive transaction, so no other process can take these ids before they are inserted.
         found = database.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", [table.name])
         first = (found[0][0] if found else 0) + 1
         return list(range(first, first + count))
+    # A sequence is not rolled back, so other sessions never get the same numbers.
     rows = database.execute(f"SELECT nextval({_SEQUENCE}) FROM generate_series(1, ?)", [table.name, count])
     return sorted(number for (number,) in rows)
 
@@ -22,6 +24,8 @@ def go_on_after(database: Database, table: Table) -> None:
     if isinstance(database, SqliteDatabase):
         return  # AUTOINCREMENT takes explicit ids into account
     database.execute(
+        # Never set back: another session may have drawn larger ids meanwhile. `greatest` ignores NULL, the maximum of
+        # an empty table.
         f"SELECT setval({_SEQUENCE}, greatest(max(id), nextval({_SEQUENCE}))) FROM {table.name}",
         [table.name, table.name],
     )

@@ -67,6 +67,7 @@ def import_store(
     if not source.exists():
         raise StoreError(f"{source} does not exist")
     place = called or str(source)
+    # One transaction, so that an interrupted or rejected import leaves no rows.
     with opened_database() as database, database.transaction(exclusive=True):
         arrival = RowTranslation(database, keep_ids=_is_unused(database), take_over=take_over)
         before = set(broken_rules(database))  # existing problems of the store must not prevent an import
@@ -90,6 +91,7 @@ def import_store(
                 if table.counts:
                     go_on_after(database, table)
         experiments = tuple(Moved(*each) for each in arrival.experiments())
+        # The last step before the commit: files can be put into place here, and an error still cancels the rows.
         finish(experiments)
         return Imported(database.place, experiments, written)
 
@@ -129,10 +131,12 @@ def _insert(database: Database, table: Table, rows: list[dict[str, Any]], place:
     try:
         for start in range(0, len(rows), at_once):
             chunk = rows[start : start + at_once]
+            # Not `Database.insert`, which always has an ON CONFLICT clause: here a conflict is an error of the file.
             database.execute(
                 f"INSERT INTO {table.name} ({', '.join(table.names)}) VALUES {', '.join([one] * len(chunk))}",
                 [row[name] for row in chunk for name in table.names],
             )
+    # Not an error of the file, and the message already says so.
     except StoreUnavailable:
         raise
     except StoreError as error:

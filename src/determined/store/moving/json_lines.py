@@ -13,6 +13,7 @@ from determined.store.databases.tables import Table
 from determined.store.moving.format import Header, not_an_export, read_header
 from determined.store.moving.reading_store import Rows
 
+# Four times the largest text of a column (`row_checks.py`), to leave space for escapes.
 _LONGEST_LINE = 256 * 1024 * 1024
 _ROWS_AT_ONCE = 1_000
 
@@ -53,6 +54,7 @@ def read_json_lines(path: Path, place: str) -> Iterator[tuple[str, Rows]]:
         read_header(next(lines, None), place)
         for number, line in enumerate(lines, 2):
             if "end" in line:
+                # Detects lines that were removed, which leave a file of valid JSON lines.
                 if line["end"] != counts:
                     raise StoreError(f"{place} is damaged: it does not have the rows that its last line counts")
                 if next(lines, None) is not None:

@@ -17,6 +17,7 @@ from determined.store.moving.reading_store import Rows
 
 MANIFEST = "manifest.json"
 
+# Bounds the memory: a row may hold megabytes.
 _ROWS_AT_ONCE = 1_000
 _LARGEST_MANIFEST = 1_000_000
 
@@ -75,6 +76,7 @@ def read_parquet(directory: Path) -> Iterator[tuple[str, Rows]]:
     counts = manifest.get("rows")
     if not isinstance(counts, dict) or not set(counts) <= set(moved_tables()):
         raise StoreError(f"{directory / MANIFEST} does not say how many rows there are of each table")
+    # Only known names become part of a path; the manifest may contain any text.
     for name in (name for name in moved_tables() if name in counts):
         path, count = directory / f"{name}.parquet", 0
         try:
@@ -93,6 +95,7 @@ def _manifest(directory: Path) -> Any:
     path = directory / MANIFEST
     try:
         with open(path, encoding="utf-8") as file:
+            # At most this much is read of a file that is not trusted; a manifest has one line per table.
             return json.loads(file.read(_LARGEST_MANIFEST))
     except FileNotFoundError as error:
         raise StoreError(f"{directory} is not an export of a store: it has no {MANIFEST}") from error

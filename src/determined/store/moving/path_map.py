@@ -30,6 +30,7 @@ class PathMap:
     def path(self, path: str) -> str:
         """Return a path below its new directory, or unchanged if no pair matches."""
         for old, new in self._pairs:
+            # With the separator, so that `/data` does not match `/data2`.
             if path == old or path.startswith(old.rstrip("/") + "/"):
                 self._used.add(old)
                 return os.path.normpath(f"{new}/{path[len(old) :]}")

@@ -22,10 +22,12 @@ _CHECKPOINTS = f"SELECT uuid FROM checkpoints WHERE trial_id IN ({_TRIALS})"
 def one_moment(database: Database) -> Iterator[None]:
     """Open a read-only snapshot: all queries in the block see the same state, and no writer is blocked."""
     # SQLite's read transactions are snapshots. PostgreSQL's default, READ COMMITTED, would take one per statement.
+    # Not `transaction`, which would lock out the writers of an SQLite file.
     database.execute("BEGIN" if isinstance(database, SqliteDatabase) else "BEGIN ISOLATION LEVEL REPEATABLE READ")
     try:
         yield
     finally:
+        # Nothing was written.
         database.execute("ROLLBACK")
 
 
@@ -34,6 +36,7 @@ class Source:
 
     def __init__(self, database: Database, experiments: Sequence[int] | None) -> None:
         self._database = database
+        # `dict.fromkeys` removes ids that were given twice.
         self._experiments = None if experiments is None else list(dict.fromkeys(experiments))
         for experiment_id in self._experiments or ():
             if not database.execute("SELECT 1 FROM experiments WHERE id = ?", [experiment_id]):

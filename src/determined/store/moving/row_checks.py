@@ -55,6 +55,7 @@ def _checked(table: str, column: Column, value: Any) -> Any:
         return _checked_text(table, column.name, value)
     if column.kind == "real":
         return _checked_real(column.name, value)
+    # The exact type, because True and False are integers in Python.
     if type(value) is not int:
         raise _Mistake(f"is not a whole number: {_shown(value)}")
     if abs(value) > _LARGEST[column.kind] or (column.kind == "flag" and value < 0):
@@ -69,6 +70,7 @@ def _checked_text(table: str, name: str, value: Any) -> str:
         raise _Mistake(f"is not a text: {_shown(value)}")
     if len(value) > _LARGEST_TEXT:
         raise _Mistake(f"has {len(value):,} characters; the maximum is {_LARGEST_TEXT:,}")
+    # JSON can contain lone surrogates, which cannot be encoded as UTF-8, and NUL, which PostgreSQL rejects.
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in _unusual(value)):
         raise _Mistake("has characters that no database takes")
     words = WORDS.get((table, name))
@@ -107,10 +109,12 @@ def _check_paths(table: str, name: str, value: str) -> None:
 
 
 def _checked_real(name: str, value: Any) -> float:
+    # A metric value may be NaN; a time may not, because nothing could sort or show it.
     if name not in _TIMES and isinstance(value, str) and value in _NOT_FINITE:
         return _NOT_FINITE[value]
     if type(value) not in (int, float):
         raise _Mistake(f"is not a number: {_shown(value)}")
+    # NaN fails this comparison too.
     if name in _TIMES and not 0 <= value < _END_OF_TIME:
         raise _Mistake(f"is not a valid time: {_shown(value)}")
     try:

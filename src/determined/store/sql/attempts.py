@@ -25,9 +25,11 @@ def begin_attempt(database: Database, start: AttemptStart) -> BegunAttempt:
         if known:  # a retry after the answer to an earlier call was lost
             return _begun(database, *known[0])
         named = find_named_trial(database, start)
+        # An allocation is explicit, and comes first; a program inside a search may not choose another trial.
         trial_id = _allocated_trial(database, start) or named or _trial_to_continue(database, start)
         if trial_id is None:
             trial_id = add_trial(database, start, parent=_trial_of_checkpoint(database, start.checkpoint))
+        # A named trial resumes from its newest checkpoint whatever the program passes, so this is where it starts.
         start_step = newest_saved_step(database, trial_id) if named else start.steps_completed
         execute(
             "UPDATE trials SET attempt = attempt + 1, phase = '', progress = NULL, early_exit = NULL, "
@@ -62,7 +64,9 @@ def begin_attempt(database: Database, start: AttemptStart) -> BegunAttempt:
 def newest_attempt(database: Database, run_key: str) -> tuple[str, BegunAttempt] | None:
     """Return the newest attempt whose key is `<run_key>-<number>`, together with its key, or None."""
     found = database.execute(
-        "SELECT key, trial_id, number FROM attempts WHERE key LIKE ? ORDER BY id DESC LIMIT 1", [f"{run_key}-%"]
+        # A run key is a UUID, which contains no character with a meaning in LIKE.
+        "SELECT key, trial_id, number FROM attempts WHERE key LIKE ? ORDER BY id DESC LIMIT 1",
+        [f"{run_key}-%"],
     )
     return (found[0][0], _begun(database, *found[0][1:])) if found else None
 
@@ -110,6 +114,7 @@ def _trial_to_continue(database: Database, start: AttemptStart) -> int | None:
 
 def _trial_of_checkpoint(database: Database, checkpoint_id: str | None) -> int | None:
     """Return the trial that saved a checkpoint, or None if the checkpoint is unknown."""
+    # `uuid = NULL` matches no row, so a start without a checkpoint needs no case of its own.
     found = database.execute("SELECT trial_id FROM checkpoints WHERE uuid = ?", [checkpoint_id])
     return found[0][0] if found else None
 
@@ -126,6 +131,7 @@ def _is_running(database: Database, trial_id: int) -> bool:
         f"SELECT {columns.ATTEMPT} FROM attempts a WHERE a.trial_id = ? ORDER BY a.number DESC LIMIT 1", [trial_id]
     )
     newest = columns.attempt(found[0])
+    # Processes on other hosts cannot be checked; after the loss of one, the trial could otherwise never be continued.
     return newest.ended is None and process.is_running(newest.process)
 
 
@@ -134,6 +140,7 @@ def _passed_hparams(start: AttemptStart) -> str | None:
 
     A standalone run is assigned no values: those it passes are the hyperparameters of its trial.
     """
+    # `default=repr`: hyperparameters may be any objects, and are stored as text if JSON cannot hold them.
     return None if start.allocation is None else json.dumps(start.run.passed_hparams or {}, default=repr)
 
 

@@ -31,6 +31,8 @@ def keep_best(database: Database, trial_id: int, written: Collection[int] | None
     if written is None or step in written:  # the current best may have been overwritten: read all validations
         best = _best(_values(database, trial_id, metric), smaller_is_better)
     else:
+        # A range and not a list of steps, because the number of bound values is limited. Validations in between change
+        # nothing: they were considered when they were written.
         new = _values(database, trial_id, metric, "AND step BETWEEN ? AND ?", [min(written), max(written)])
         best = _best([*new, known] if known is not None else new, smaller_is_better)
     if best != known:
@@ -80,6 +82,7 @@ def _numbers(rows: Iterable[tuple[Any, ...]], metric: str) -> list[tuple[float, 
 
     `rows` are pairs of a key (a step or a trial id) and a report as JSON.
     """
+    # NaN and infinities are no candidates: they must not win, in either direction.
     numbers = ((finite_number(json.loads(body).get(metric)), of) for of, body in rows)
     return [(number, of) for number, of in numbers if number is not None]
 

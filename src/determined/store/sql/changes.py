@@ -40,6 +40,7 @@ def write_change(database: Database, experiment_id: int, change: Change) -> list
     # Every transaction locks trial rows in the order of their ids, otherwise two transactions could deadlock.
     for trial_id in sorted(columns):
         _write_trial(database, experiment_id, trial_id, columns[trial_id])
+    # At most one request for each trial: of several in one change, the last counts.
     for trial_id, kind in sorted(dict(change.requests).items()):
         _write_request(database, experiment_id, trial_id, kind)
     if change.experiment is not None:
@@ -57,11 +58,13 @@ def _write_journal(database: Database, experiment_id: int, entries: Sequence[Jou
         [(experiment_id, sequence, *body) for sequence, body in rows.items()],
         "DO NOTHING",
     )
+    # A range and not a list of numbers, because the number of bound values is limited.
     found = database.execute(
         "SELECT sequence, event, actions FROM journal WHERE experiment_id = ? AND sequence BETWEEN ? AND ?",
         [experiment_id, min(rows), max(rows)],
     )
     for sequence, *body in found:
+        # Different contents mean that two runners decided about the same event, which the lease should prevent.
         if tuple(body) != rows.get(sequence, tuple(body)):
             raise StoreError(
                 f"entry {sequence} of the journal of experiment {experiment_id} exists already with different content"
@@ -70,6 +73,7 @@ def _write_journal(database: Database, experiment_id: int, entries: Sequence[Jou
 
 def _write_snapshot(database: Database, experiment_id: int, snapshot: dict[str, Any]) -> None:
     """Replace the searcher's snapshot, recording the last journal entry that it includes."""
+    # The largest number in the table, which includes the entries of this change and those of an earlier call.
     ((sequence,),) = database.execute("SELECT max(sequence) FROM journal WHERE experiment_id = ?", [experiment_id])
     database.insert(
         "snapshots (experiment_id, sequence, body)",
@@ -109,6 +113,7 @@ def _write_new_trials(database: Database, experiment_id: int, trials: Sequence[N
     )
     known = {number: (trial_id, request_id) for number, trial_id, request_id in found}
     for trial in trials:
+        # The same number with another request id means that two searches wrote to the experiment.
         if known[trial.number][1] != trial.request_id:
             raise StoreError(f"experiment {experiment_id} has another trial with the number {trial.number} already")
     return [known[number][0] for number in numbers]
@@ -176,6 +181,7 @@ def _write_experiment(database: Database, experiment_id: int, change: Experiment
 
 def _config_with_max_trials(database: Database, experiment_id: int, max_trials: int) -> str:
     ((body,),) = database.execute("SELECT config FROM experiments WHERE id = ?", [experiment_id])
+    # Merged into the stored configuration: a user may have changed other blocks since the runner read it.
     config = json.loads(body)
     return json.dumps({**config, "searcher": {**config.get("searcher", {}), "max_trials": max_trials}})
 

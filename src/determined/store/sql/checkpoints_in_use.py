@@ -17,6 +17,7 @@ from determined.store.states import EXPERIMENT_ENDED, UNSUCCESSFUL
 
 
 def _sql_list(words: Sequence[str]) -> str:
+    # Constants of this package, so that nothing has to be quoted or bound.
     return "(" + ", ".join(f"'{word}'" for word in words) + ")"
 
 
@@ -42,14 +43,17 @@ def needed(
     With `by_itself`, the newest checkpoint of a trial that has not ended counts as needed: the trial would resume from
     it. Uses by the experiment `by_others_than` do not count.
     """
+    # Reads the configurations of all searches that can continue, so it is done once for all checkpoints.
     sources = _sources_of_searches(database, by_others_than) if checkpoints else {}
     reasons: dict[str, str] = {}
     for checkpoint in checkpoints:
         reason = _need(database, checkpoint.checkpoint_id, sources, by_others_than)
+        # Deleting an experiment removes its imported records too, without their files.
         if reason is None and checkpoint.borrowed and not by_others_than:
             reason = _belongs_elsewhere(database, checkpoint)
         if reason is not None:
             reasons[checkpoint.checkpoint_id] = reason
+    # Each trial once, although it may have many of the checkpoints.
     for trial_id in dict.fromkeys(row.trial_id for row in checkpoints if by_itself and not by_others_than):
         newest = _goes_on_from(database, trial_id)
         if newest is not None and any(checkpoint.checkpoint_id == newest for checkpoint in checkpoints):
@@ -79,6 +83,7 @@ def _need(database: Database, checkpoint_id: str, sources: dict[str, str], by_ot
     found = database.execute(
         "SELECT t.id, t.experiment_id, t.state, t.ended FROM trials t "
         "WHERE t.source = ? AND t.state IS NOT NULL AND t.experiment_id <> ? AND (t.ended IS NULL OR "
+        # A failed trial with a checkpoint of its own resumes from that one, and no longer needs its source.
         f"(t.state IN {_FAILED} AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.trial_id = t.id "
         "AND c.state = 'ACTIVE'))) ORDER BY t.id",
         [checkpoint_id, by_others_than],
@@ -136,6 +141,7 @@ def _goes_on_from(database: Database, trial_id: int) -> str | None:
         [trial_id],
     )
     if state is None:  # a standalone run
+        # A run that was interrupted is resumed by starting its program again. One that was killed counts as failed.
         alive = attempt_state == "stopped" or (attempt_state == "running" and is_running(Process(*process)))
     else:
         alive = ended is None

@@ -28,6 +28,7 @@ def metrics(rows: Sequence[Sequence[Any]]) -> list[Metric]:
     if not rows:
         return []
     try:
+        # Wrapping the bodies in one list is safe because each is the text of one JSON object.
         bodies = json.loads(f"[{','.join([row[3] for row in rows])}]")
     except ValueError:
         bodies = []

@@ -48,6 +48,7 @@ _TRIAL = {
 # A standalone run has no state in its own row: it follows from its newest attempt.
 _ATTEMPT = "a.state, a.ended, a.host, a.pid, a.process_started"
 
+# Joins only the first trial, so that there is one row for each experiment; see `_with_its_trials`.
 _SELECT_EXPERIMENTS = f"""SELECT {", ".join(_EXPERIMENT.values())}, {leases.COLUMNS}, t.progress, t.reason, {_ATTEMPT}
 FROM experiments e
 LEFT JOIN leases l ON l.experiment_id = e.id
@@ -62,6 +63,7 @@ LEFT JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"""
 def read_experiments(database: Database, which: str, values: Sequence[Any] = ()) -> list[Experiment]:
     """Return the experiments selected by an SQL suffix (`WHERE`, `ORDER BY`, ...) in which `e` is the experiment."""
     found = [_experiment(row) for row in database.execute(f"{_SELECT_EXPERIMENTS} {which}", values)]
+    # Only for several trials, which is rare: lists of experiments need one query.
     return [_with_its_trials(database, one) if one.by_hand and one.trial_count > 1 else one for one in found]
 
 
@@ -73,6 +75,7 @@ def _with_its_trials(database: Database, experiment: Experiment) -> Experiment:
     found = database.execute(
         f"SELECT t.progress, t.reason, {_ATTEMPT} FROM trials t "
         "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+        # By the id of the attempt and not by time, because clocks can be set back.
         "WHERE t.experiment_id = ? ORDER BY a.id",
         [experiment.id],
     )
@@ -120,4 +123,5 @@ def trial(row: Sequence[Any]) -> Trial:
 
 def _named(fields: dict[str, str], row: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
     """Return the leading columns of a row by field name, and the remaining columns."""
+    # `strict=False`: further columns follow those of the record.
     return dict(zip(fields, row, strict=False)), row[len(fields) :]

@@ -16,7 +16,7 @@ _ESCAPE = "!"
 _NEWEST_ATTEMPTS = (
     "FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt WHERE t.experiment_id = e.id"
 )
-# The state of a standalone experiment none of whose trials is running; see `by_hand.common_state`.
+# The state of a standalone experiment none of whose trials is running; see `standalone_runs.common_state`.
 _STATE_AFTER_ITS_END = (
     f"CASE WHEN EXISTS (SELECT 1 {_NEWEST_ATTEMPTS} AND a.state = 'completed') THEN 'completed' "
     f"ELSE (SELECT a.state {_NEWEST_ATTEMPTS} ORDER BY a.id DESC LIMIT 1) END"
@@ -33,9 +33,11 @@ def conditions_of(database: Database, only: ExperimentFilter) -> tuple[list[str]
         # Labels are stored as a JSON list. Including the separators prevents a match inside another label.
         listed = "', ' || substr(e.labels, 2, length(e.labels) - 2) || ', '"
         conditions.append(database.contains.format(column=f"({listed})"))
+        # The same encoding as that of the stored list, which escapes characters outside of ASCII.
         values.append(f", {json.dumps(label)}, ")
     if only.name is not None:
         unnamed = _unnamed_with(database, only.name)
+        # A standalone run without a name is shown with the name of its program, so it is matched by that.
         named = "(e.by_hand = 0 OR e.name <> '')"
         conditions.append(f"(({named} AND {_matches(database, 'e.name')}) OR {_is_one_of(unnamed)})")
         values.append(_like_pattern(only.name))

@@ -15,7 +15,7 @@ from determined.store.databases.base import Database
 from determined.store.experiment_records import Holder, Lease
 from determined.store.process import Process, is_running, on_this_machine
 
-_SECONDS_BETWEEN_POLLS = 0.1
+_SECONDS_BETWEEN_POLLS = 0.1  # a fraction of the heartbeat, so that a holder that is alive is noticed soon
 
 
 class _Row(NamedTuple):
@@ -34,8 +34,10 @@ def acquire(database: Database, experiment_id: int, process: Process, *, watch_s
             if lease is not None:
                 return lease
         else:
+            # Not after a failed `_take`: the row has changed, and is read again at once.
             time.sleep(_SECONDS_BETWEEN_POLLS)
         now = _read(database, experiment_id)
+        # A single advance of the heartbeat proves that the holder is alive, so the rest of the time is not waited for.
         if now != seen:  # another process took the lease or advanced its heartbeat
             if seen.holder is not None and now.holder is not None and not _may_be_taken(now.holder, process):
                 raise _held(experiment_id, now.holder)
@@ -48,6 +50,7 @@ def beat(database: Database, lease: Lease) -> None:
     Called inside the caller's transaction: the row is locked until it ends, so no other process can take over between
     this check and the caller's writes.
     """
+    # The token alone decides: a process that was frozen, and replaced, still believes that it holds the lease.
     found = database.read_locked("SELECT token FROM leases WHERE experiment_id = ?", [lease.experiment_id])
     if not found or found[0][0] != lease.token:
         raise LeaseLost(
@@ -61,6 +64,7 @@ def release(database: Database, lease: Lease) -> None:
     with database.transaction():
         database.execute(
             "UPDATE leases SET host = NULL, pid = NULL, process_started = NULL, since = NULL "
+            # The token, so that a process that lost its lease does not release that of its successor.
             "WHERE experiment_id = ? AND token = ?",
             [lease.experiment_id, lease.token],
         )
@@ -107,6 +111,7 @@ def _take(database: Database, experiment_id: int, process: Process, seen: _Row) 
         # Checked again under the lock: the holder may have shown up since the row was read.
         if token != seen.token or (seen.holder is not None and heartbeat != seen.holder.heartbeat):
             return None
+        # The heartbeat advances as well, so that other processes that watch the row see the change.
         database.execute(
             "UPDATE leases SET token = ?, heartbeat = heartbeat + 1, host = ?, pid = ?, process_started = ?, "
             "since = ? WHERE experiment_id = ?",

@@ -34,9 +34,11 @@ def read_logs(
     if only.text is not None:
         conditions.append(database.contains.format(column="body"))
         values.append(text(only.text))  # escaped in the same way as the stored lines
+    # Both may be given; the smaller number satisfies both.
     most = min((count for count in (limit, tail) if count is not None), default=None)
     found = database.execute(
         f"SELECT id, attempt, rank, stream, body, written, level FROM logs WHERE {' AND '.join(conditions)} "
+        # The last lines are read backwards, and put into order below.
         f"ORDER BY id {'' if tail is None else 'DESC'} {'' if most is None else 'LIMIT ?'}",
         values if most is None else [*values, most],
     )

@@ -23,6 +23,7 @@ def pages(
     wanted = [*table.key, *columns]
     last: tuple[Any, ...] | None = None
     while True:
+        # Compares tuples, which both databases support and answer with the index of the primary key.
         conditions = [text for text in (condition, "" if last is None else f"({key}) > ({marks})") if text]
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         page = database.execute(
@@ -32,5 +33,6 @@ def pages(
         if page:
             yield [row[len(table.key) :] for row in page]
             last = page[-1][: len(table.key)]
+        # A page that is not full is the last one, which saves a query that returns nothing.
         if len(page) < _ROWS:
             return

@@ -21,6 +21,7 @@ def counting(reports: list[Metric]) -> list[Metric]:
     Reports that become empty are removed, so that a program whose ranks all report the same metrics has one report per
     step.
     """
+    # The usual case of one rank needs no merging.
     if not any(report.rank for report in reports):
         return reports
     known: dict[tuple[str, int | None], set[str]] = {}
@@ -29,6 +30,7 @@ def counting(reports: list[Metric]) -> list[Metric]:
         names = known.setdefault((report.group, report.steps_completed), set())
         own = {name: value for name, value in report.metrics.items() if name not in names}
         names.update(own)
+        # An empty report is kept: the rank reported no metrics for this step, and it still counts as a report.
         if own or not report.metrics:
             kept[place] = report if len(own) == len(report.metrics) else report._replace(metrics=own)
     return [kept[place] for place in sorted(kept)]
@@ -37,6 +39,7 @@ def counting(reports: list[Metric]) -> list[Metric]:
 def merged_metadata(chief: str, others: str) -> dict[str, Any]:
     """Merge the metadata of the chief and of the other ranks, both given as JSON; lower ranks take precedence."""
     merged: dict[str, Any] = json.loads(chief)
+    # Numerically: JSON keys are text, and "10" would come before "2".
     for _, metadata in sorted(json.loads(others).items(), key=lambda item: int(item[0])):
         for name, value in metadata.items():
             merged.setdefault(name, value)
@@ -55,6 +58,7 @@ def claim_shared_metric(database: Database, rows: Sequence[MetricRow]) -> Shared
     found = _shared_metric(database, with_steps)
     if found is None:
         return None
+    # Two ranks may find the metric at the same time; under the lock only one of them finds it not claimed.
     with database.transaction():
         ((warned,),) = database.read_locked(question, values)
         database.execute("UPDATE attempts SET warned_of_shared_metric = 1 WHERE trial_id = ? AND number = ?", values)

@@ -14,11 +14,13 @@ _METRICS = "metrics (trial_id, metric_group, step, rank, attempt, sequence, arch
 
 # Merges two JSON objects as text, with functions that both databases have. A name may then occur twice; Python's JSON
 # decoder takes the later value.
+# A repeated row is not appended again if nothing was merged since; otherwise its names occur twice, with equal values.
 _UNITED = """CASE
     WHEN metrics.attempt < excluded.attempt OR metrics.body = '{}' OR metrics.body = excluded.body THEN excluded.body
     WHEN excluded.body = '{}' THEN metrics.body
     ELSE substr(metrics.body, 1, length(metrics.body) - 1) || ', ' || substr(excluded.body, 2)
 END"""
+# The condition keeps a late row of a replaced attempt from overwriting that of the newer attempt.
 _METRICS_CONFLICT = f"""(trial_id, metric_group, step, rank) DO UPDATE SET
     body = {_UNITED},
     attempt = excluded.attempt, sequence = excluded.sequence, archived = excluded.archived,
@@ -53,6 +55,7 @@ def write_reports(database: Database, rows: Sequence[Row]) -> None:
 
 def archive_after(database: Database, trial_id: int, step: int) -> None:
     """Archive the metrics of a trial after a step, where a new attempt resumes and will report them again."""
+    # Archived and not deleted: what an abandoned attempt reported can still be shown.
     database.execute("UPDATE metrics SET archived = 1 WHERE trial_id = ? AND step > ?", [trial_id, step])
     database.execute(
         "UPDATE trials SET steps_completed = "
@@ -81,6 +84,7 @@ class _Trial:
         Also remembers the step for `bring_up_to_date`.
         """
         attempt, step = row.attempt, row.steps_completed or 0
+        # The common case, reports of the newest attempt, needs no query.
         if attempt != self._newest_attempt and step > self._start_of_newer_attempts(attempt):
             return 1
         if step > self._reached:

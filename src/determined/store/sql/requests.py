@@ -10,6 +10,7 @@ def newest_request(database: Database, trial_id: int) -> StopRequest | None:
     """Return the newest request to the trial's current allocation, or None."""
     found = database.execute(
         "SELECT r.kind FROM requests r JOIN trials t ON t.id = r.trial_id "
+        # Requests up to `last_request` were made to an earlier allocation of the trial.
         "WHERE r.trial_id = ? AND r.id > t.last_request ORDER BY r.id DESC LIMIT 1",
         [trial_id],
     )

@@ -33,8 +33,11 @@ _CHECKPOINTS = "checkpoints (uuid, trial_id, attempt, steps_completed, metadata,
 def write_rows(database: Database, rows: Sequence[Row]) -> None:
     """Write rows inside the caller's transaction; see `Store.write`."""
     insert = database.insert
+    # First, because it locks the rows of trials in the order of their ids; later statements then wait for no other
+    # lock.
     write_reports(database, rows)
     insert(_SAMPLES, _values(rows, MetricRow, _sample_values), "DO NOTHING")
+    # DO NOTHING: a row that is written again must not make a checkpoint active that was deleted meanwhile.
     insert(_CHECKPOINTS, _values(rows, CheckpointRow, _checkpoint_values), "DO NOTHING")
     insert(_PUBLISHING, _values(rows, PublishingRow, _publishing_values), "DO NOTHING")
     insert(_LOGS, _values(rows, LogRow, _log_values), "DO NOTHING")
@@ -56,6 +59,7 @@ def _write_status(database: Database, row: StatusRow) -> None:
     """Update the status of a trial, unless a newer attempt has begun."""
     database.execute(
         "UPDATE trials SET phase = coalesce(?, phase), progress = coalesce(?, progress), "
+        # `|` on integers works in both databases, and a flag that was set stays set.
         "early_exit = coalesce(?, early_exit), stop_acknowledged = stop_acknowledged | ?, "
         "follows_operations = follows_operations | ? WHERE id = ? AND attempt = ?",
         [
@@ -72,6 +76,7 @@ def _write_status(database: Database, row: StatusRow) -> None:
 
 def _write_metadata(database: Database, row: MetadataRow) -> None:
     """Replace the metadata of one rank, unless a newer attempt has begun."""
+    # Locked, because ranks write their parts of the same value.
     found = database.read_locked(
         "SELECT rank_metadata FROM trials WHERE id = ? AND attempt = ?", [row.trial_id, row.attempt]
     )
@@ -85,6 +90,7 @@ def _write_metadata(database: Database, row: MetadataRow) -> None:
 
 def _write_end(database: Database, row: EndRow) -> None:
     """Record the end of an attempt. Ranks other than the chief do not overwrite an end that is already recorded."""
+    # The chief knows how the run as a whole ended, so it may replace the report of another rank.
     still_open = "" if row.rank == 0 else "AND ended IS NULL"
     database.execute(
         "UPDATE attempts SET state = ?, ended = ?, seconds = ?, exit_code = ? "
@@ -93,6 +99,7 @@ def _write_end(database: Database, row: EndRow) -> None:
     )
     if row.reason is not None:
         database.execute(
+            # For a search the runner determines the reason (`state` is not NULL there).
             "UPDATE trials SET reason = ? WHERE id = ? AND attempt = ? AND state IS NULL",
             [text(row.reason), row.trial_id, row.attempt],
         )

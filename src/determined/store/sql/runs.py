@@ -67,9 +67,12 @@ def latest_checkpoints(
         "JOIN trials t ON t.id = c.trial_id "
         "JOIN experiments e ON e.id = t.experiment_id "
         "JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt "
+        # The attempt that saved the checkpoint, whose identity counts, and `a`, the newest one, by which runs are
+        # ordered.
         "JOIN attempts saver ON saver.trial_id = t.id AND saver.number = c.attempt "
         "WHERE e.by_hand = 1 AND c.state = 'ACTIVE' "
         f"{'AND (' + ' OR '.join(condition for condition, _ in chosen) + ')' if chosen else ''} "
+        # By ids and not by times, because clocks can be set back.
         "ORDER BY a.id DESC, c.id DESC LIMIT ?",
         [*(text(value) for _, value in chosen), limit],
     )

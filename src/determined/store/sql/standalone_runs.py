@@ -21,6 +21,7 @@ def find_named_trial(database: Database, start: AttemptStart) -> int | None:
     Raise `StoreError` while another process is running it.
     """
     run = start.run
+    # A run that already works on a trial continues that one.
     if run.external_trial is None or start.allocation is not None or start.previous is not None:
         return None
     found = database.execute(
@@ -51,6 +52,7 @@ def newest_saved_step(database: Database, trial_id: int) -> int:
 def add_trial(database: Database, start: AttemptStart, *, parent: int | None) -> int:
     """Create a trial in the experiment that the program named, or in a new one, and return its id."""
     experiment_id = _find_experiment(database, start.run) or _add_experiment(database, start)
+    # The caller's transaction is exclusive, so no other process can take the same number.
     ((number,),) = database.execute(
         "SELECT coalesce(max(number) + 1, 0) FROM trials WHERE experiment_id = ?", [experiment_id]
     )
@@ -61,6 +63,7 @@ def add_trial(database: Database, start: AttemptStart, *, parent: int | None) ->
             experiment_id,
             number,
             parent,
+            # `default=repr`: hyperparameters may be any objects, and are stored as text if JSON cannot hold them.
             json.dumps(start.run.hparams, default=repr),
             start.run.created,
             start.run.seed,
@@ -102,6 +105,7 @@ def set_metric(database: Database, row: ComparedMetricRow) -> None:
         "UPDATE experiments SET metric = ?, smaller_is_better = ? WHERE id = ?",
         [*metric, experiment_id],
     )
+    # In the order of their ids, as every transaction locks trials; otherwise two could deadlock.
     for (trial,) in database.execute("SELECT id FROM trials WHERE experiment_id = ? ORDER BY id", [experiment_id]):
         database.read_locked("SELECT id FROM trials WHERE id = ?", [trial])  # required by `keep_best`
         keep_best(database, trial)

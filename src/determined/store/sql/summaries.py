@@ -14,6 +14,7 @@ Summary = dict[str, dict[str, dict[str, Any]]]  # by group and name
 def summarize(reports: Iterable[Metric]) -> Summary:
     """Return count, sum, min, max, mean and last value of numeric metrics, and count and last value of others."""
     values: dict[str, dict[str, list[Any]]] = {}
+    # By step, so that the last value is that of the largest step and not that of the latest report.
     for row in sorted(reports, key=lambda row: (row.group, row.steps_completed or 0)):
         in_group = values.setdefault(row.group, {})
         for name, value in row.metrics.items():
@@ -51,7 +52,7 @@ def _kind(values: list[Any]) -> str:
 
 
 def _kind_of_one(value: Any) -> str:
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before int, of which bool is a subclass
         return "boolean"
     if isinstance(value, (int, float)):
         return "number"
