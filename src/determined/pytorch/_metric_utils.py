@@ -42,6 +42,7 @@ def _average_training_metrics(metrics: list[Metrics], distributed: DistributedCo
     Every rank must call this function, with the same number of batches.
     """
     per_rank = distributed.gather(metrics)
+    # Only the chief receives the values of all ranks.
     if per_rank is None:
         return metrics
     kept = [BatchMetrics() for _ in per_rank]

@@ -14,6 +14,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 def overridden(trial: Any, method: str, base: type) -> bool:
     """Return whether the trial defines a callable `method` that differs from the one of `base`."""
+    # From the instance, not its class: programs also assign functions to attributes of a trial.
     function = getattr(trial, method, None)
     if not callable(function):
         return False
@@ -42,6 +43,7 @@ def bind(
     wanted = list(arguments)
     if optional is not None:
         by_name = optional in positional or optional in keywords or takes_any_keyword
+        # Only if there are too few parameters: a method that takes the argument under another name must get it.
         if not by_name and len(positional) < len(wanted) and not takes_any_position:
             wanted.remove(optional)
             return _leaving_out(bind(method, wanted), arguments.index(optional))
@@ -56,6 +58,7 @@ def bind(
         return lambda value, *others: method(value, **dict(zip(rest, others, strict=True)))
     if first in known and all(name in known or takes_any_keyword for name in rest):
         return lambda *values: method(**dict(zip(wanted, values, strict=True)))
+    # A method without the loop's names gets its arguments by position, as in 0.12.
     without_names = not known & {*rest}
     if without_names and (takes_any_position or len(only_positional) == len(wanted)):
         return method

@@ -133,6 +133,7 @@ class Callbacks:
                     f"write {callback.__name__}()"
                 )
         self.by_name = by_name
+        # Filled at the first call of each hook: looking up attributes for every epoch and workload would add up.
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
         for hook, replacement in _DEPRECATED.items():
             if self.overrides(hook):
@@ -162,6 +163,7 @@ class Callbacks:
         reverse order.
         """
         for callback in self:
+            # Any object can be a callback, so none of the methods of the base class can be relied on.
             start = getattr(callback, "on_trial_startup", None)
             if callable(start):
                 start(first_batch_idx, checkpoint_uuid)
@@ -191,6 +193,7 @@ class Callbacks:
 
     def _of(self, hook: str) -> list[Callable[..., Any]]:
         """Return the functions of the callbacks that override `hook`, cached."""
+        # Also remembers that no callback overrides the hook, which is the usual case.
         if hook not in self._hooks:
             found = (own_hook(callback, hook) for callback in self)
             self._hooks[hook] = [function for function in found if function is not None]
@@ -227,6 +230,7 @@ def _shutting_down(stop: Callable[[], None]) -> Callable[..., bool]:
         if error is None:
             stop()
         else:
+            # The error that ended training is the one that the user must see.
             quietly(stop)
         return False
 
@@ -237,5 +241,6 @@ def quietly(clean_up: Callable[[], None]) -> None:
     """Call `clean_up` and log an exception instead of raising it, so that it does not hide the original error."""
     try:
         clean_up()
+    # Exception only: KeyboardInterrupt and SystemExit must still end the program.
     except Exception:
         logger.exception("cleaning up after training failed")

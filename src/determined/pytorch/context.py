@@ -58,6 +58,7 @@ class PyTorchTrialContext(TrialContext):
         super().__init__(_facts)
         parts = _parts or RunParts()
         ranks, frequency = _facts.distributed, parts.aggregation_frequency
+        # bool is a subclass of int, and True would silently mean 1.
         if isinstance(frequency, bool) or not isinstance(frequency, int):
             raise TypeError(f"aggregation_frequency is a whole number, got {frequency!r}")
         if frequency < 1:
@@ -65,6 +66,7 @@ class PyTorchTrialContext(TrialContext):
         self._core = parts.core_context
         self._run: OpenRun | None = None  # set by pytorch.init() for a managed context
         self._code_dir = parts.code_dir
+        # An unmanaged context only loads weights, and must not initialise an accelerator for that.
         self.device = choose_device(ranks.size, ranks.local_rank) if _facts.managed else torch.device("cpu")
         self._precision = Precision(self.device)
         self._optimization = Optimization(frequency, self._precision, _facts.managed)
@@ -84,6 +86,7 @@ class PyTorchTrialContext(TrialContext):
         self._enable_tensorboard_logging = parts.enable_tensorboard_logging
         self._summary_writer: SummaryWriter | None = None
         self._warned_types: set[type] = set()
+        # A second `fit` in this context continues from here instead of from batch 0.
         self._last_fit: LastFit | None = None
         self._not_numbers = NonNumericWarnings(chief=ranks.rank == 0)
         self._default_fp16_compression = False
@@ -183,6 +186,7 @@ class PyTorchTrialContext(TrialContext):
         num_losses: int = 1,
         verbosity: int = 1,
         min_loss_scale: float | None = None,
+        # The default of apex.
         max_loss_scale: float | None = 2.0**24,
     ) -> tuple[_Models, _Optimizers]:
         """Enable mixed precision with the arguments of apex, implemented by torch.amp.
@@ -205,6 +209,7 @@ class PyTorchTrialContext(TrialContext):
 
     def autocast_forward_pass(self, model: torch.nn.Module) -> torch.nn.Module:
         """Change a model so that its forward runs under autocast and returns float32 results; return the model."""
+        # bfloat16 elsewhere: CPUs compute in it, and it needs no gradient scaler.
         dtype = self._precision.dtype or (torch.float16 if self.device.type == "cuda" else torch.bfloat16)
         return precision.autocast_forward(model, self.device.type, dtype)
 
@@ -246,6 +251,8 @@ class PyTorchTrialContext(TrialContext):
 
     def is_epoch_start(self) -> bool:
         """Return whether the current batch is the first of its epoch."""
+        # With the epoch offset: epochs are counted by passes over
+        # the data, which other numbers of ranks divided differently.
         batch_idx, length = self._position()
         return batch_idx % length == 0
 
@@ -327,6 +334,7 @@ class PyTorchTrialContext(TrialContext):
         After the first call the loop writes its scalars through the same writer.
         """
         if self._summary_writer is None:
+            # Importing tensorboard takes long, and most programs never ask for a writer.
             from torch.utils.tensorboard import SummaryWriter
 
             self._summary_writer = SummaryWriter(log_dir=str(self.get_tensorboard_path()))
@@ -363,6 +371,7 @@ class PyTorchTrialContext(TrialContext):
     def _core_context(self) -> core.Context:
         """Return the core context of the run; raise InternalException if there is none or it has ended."""
         if self._core is None:
+            # A context from `from_config` has everything of a context but a run.
             raise InternalException("this context belongs to no run: use the one that pytorch.init() gives")
         if self._run is not None:
             self._run.check()

@@ -62,6 +62,7 @@ class PyTorchTrialController:
         self._arguments = _arguments
         self._given = _arguments.latest_checkpoint
         self._latest: Any = self._given  # the checkpoint to start from: an id or a path, or None
+        # Counted from the call of `fit` by the monotonic clock: a changed system time must not end training.
         limit = _arguments.time_limit
         self._ends = math.inf if limit is None else time.monotonic() + limit
         self._nonfinite = NonFinite(_arguments.on_nan)
@@ -74,6 +75,7 @@ class PyTorchTrialController:
         earlier = context._last_fit
         if earlier is not None:
             context._stop_requested = False  # that request was made to the previous fit
+        # An explicit checkpoint wins over what is in memory.
         if self._given is None and earlier is not None:
             self.state = earlier.next_state(_arguments.checkpoint_policy.metric)
             self._begins_at, self._saved_before = earlier.next_beginning(), earlier.checkpoint
@@ -85,6 +87,7 @@ class PyTorchTrialController:
             first_generation.set_up(trial_inst, context)
         self._states = TrialStates(context, self._callbacks, trial_inst)
         self._check_wrapped()
+        # Before anything is built or recorded, so that a trial without an evaluate method is refused at once.
         self._evaluate_method = validation.evaluate_method(trial_inst)
 
     def _check_wrapped(self) -> None:
@@ -122,6 +125,8 @@ class PyTorchTrialController:
                 resume_messages.say_after_traceback(error, line)
             raise
         why = stopping.why
+        # REQUEST has no exit code: a paused or cancelled trial
+        # returns from `fit`, and the script decides what comes next.
         if why is not None and why.value is not None:
             early_end.end(why, self.state.batches_trained, self._how_to_continue())
 
@@ -142,8 +147,11 @@ class PyTorchTrialController:
                 self._run(stopping)
                 return
             except RollBack as finding:
+                # Skipped batches are complete aggregation windows: a
+                # part of one would leave gradients of another scale.
                 window = self._context._optimization.aggregation_frequency
                 self._rollbacks.note(finding, self._latest, self.state.last_ckpt, window)
+                # The counters are read from the checkpoint again; only the skipped batches of `_rollbacks` are kept.
                 self.state = LoopState(trial_id=self.state.trial_id)
 
     def _run(self, stopping: Stopping) -> None:
@@ -155,14 +163,17 @@ class PyTorchTrialController:
         with ExitStack() as cleanup, ExitStack() as restoring:
             checkpoint = restoring.enter_context(self._checkpoint_directory())
             if checkpoint is not None:
+                # Before the loaders are built: they start at the position that the counters give.
                 self._take_counters(checkpoint)
                 if self._context.distributed.rank == 0:
                     trial_description.warn_of_differences(checkpoint, str(self._latest), self._description)
             self.state.skipped = sorted({*self.state.skipped, *self._rollbacks.skip})
+            # Before the startup hooks, whose reports already belong to the new attempt.
             self._expect_attempt()
             self._context._steps_completed = self.state.batches_trained
             self._callbacks.start_up(self.state.batches_trained, self._latest, cleanup)
 
+            # Built before the restore, because the checkpoint contains states of the loader that are loaded into it.
             data = self._training_data()
             cleanup.callback(quietly, data.close)
             plan = self._plan(data)
@@ -182,7 +193,9 @@ class PyTorchTrialController:
             self._context._epoch_length, self._context._epoch_offset = data.epoch_length, data.epoch_offset
             if self.state.batches_trained:
                 self._context._current_batch_idx = self.state.batches_trained - 1
+            # Callbacks may ask for the current batch in `on_training_start`: after a resume it is the last trained one.
             self._callbacks.call("on_training_start")
+            # After `on_training_start`, in which callbacks may create the state that is checked here.
             loop.checkpointer.check()
             if self._arguments.profiling_enabled:
                 self.core_context.profiler.on()
@@ -191,6 +204,7 @@ class PyTorchTrialController:
 
     def _train(self, loop: TrainLoop) -> None:
         """Run the loop; before a rollback is passed on, choose the checkpoint to which it returns."""
+        # Asked before the loop changes the counter; a resumed trial was validated at step zero by its first attempt.
         is_fresh = self.state.batches_trained == 0
         with self._context.profiler if self._context.profiler is not None else nullcontext():
             try:
@@ -198,7 +212,10 @@ class PyTorchTrialController:
                     startup_collections.end_exemption()
                     loop.run(step_zero_validation=self._arguments.step_zero_validation and is_fresh)
             except RollBack:
+                # Every rank is here, since the metrics were combined over
+                # ranks. The newest checkpoint may still be in progress.
                 loop.checkpointer.finish()
+                # In the order of age: saved by this fit, the one it started from, the last one of an earlier fit.
                 self._latest = loop.checkpointer.latest or self._latest or self._saved_before
                 raise
 
@@ -262,6 +279,7 @@ class PyTorchTrialController:
             restore.load(checkpoint, self.state, loop.window)
         except Exception:
             self._is_refused = True
+            # The attempt was expected but never begun: the reports of the former run stay the valid ones.
             self.core_context._supervisor.withdraw_attempt()
             raise
 
@@ -275,12 +293,14 @@ class PyTorchTrialController:
     def _begin_attempt(self) -> None:
         """Record the attempt: its reports replace those that came after the checkpoint; record a rollback as well."""
         ranks, policy, steps = self._context.distributed, self._arguments.checkpoint_policy, self.state.batches_trained
+        # All ranks wait until the record is open; one that trains without a record could not report.
         in_step(
             ranks.allgather,
             ranks.rank,
             self.core_context._begin_expected,
             doing="opening the run's record",
         )
+        # On every rank, after the chief has written the row that the reports of all ranks refer to.
         self.core_context._supervisor.note_recorded()
         if policy.metric is not None:
             self.core_context._compare_by(policy.metric, smaller_is_better=policy.smaller_is_better)
@@ -297,6 +317,7 @@ class PyTorchTrialController:
         A checkpoint of another trial is a warm start: only its weights and states are used, and counters start at 0.
         """
         stored = read_state(directory, str(self._latest))
+        # Standalone runs have trial id 0, and checkpoints of old releases have no id.
         if stored is None or stored.get("trial_id", 0) != self.state.trial_id:
             return
         self.state = LoopState.from_dict(legacy.state_of(stored))
@@ -313,10 +334,12 @@ class PyTorchTrialController:
         """Return the training loop with everything it uses, and register what must be closed in `cleanup`."""
         context, full_dataset = self._context, self._evaluate_method == "evaluate_full_dataset"
         loader = checked(self._trial.build_validation_data_loader(), "build_validation_data_loader", self._context)
+        # Only the chief prints progress; the other ranks would repeat each line.
         chief = context.distributed.rank == 0
         reporter = Reporter(self.core_context, context, shown_progress(plan, self.state.batches_trained, visible=chief))
         cleanup.callback(quietly, reporter.close)
         checkpointer = Checkpointer(self.core_context, context, self._callbacks, self._description, data, self._states)
+        # A lambda, because whether training was abandoned is known only when `cleanup` runs.
         cleanup.callback(lambda: quietly(checkpointer.give_up if stopping.abandoned else checkpointer.close))
         train_batch, evaluate = self._bind()
         return TrainLoop(

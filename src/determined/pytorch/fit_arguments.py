@@ -42,6 +42,7 @@ def checked_length(max_length: Any, config: dict[str, Any], context: PyTorchTria
         max_length = _configured_length(config, context)
     if max_length is None:
         raise ValueError("fit: max_length is required: say how long to train, for example max_length=pytorch.Epoch(10)")
+    # bool is an int for isinstance, and `Batch(True)` is a mistake. A schedule is no length.
     if not isinstance(max_length, (Batch, Epoch)) or type(max_length.value) is not int:
         raise TypeError(f"fit: max_length is a Batch or an Epoch of a whole number, got {max_length!r}")
     return max_length
@@ -52,12 +53,14 @@ def _configured_length(config: dict[str, Any], context: PyTorchTrialContext) -> 
     searcher = StoredConfig(config).searcher
     length, unit, longest = searcher.max_length, searcher.time_metric, searcher.max_time
     if length is None:
+        # Other time metrics are reported by the trial itself, and do not say how many batches that takes.
         return _unit({unit: longest}, context) if unit in ("batches", "records", "epochs") and longest else None
     warnings.warn(
         "searcher.max_length in the configuration is deprecated: pass max_length to fit()",
         FutureWarning,
         stacklevel=4,  # the line of the program that called fit(), which calls checked_length()
     )
+    # A plain number is the form of older configurations.
     return Batch(length) if isinstance(length, int) else _unit(length, context)
 
 
@@ -72,6 +75,7 @@ def checked_period(name: str, period: Any) -> TrainUnit | None:
     if period is None:
         return None
     value = getattr(period, "value", None)
+    # Text is a container too, and `Batch("100")` would never be due.
     whole = isinstance(value, int) or (isinstance(value, Container) and not isinstance(value, (str, bytes)))
     if not isinstance(period, (Batch, Epoch)) or not whole:
         raise TypeError(
@@ -83,6 +87,7 @@ def checked_period(name: str, period: Any) -> TrainUnit | None:
 def checked_reporting_period(period: Any) -> TrainUnit:
     """Return the reporting period if it is valid, else raise TypeError: unlike the other periods it is required."""
     if period is None:
+        # Without a period nothing would be reported or stopped before the end.
         raise TypeError("fit: reporting_period is a Batch or an Epoch, got None")
     checked = checked_period("reporting_period", period)
     assert checked is not None
@@ -94,6 +99,7 @@ def checked_seconds(limit: Any) -> float | None:
     seconds = limit.total_seconds() if isinstance(limit, timedelta) else limit
     if seconds is None:
         return None
+    # Written as `not > 0`, so that NaN is refused as well.
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ValueError(f"fit: time_limit is a number of seconds above 0 or a timedelta, got {limit!r}")
     return float(seconds)
@@ -104,6 +110,7 @@ def checked_policy(name: Any, metric: str | None, smaller_is_better: bool, confi
     if name not in _POLICIES:
         raise ValueError(f"fit: checkpoint_policy is one of {', '.join(_POLICIES)}, got {name!r}")
     searcher = StoredConfig(config).searcher
+    # The searcher's metric is used with its own direction; a given one comes with `smaller_is_better`.
     if metric is None and searcher.metric:
         metric, smaller_is_better = searcher.metric, searcher.smaller_is_better
     if name == "best" and metric is None:

@@ -45,6 +45,7 @@ class Urgency(enum.IntEnum):
     Separate from `StopRequest`: a signal and a time limit count as well, and the ranks agree on the largest value.
     """
 
+    # The values are ordered, because the ranks agree on the maximum.
     NONE = 0
     SOON = 1  # after the action in progress at this boundary
     NOW = 2  # before the next action
@@ -91,6 +92,7 @@ class TrainLoop:
     def run(self, step_zero_validation: bool = False) -> None:
         """Train to the end of the plan, or to the first boundary after a stop request."""
         try:
+            # A length of 0 trains nothing, so there is no step zero either.
             if step_zero_validation and not self.plan.finished(0):
                 self.validate_now()
             self.catch_up()
@@ -101,8 +103,11 @@ class TrainLoop:
                     self.leave_if(Urgency.NOW)
                     act()
                     self.leave_if(Urgency.SOON)
+            # Neither is repeated if it was due at the last batch; the last checkpoint is waited for in any case.
             self.validate()
             self.checkpoint(last=True)
+            # The ranks must agree on the exit code even now: a signal
+            # may have reached one of them during the last save.
             self.stopping.share_reason()
         except ShouldExit as leaving:
             self.leave(save=not leaving.skip_exit_checkpoint)
@@ -110,6 +115,8 @@ class TrainLoop:
             if self.context.distributed.size == 1:  # saving is a collective, and other ranks may still be training
                 try:
                     self.checkpoint(last=True)
+                # The InvalidHP must be raised even then: by it the
+                # searcher learns that the hyperparameters are invalid.
                 except OSError:
                     logger.exception("the trial ends without a checkpoint")
             raise refusal
@@ -127,12 +134,14 @@ class TrainLoop:
                 yield self.validate
             elif due is BoundaryType.CHECKPOINT:
                 yield self.checkpoint
+            # REPORT and TRAIN (the end of the plan) can be due at the same batch, and both only report progress.
             elif not reported:
                 reported = True
                 yield self.report_progress
 
     def catch_up(self) -> None:
         """Perform the actions that were due at the restored batch but were not reached by the earlier run."""
+        # Metrics in the window mean that the earlier run stopped inside a workload, at a batch where nothing was due.
         if self.state.batches_trained and not self.window.batches:
             for act in self.due_actions():
                 act()
@@ -142,8 +151,10 @@ class TrainLoop:
         if save:
             self.checkpoint(last=True)
         else:
+            # Not saving must not hide that the checkpoint in progress failed: `finish` raises it on every rank.
             self.checkpointer.finish()
         self.stopping.share_reason()
+        # After the checkpoint: the acknowledgement says that this run exits unfinished and can be resumed.
         if self.context.distributed.rank == 0 and self.preempt.pending():
             self.preempt.acknowledge_preemption_signal()
 
@@ -151,6 +162,7 @@ class TrainLoop:
         """Train up to the next batch after which an action is due, or at which all ranks agreed to stop."""
         self.reporter.status("training")
         self.callbacks.call("on_train_step_start", self.state.step_id + 1)
+        # In every workload, because a validation switches the models to evaluation mode.
         for model in self.context.models:
             model.train()
         self.window.begin()
@@ -160,12 +172,15 @@ class TrainLoop:
         while state.batches_trained < last:
             epoch_idx, within = self.plan.epoch_of(state.batches_trained)
             if within == 0:
+                # Set before the callback, which may ask the context for the current batch.
                 self.context._current_batch_idx = state.batches_trained
                 self.callbacks.epoch_start(epoch_idx)
             epoch_end = state.batches_trained - within + self.plan.epoch_length
             if state.batches_trained in state.skipped:
                 self.skip_batch()
             else:
+                # At least one batch: the tick of a display may lie in
+                # the past, and an empty range would never end this loop.
                 tick = max(progress.next_tick, state.batches_trained + 1)
                 self.train_batches(epoch_idx, min(last, epoch_end, tick, self.next_skipped()))
             if state.batches_trained == epoch_end:
@@ -173,6 +188,7 @@ class TrainLoop:
                 state.epochs_trained = epoch_idx + 1
             if state.batches_trained >= progress.next_tick:
                 progress.tick(state.batches_trained)
+            # At the planned end nothing needs to be agreed: all ranks get there, and the report exchanges the urgency.
             if self.stopping.raised and state.batches_trained < planned:
                 last = min(planned, self.stopping.stop_at())
         if last < planned:
@@ -191,6 +207,7 @@ class TrainLoop:
         aggregate = optimization.aggregation_frequency > 1
         schedule = bool(optimization.automatic_schedulers())
         scale = precision.automatic
+        # The default without aggregation; with it, `begin_batch` decides for each batch.
         optimization.updates = True
 
         for batch_idx in range(state.batches_trained, stop):
@@ -203,19 +220,25 @@ class TrainLoop:
             metrics = train_batch(batch, epoch_idx, batch_idx)
             if scale:
                 precision.after_batch()
+            # Schedulers step on the same batches as optimizers and catch up on those in between, see `steps_after`.
             if schedule and optimization.updates:
                 optimization.step_schedulers(batch_idx, self.plan.epoch_length, self.plan.epoch_offset)
+            # An exact type check is cheaper than isinstance and covers almost all programs.
             if type(metrics) is not dict:
                 metrics = _as_dict(metrics)
             keep(metrics)
+            # Only after the metrics were kept: counter and window
+            # must describe the same batches if a checkpoint follows.
             state.batches_trained = batch_idx + 1
             if profiler is not None:
                 profiler.step()
+            # Read after every batch, so that a signal costs at most the batch in progress.
             if stopping.raised:
                 return
 
     def skip_batch(self) -> None:
         """Skip a batch that a rollback excluded; schedules advance as if it had been trained."""
+        # The batch is fetched and dropped, because the order of later batches must not change.
         next(self.batches)
         optimization = self.context._optimization
         optimization.skip_batch(self.state.batches_trained, self.plan.epoch_length, self.plan.epoch_offset)
@@ -245,8 +268,10 @@ class TrainLoop:
         if self.callbacks.overrides("on_training_workload_end"):
             rows = self.window.rows(columns)
             self.callbacks.call("on_training_workload_end", avg_metrics=metrics, batch_metrics=rows)
+        # After the report, so that the record contains the value that ended training.
         self.nonfinite.check(columns, self.batch_of)
         self.window.clear()
+        # The exchanged values are used, not the own one, so that all ranks enter the collective `finish` or none does.
         if any(failed for _, _, failed in ranks):
             self.checkpointer.finish()  # raises, on every rank
         self.reporter.stored(self.checkpointer.newly_stored())
@@ -259,13 +284,16 @@ class TrainLoop:
     def validate_now(self) -> None:
         """Validate, report the metrics, and save a checkpoint if the policy requests one."""
         self.reporter.status("validating")
+        # Read before anything of the validation runs, because loaders and models may draw random numbers.
         generators = random_generators.get_state(self.context.device)
         metrics = self.validation.run()
         if metrics is None:  # aborted by a stop request: repeated after a resume, with the same random numbers
             random_generators.set_state(generators, self.context.device)
             raise ShouldExit
         self.state.last_val = self.state.batches_trained
+        # A checkpoint restored at this batch does not know this validation; saving again keeps it from being repeated.
         self._outdated = 0 < self.state.batches_trained == self._restored_at
+        # Read before the report: afterwards the value of this validation would be among those it is compared with.
         best = self.reporter.best_validation()
         self.reporter.validation(self.state, metrics)
 
@@ -280,9 +308,13 @@ class TrainLoop:
         """Save a checkpoint, unless the current batch was already saved; with `last`, wait until it is stored."""
         if self.state.last_ckpt != self.state.batches_trained or self._outdated:
             self.reporter.status("checkpointing")
+            # TensorBoard scalars first: a kill after the checkpoint
+            # resumes behind them and would never write them again.
             self.reporter.flush()
             last_batch, ranks = self.state.batches_trained - 1, self.context.distributed
+            # Before the state is taken, so that a rollback never returns to a checkpoint with such weights.
             self.nonfinite.check_weights(self.context.models, last_batch, ranks.allgather)
+            # The chief's buffers are the ones saved; other ranks must continue with them, as they would after a resume.
             data_parallel.sync_buffers(self.context.models)
             self.checkpointer.save(self.state, self.window, wait=last)
             self._outdated = False
@@ -297,6 +329,8 @@ class TrainLoop:
     def urgency(self) -> Urgency:
         """Return the urgency of stop requests on this rank, without a collective."""
         if self.stopping.raised:
+            # A raised flag also ends the workload in progress, so no further action is begun. The program's own
+            # request, and one that the watching thread has not seen yet, wait for the action in progress.
             return Urgency.NOW
         return Urgency.SOON if self.context.get_stop_requested() or self.preempt.pending() else Urgency.NONE
 

@@ -33,6 +33,7 @@ def batches_of(unit: TrainUnit, epoch_length: int, epoch_offset: int = 0) -> int
 
 def is_due(unit: TrainUnit | None, batches: int, epoch_length: int, epoch_offset: int = 0) -> bool:
     """Return whether the period `unit` is due after `batches` batches."""
+    # `should_stop(0)` can be True, for example for a schedule that contains 0, and batch 0 is no boundary.
     if unit is None or batches == 0:
         return False
     if isinstance(unit, Epoch):
@@ -50,8 +51,10 @@ def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int
         return shifted - epoch_offset
     step = epoch_length if isinstance(unit, Epoch) else 1
     if isinstance(unit.value, int):
+        # A period below 1 is due after every batch, as in `TrainUnit.should_stop`.
         period = max(unit.value, 1) * step
         return min(limit, (batches // period + 1) * period)
+    # The limit shrinks with each call in `next_stop`, so that a schedule is searched only up to the nearest boundary.
     for count in _candidates(unit.value, batches // step + 1, limit // step):
         if unit.should_stop(count):
             return count * step
@@ -61,10 +64,14 @@ def next_due(unit: TrainUnit | None, batches: int, epoch_length: int, limit: int
 def _candidates(schedule: Any, first: int, last: int) -> Iterable[int]:
     """Return the counts from `first` to `last` to test against a schedule: only a few if its contents are known."""
     if isinstance(schedule, range):
+        # A range can count downwards, and the first candidate is needed.
         upwards = schedule if schedule.step > 0 else schedule[::-1]
+        # The number of steps from the start of the range to `first`, rounded up by the double negation.
         passed = max(0, -((upwards.start - first) // upwards.step))
         return [count for count in upwards[passed : passed + 1] if count <= last]
+    # A longer collection is not searched: testing every count up to `last` is then cheaper than sorting it.
     if isinstance(schedule, Collection) and len(schedule) <= last - first:
+        # A schedule may contain anything; text or None can never equal a count.
         numbers: list[Any] = [count for count in schedule if isinstance(count, Real)]
         return sorted({int(count) for count in numbers if first <= count <= last})
     return range(first, last + 1)
@@ -79,6 +86,7 @@ def comparison_batches(
     result is empty if the searcher compares no trials, or measures time by a metric that only the trial knows.
     """
     if trial._time_metric == "batches":
+        # Rungs can be fractions. Rounded up, because a trial must have trained at least that far when it is compared.
         counts = [math.ceil(rung) for rung in trial._rungs]
     elif trial._time_metric == "epochs":
         counts = [math.ceil(rung) * epoch_length - epoch_offset for rung in trial._rungs]
@@ -86,6 +94,7 @@ def comparison_batches(
         counts = [math.ceil(rung / context.get_global_batch_size()) for rung in trial._rungs]
     else:
         counts = []
+    # Sorted and unique: rungs that are close together can round to the same batch.
     return tuple(sorted(count for count in set(counts) if count > 0))
 
 
@@ -112,12 +121,14 @@ class Plan(NamedTuple):
     @property
     def last_batch(self) -> int:
         """The number of batches at the end of training, counted from batch 0."""
+        # A second `fit` may give less than what an interrupted one had left, and that length is finished.
         return max(self.unfinished_end, self.given_end)
 
     @property
     def given_end(self) -> int:
         """The number of batches at the end of the length that was given to `fit`."""
         if self.begins_at:
+            # Without the offset: the length is counted in complete epochs of this run, from the batch where it begins.
             return self.begins_at + max(0, batches_of(self.max_length, self.epoch_length))
         return max(0, batches_of(self.max_length, self.epoch_length, self.epoch_offset))
 
@@ -138,8 +149,11 @@ class Plan(NamedTuple):
 
     def due(self, batches: int) -> Iterator[BoundaryType]:
         """Yield what is due after `batches` batches, in the order in which it is done."""
+        # This order of actions is that of Determined 0.38.1; callbacks can observe it.
         if self.finished(batches):
             yield BoundaryType.TRAIN
+        # Validation comes before the checkpoint, so that the
+        # checkpoint contains it and it is not repeated after a resume.
         if batches in self.comparisons or is_due(self.validation_period, batches, self.epoch_length, self.epoch_offset):
             yield BoundaryType.VALIDATE
         if is_due(self.checkpoint_period, batches, self.epoch_length, self.epoch_offset):
@@ -158,6 +172,7 @@ class Plan(NamedTuple):
 
     def progress(self, batches: int) -> float:
         """Return the fraction of the training length that is done, from 0 to 1."""
+        # A second `fit` begins at its own 0 %.
         length = self.last_batch - self.begins_at
         return min(1.0, (batches - self.begins_at) / length) if length else 1.0
 

@@ -30,6 +30,7 @@ __all__ = [
     "adapt_batch_sampler",
 ]
 
+# No length is negative, so that -1 cannot be mistaken for one.
 ENDLESS = -1
 
 Access = tuple[Callable[[int], Any], int]
@@ -39,6 +40,7 @@ Access = tuple[Callable[[int], Any], int]
 def access(sampler: Any) -> Access | None:
     """Return access by index to a stack of samplers, or None unless every layer is known in closed form."""
     if isinstance(sampler, _Layer):
+        # Not isinstance of a public class: only the layers of this module know how to compute items by index.
         return sampler._access()
     one_pass = pass_access(sampler)
     if one_pass is None:
@@ -55,6 +57,7 @@ class _Layer(Sampler[Any], ABC):
 
     def __iter__(self) -> Iterator[Any]:
         # A generator, so that nothing runs before the first item is requested: torch creates iterators it never uses.
+        # A shuffle without a seed draws a new one here, once for each iteration.
         by_number = self._access()
         if by_number is None:
             yield from self._walk()
@@ -159,6 +162,7 @@ class _Shuffle(_Layer):
     def _walk(self) -> Iterator[Any]:
         """Return all items of a pass in a new order; the generator continues from pass to pass."""
         if self._generator is None:
+            # RandomState, because numpy never changes its streams: orders are those of all releases since 0.16.5.
             self._generator = np.random.RandomState(self._seed)
         items = list(self._inner)
         self._generator.shuffle(items)
@@ -234,6 +238,7 @@ class SkipBatchSampler(_Skip):
     def __init__(self, batch_sampler: Iterable[list[int]], skip: int, same_length: bool | None = None) -> None:
         super().__init__(batch_sampler, skip)
         self.batch_sampler = batch_sampler
+        # None means not given, which is the current default, like True.
         self._shrink = same_length is False
 
     @property
@@ -273,10 +278,12 @@ def adapt_batch_sampler(
 
     `skip` counts batches of this rank.
     """
+    # In this order: sharding before repeating would give ranks different numbers of batches in each pass.
     if repeat:
         batch_sampler = RepeatBatchSampler(batch_sampler)
     if num_replicas > 1:
         batch_sampler = DistributedBatchSampler(batch_sampler, num_replicas, rank)
     if skip > 0:
+        # Last, because `skip` counts batches of this rank.
         batch_sampler = SkipBatchSampler(batch_sampler, skip)
     return batch_sampler

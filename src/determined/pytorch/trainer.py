@@ -92,10 +92,12 @@ class Trainer:
         Raises TypeError or ValueError for invalid arguments, InvalidExperimentException if the trial is incomplete, and
         SystemExit after a signal or at the time limit (in an interactive session KeyboardInterrupt).
         """
+        # Importing the code of a checkpoint must never start a training, see `determined.code_import`.
         refuse_while_importing("Trainer.fit()")
         described = from_env(os.environ)
         config = described.trial._config if described is not None else {}
         if test_mode:
+            # A trial of an experiment would end after one batch and be compared with the others.
             if described is not None:
                 raise ValueError("fit: test_mode=True is for standalone runs, not for a trial of an experiment")
             max_length = Batch(1)
@@ -105,6 +107,7 @@ class Trainer:
                 "beginning; pass latest_checkpoint=det.get_cluster_info().latest_checkpoint to resume",
                 described.latest_checkpoint,
             )
+        # Raises if the run has ended, before any argument of this call changes something.
         core_context = self._context._core_context()
         arguments = FitArguments(
             max_length=fit_arguments.checked_length(max_length, config, self._context),

@@ -20,6 +20,7 @@ class TrainUnit:
     def should_stop(self, step_num: int) -> bool:
         """Return whether an action with this period is due after `step_num` batches or epochs."""
         if isinstance(self.value, int):
+            # A period below 1 is due after every batch, as in earlier releases.
             return self.value < 1 or (step_num != 0 and step_num % self.value == 0)
         assert isinstance(self.value, Container), (
             f"{self!r} holds neither an int nor a container (a type with __contains__)"
@@ -30,6 +31,7 @@ class TrainUnit:
         return f"{type(self).__name__}({self.value!r})"
 
     def __eq__(self, other: object) -> bool:
+        # Exact classes: 100 batches are not 100 epochs.
         return type(other) is type(self) and bool(self.value == other.value)
 
     def __hash__(self) -> int:
@@ -39,6 +41,7 @@ class TrainUnit:
     @staticmethod
     def _from_searcher_unit(length: int, unit: Any, global_batch_size: int | None = None) -> TrainUnit:
         """Return a searcher's length in batches, epochs, or records, which need the global batch size."""
+        # Members of an enumeration or text: earlier releases passed either.
         name = str(getattr(unit, "name", unit)).lower()
         if name == "epochs":
             return Epoch(length)
@@ -47,6 +50,7 @@ class TrainUnit:
         if name == "records":
             if not global_batch_size:
                 raise ValueError("a length in records needs the hyperparameter global_batch_size")
+            # At least one batch, because a length of 0 would mean that nothing is trained.
             return Batch(max(length // global_batch_size, 1))
         raise ValueError(f"a searcher's unit is batches, epochs or records, got {unit!r}")
 
@@ -64,6 +68,7 @@ class TrainUnit:
                 f"give exactly one of batches, records and epochs, got "
                 f"batches={batches!r}, records={records!r}, epochs={epochs!r}"
             )
+        # In configurations 0 means never, unlike in `should_stop`; no counter reaches this number.
         value = given[0] if given[0] >= 1 else sys.maxsize
         if epochs is not None:
             return Epoch(value)
@@ -74,6 +79,7 @@ class TrainUnit:
 
     def _to_searcher_unit(self) -> Any:
         """Return the unit as a member of `core.Unit`, for programs of older releases."""
+        # Imported late, because `core` is not needed for anything else here.
         from determined.core.searcher import Unit
 
         return Unit.BATCHES if isinstance(self, Batch) else Unit.EPOCHS

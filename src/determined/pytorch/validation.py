@@ -75,6 +75,7 @@ class Validation:
     def run(self) -> Metrics | None:
         """Return the validation metrics, the same on every rank, or None if a stop request aborted the validation."""
         started = time.perf_counter()
+        # Values of a training workload must not mix with those of the validation.
         self.context.reset_reducers()
         data_parallel.sync_buffers(self.context.models)
         for model in self.context.models:
@@ -83,8 +84,10 @@ class Validation:
         self.callbacks.call("on_validation_start")
 
         mine = self._evaluate_full_dataset() if self.full_dataset else self._evaluate_batches()
+        # On every rank, also one without a batch: `allgather` is a collective, and reducers expect one part per rank.
         mine.parts = self.context._reducers.per_slot(for_training=False)
         ranks: list[RankResult] = self.context.distributed.allgather(mine)
+        # Any rank that gave up aborts the validation on all: metrics of a part of the data must not be reported.
         if any(rank.given_up for rank in ranks):
             return None
 
@@ -118,6 +121,7 @@ class Validation:
         self.callbacks.call("on_validation_epoch_start")
         try:
             kept, lengths = self._evaluate_all()
+        # Not raised here: the other ranks wait in the gather for the result of this rank.
         except _GivenUp:
             return RankResult(given_up=True)
         columns = _columns(kept)
@@ -126,6 +130,7 @@ class Validation:
             self.context._not_numbers.check(arrays, "evaluate_batch()")  # other columns raise an error below
         if self.callbacks.overrides("on_validation_epoch_end"):
             self.callbacks.call("on_validation_epoch_end", rows_of(columns, kept))
+        # A rank without batches has no metric names, which would not match a dict of reducers.
         by_name = reducers_by_name(self.trial.evaluation_reducer(), list(columns)) if kept else {}
         weights = lengths if self.context.experimental._weight_by_records else None
         return RankResult(
@@ -157,6 +162,7 @@ class Validation:
             if move is not None:
                 batch = move(batch)
             if count:
+                # Before the program's method, which may change the batch.
                 lengths.append(self._length(batch))
             metrics = evaluate(batch, batch_idx)
             if type(metrics) is not dict:
@@ -164,6 +170,7 @@ class Validation:
             keep(metrics)
             if self.test_mode:
                 break
+            # After every batch, as in training: a validation can take longer than the time that a SIGTERM leaves.
             if stopping.raised:
                 raise _GivenUp
         return kept, lengths
@@ -190,6 +197,7 @@ class Validation:
             return _reduce_along_batches(reducer, column, weights)
         if weights is None or reducer is not Reducer.AVG:
             return simple_reduce(reducer, column)
+        # A vector becomes one number per batch first, because there is one weight per batch.
         return simple_reduce(reducer, column.reshape(len(column), -1).mean(axis=1), weights)
 
     def _reduce_over_ranks(self, ranks: Sequence[RankResult]) -> Metrics:
@@ -199,6 +207,7 @@ class Validation:
             raise RuntimeError(
                 "validation saw no batch: the loader that build_validation_data_loader() returned is empty"
             )
+        # No second reduction: averaging a single value with its weight could change its last bit.
         if len(present) == 1:
             return dict(present[0].metrics)
         names = present[0].metrics.keys()
@@ -215,6 +224,7 @@ class Validation:
             if values.ndim > 1:
                 metrics[name] = _reduce_along_batches(reducer, values, weights)
             else:
+                # Weights only apply to averages; the sum, maximum and minimum of ranks are those of their batches.
                 metrics[name] = simple_reduce(reducer, values, weights if reducer is Reducer.AVG else None)
         return metrics
 

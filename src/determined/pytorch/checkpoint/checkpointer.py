@@ -95,6 +95,7 @@ class Checkpointer:
         callback has a hook that must see the written files.
         """
         distributed = self._context.distributed
+        # A gather, because every rank has its own part of the state, and only the chief writes.
         ranks = distributed.gather((self._rank_parts(state, window), wait or self._hooks_wait()))
 
         def chief() -> str | None:
@@ -103,10 +104,12 @@ class Checkpointer:
             # One at a time: checkpoints are recorded in their order, and the memory of forks does not add up.
             self._finish_storing()
             position = self._data.position(state.batches_trained)
+            # A copy: the counters of the loop change only after the checkpoint has succeeded on all ranks.
             saved = replace(state, last_ckpt=state.batches_trained, data=position.as_dict())
             return self._save(saved, [parts for parts, _ in ranks], wait=any(waits for _, waits in ranks))
 
         checkpoint_id = str(self._together(chief)[0])
+        # On every rank, so that no rank saves this batch a second time on its own.
         state.last_ckpt = state.batches_trained
         self.latest = checkpoint_id
         self._callbacks.call("on_checkpoint_upload_end", uuid=checkpoint_id)
@@ -118,6 +121,7 @@ class Checkpointer:
 
     def newly_stored(self) -> list[tuple[int, str]]:
         """Return (batch, id) of the checkpoints completed since the previous call (on the chief)."""
+        # Only the chief has an upload; a failed one is left to `report`, which raises on all ranks.
         if self._storing is not None and self._storing.done and not self.failed:
             self._finish_storing()
         stored, self._stored = self._stored, []
@@ -152,6 +156,7 @@ class Checkpointer:
         try:
             self._storing.wait()
         except Exception:
+            # Cleared, so that the failure is raised once and `close` does not wait for the same upload again.
             self._storing = None
             raise
         self._stored.append((self._storing.steps_completed, self._storing.checkpoint_id))
@@ -180,17 +185,22 @@ class Checkpointer:
             "framework": f"torch-{torch.__version__}",
             "format": "pickle",
         }
+        # The key of older releases. A rank that did not exist when the checkpoint was saved starts from it.
         checkpoint = {**self._states.take(), "rng_state": ranks[0]["rank_rng_states"]}
         outside = unwrapped_parameters.take(self._context.models, self._context.optimizers)
         if any(outside):
             checkpoint[unwrapped_parameters.KEY] = outside
         for name in ranks[0]:
+            # All ranks or none: a restored list has one entry per rank,
+            # and one rank may have metrics that cannot be stored.
             if all(name in rank for rank in ranks):
                 checkpoint[name] = [rank[name] for rank in ranks]
+        # Before encoding, so that values that callbacks add are encoded, counted and checked like all others.
         self._callbacks.call("on_checkpoint_save_start", checkpoint)
         counters = {**state.state_dict(), "trial_seed": self._context.get_trial_seed()}
         encoded = self._states.encode(checkpoint)
         metadata.update(encoded.metadata())
+        # `wait` includes the last checkpoint: the process exits after it, so nothing would overlap with the write.
         if not wait and self._in_background and encoded.size > SMALL:
             kept = encoded._replace(tree=snapshot(encoded.tree))
             _load_what_writing_needs()
@@ -202,11 +212,14 @@ class Checkpointer:
                 return self._storing.checkpoint_id
             except CannotFork as error:
                 logger.warning("checkpoints are written while training waits: %s", error)
+                # Not tried again at each checkpoint: a limit on memory or
+                # processes that refuses a fork will refuse the next one.
                 self._in_background = False
         with self._core.checkpoint.store_path(metadata, with_manifest=True) as (directory, checkpoint_id):
             with saying_not_saved(checkpoint_id):
                 self._write(directory, encoded, counters)
             encoded.log_problems(checkpoint_id)
+            # Inside the block: the manifest is written when it ends, so files that callbacks add are in it.
             self._callbacks.call("on_checkpoint_end", str(directory))
             self._callbacks.call("on_checkpoint_write_end", str(directory))
         self._stored.append((state.batches_trained, checkpoint_id))
@@ -223,6 +236,7 @@ class Checkpointer:
         digest = checkpoint_format.write(state.tree, directory / "state_dict.pth")
         if state.pickles:
             pickled_state.write(state.pickles, directory)
+        # The JSON files are small; the manifest hashes them, and only the large file is hashed while it is written.
         _write_json(directory / STATE_FILE, counters)
         _write_json(directory / trial_description.FILE, self._description)
         return {"state_dict.pth": digest}

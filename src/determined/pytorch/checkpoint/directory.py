@@ -21,6 +21,7 @@ STATE_FILE = "trial_state.json"
 
 def is_path(name: str | os.PathLike[str]) -> bool:
     """Return whether `name` is an explicit path, and not the id of a checkpoint."""
+    # An id can never contain a separator, so a name that has one is a path that the user chose.
     return isinstance(name, os.PathLike) or os.sep in name
 
 
@@ -41,6 +42,7 @@ def check_files(directory: Path, name: str, *, read_them: bool = True) -> None:
     Checkpoints of earlier releases have no manifest and are not checked. With `read_them` false the contents were
     verified already, and only a missing manifest is reported.
     """
+    # A checkpoint with counters but without a manifest is one of ours that lost its manifest, which `verify` reports.
     if not manifest.exists(directory) and not (directory / STATE_FILE).exists():
         return
     if read_them or not manifest.exists(directory):
@@ -81,6 +83,7 @@ def read_state(directory: Path, name: str) -> dict[str, Any] | None:
         if not isinstance(stored, dict):
             raise InvalidCheckpointException(f"checkpoint {name} cannot be read: {STATE_FILE} holds no object")
         return _with_checked_counters(stored, STATE_FILE, name)
+    # Releases from 0.21 on, and those of 0.17 to 0.20, pickled a plain dict of counters under these names.
     for old in ("trial_state.pkl", "workload_sequencer.pkl"):
         if (directory / old).is_file():
             return _with_checked_counters(_read_plain_pickle(directory / old, name), old, name)
@@ -89,8 +92,10 @@ def read_state(directory: Path, name: str) -> dict[str, Any] | None:
 
 def _with_checked_counters(stored: dict[str, Any], file: str, name: str) -> dict[str, Any]:
     """Return `stored` if its counters are non-negative integers, else raise InvalidCheckpointException."""
+    # The counters select batches and steps: a wrong type would only fail deep inside the loop.
     for counter in ("batches_trained", "steps_completed", "latest_batch", "last_ckpt", "last_val", "step_id"):
         value = stored.get(counter, 0)
+        # bool is a subclass of int, but no counter is ever stored as one.
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InvalidCheckpointException(
                 f"checkpoint {name} cannot be read: {file}: {counter} is {value!r:.80}, and not a count"

@@ -33,6 +33,7 @@ def snapshot(state: dict[str, Any]) -> dict[str, Any]:
         # _cdata identifies the memory: torch may create a new storage object at each call.
         if storage._cdata not in copies:
             copies[storage._cdata] = _copied(storage)
+        # On the CPU: an accelerator's context cannot be used in a forked child.
         copy = torch.empty(0, dtype=tensor.dtype)
         return copy.set_(copies[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
 
@@ -42,6 +43,7 @@ def snapshot(state: dict[str, Any]) -> dict[str, Any]:
 def _copied(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """Return a copy of a storage in the memory of the host."""
     copy = torch.UntypedStorage(storage.nbytes())
+    # A copy on the stream of the device, so it waits for the kernels that still write to this memory.
     return copy.copy_(storage)
 
 
@@ -51,9 +53,12 @@ class _SharedMemory:
     def __init__(self) -> None:
         self._ends: list[int] = []
         self._begins: list[int] = []
+        # The kernel's list is the only source that knows every mapping, also those of loaders and other libraries.
         with open("/proc/self/maps") as maps:
             for line in maps:
                 span, flags = line.split(maxsplit=2)[:2]
+                # The fourth letter of the permissions: s is a shared
+                # mapping, p a private one, which a fork copies on write.
                 if flags[3] == "s":
                     begin, _, end = span.partition("-")
                     self._begins.append(int(begin, 16))
@@ -61,5 +66,6 @@ class _SharedMemory:
 
     def covers(self, address: int) -> bool:
         """Return whether an address lies in shared memory."""
+        # The kernel lists mappings in ascending order, so bisection finds the last one that begins before the address.
         number = bisect.bisect_right(self._begins, address) - 1
         return number >= 0 and address < self._ends[number]

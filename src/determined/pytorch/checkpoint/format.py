@@ -31,8 +31,10 @@ def read(directory: Path, name: str, **torch_load_kwargs: Any) -> dict[str, Any]
     file = next((directory / one for one in STATE_FILES if (directory / one).is_file()), None)
     if file is None:
         raise InvalidCheckpointException(f"checkpoint {name} holds none of the state files {', '.join(STATE_FILES)}")
+    # On the CPU: the file may come from a machine with other devices, and loading into a parameter moves its values.
     options = {"map_location": "cpu", "weights_only": True, **torch_load_kwargs}
     try:
+        # Only inside this block: types that are allowed here must not become loadable for the rest of the program.
         with torch.serialization.safe_globals(_types_of_old_releases()):
             state = torch.load(file, **options)
     except pickle.UnpicklingError as error:
@@ -57,6 +59,8 @@ def write(state: dict[str, Any], file: Path) -> str:
         try:
             torch.save(state, opened)  # type: ignore[arg-type]
         except RuntimeError as error:
+            # torch wraps a failed write into a RuntimeError of its zip
+            # writer, in which the user would not see "No space left".
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None  # for example a full disk; torch's error only follows from it
             raise
@@ -74,6 +78,7 @@ def _types_of_old_releases() -> list[Any]:
     """Return the non-tensor types that releases 0.12 to 0.38 stored: numpy's random state, as an array of numbers."""
     from numpy._core import multiarray
 
+    # Both names: numpy moved these functions in release 2, and a pickle names the module of the numpy that wrote it.
     reconstruct, scalar = multiarray._reconstruct, multiarray.scalar
     return [
         np.ndarray,

@@ -25,6 +25,7 @@ def modernise(checkpoint: dict[str, Any], models: int, optimizers: int, schedule
         if old not in modern:
             continue
         if new in modern:
+            # Which of the two to load cannot be decided, and the wrong one would lose weights.
             raise RuntimeError(f"the checkpoint holds both {old!r} and {new!r}")
         if counts[old] > 1:
             raise RuntimeError(
@@ -38,12 +39,14 @@ def state_of(stored: dict[str, Any]) -> dict[str, Any]:
     """Return the counters of a checkpoint of any release under their current names."""
     modern = dict(stored)
     if "batches_trained" not in modern:
+        # The counter was `latest_batch` in 0.17 and `steps_completed` after it.
         modern["batches_trained"] = modern.get("steps_completed", modern.get("latest_batch", 0)) or 0
     return modern
 
 
 def without_prefix(state_dict: dict[str, Any], prefix: str = "module.") -> dict[str, Any]:
     """Return weights saved from a data-parallel wrapper under the names of the unwrapped model."""
+    # Only if every name has the prefix: otherwise it belongs to a submodule, not to a wrapper.
     if not state_dict or not all(key.startswith(prefix) for key in state_dict):
         return state_dict
     bare = OrderedDict((key.removeprefix(prefix), value) for key, value in state_dict.items())
@@ -59,6 +62,7 @@ def without_prefix(state_dict: dict[str, Any], prefix: str = "module.") -> dict[
 
 def load_weights(model: torch.nn.Module, state_dict: dict[str, Any]) -> None:
     """Load weights into an unwrapped model; the names may have the prefix of a data-parallel wrapper."""
+    # Names that fit are loaded as they are: a model may have a submodule that is called `module`.
     if state_dict.keys() != model.state_dict().keys():
         state_dict = without_prefix(state_dict)
     model.load_state_dict(state_dict)

@@ -62,6 +62,7 @@ def load_trial_from_checkpoint_path(
         )
         torch_load_kwargs = kwargs
     directory = directory_at(path)
+    # Before the class is imported: damage must be reported even if the code does not import here.
     check_files(directory, str(directory))
     about = read_description(directory)
     state = checkpoint_format.read(directory, str(directory), **(torch_load_kwargs or {}))
@@ -71,6 +72,7 @@ def load_trial_from_checkpoint_path(
     context = CheckpointLoadContext(about["hparams"], about["experiment_config"])
     trial = trial_class(context, **(trial_kwargs or {}))
 
+    # Only a trial that wrapped nothing is of the first generation: later ones may have a helper of that name.
     if not context.models and overridden(trial, "build_model", PyTorchTrial):
         model = trial.build_model()
         _load_models([model], state, directory)
@@ -81,6 +83,7 @@ def load_trial_from_checkpoint_path(
 
 def _load_models(models: list[torch.nn.Module], state: dict[str, Any], directory: Path) -> None:
     """Load the weights in `state` into the models; raise InvalidCheckpointException if their numbers differ."""
+    # Optimizers and schedulers are not loaded, so their number does not matter.
     modern = legacy.modernise(state, len(models), 0, 0)
     stored = decode_weights(modern, models, str(directory)).get("models_state_dict") or []
     if len(stored) != len(models):
@@ -117,6 +120,7 @@ def _import_class(directory: Path, about: dict[str, Any]) -> type[PyTorchTrial]:
                 found = getattr(found, part)
     except TrainingOnImportError:
         raise
+    # A script without a main guard may call sys.exit(), which must not end the program that loads a checkpoint.
     except SystemExit as error:
         raise ValueError(
             f"the code of checkpoint {directory} ends the program when it is imported. {how_to_load()}"
@@ -179,4 +183,5 @@ def _inside(code: Path, relative: Any) -> Path | None:
     if not isinstance(relative, str) or "\0" in relative:
         return None
     path = code / relative
+    # `resolve` follows links, so that a link inside the code cannot lead out of it.
     return path if path.exists() and path.resolve().is_relative_to(code.resolve()) else None

@@ -18,6 +18,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]
     `type(value)(items)`, which changes strings, arrays and named tuples or fails. Such values are wrapped in an opaque
     object during the call.
     """
+    # The optimizer's own method or hooks must see the values themselves.
     if not _loads_like_torch(optimizer) or not _is_usual(state):
         optimizer.load_state_dict(state)
         return
@@ -44,12 +45,14 @@ class _Held:
         self.value = value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Held:
+        # torch deep-copies the parameter groups before it loads them; the value itself must arrive.
         return self
 
 
 def _loads_like_torch(optimizer: torch.optim.Optimizer) -> bool:
     """Return whether `load_state_dict` is torch's and has no hooks, which would see the wrapped values."""
     own = type(optimizer).load_state_dict is not torch.optim.Optimizer.load_state_dict
+    # Private, since torch has no public way to ask for the hooks.
     hooks = optimizer._optimizer_load_state_dict_pre_hooks or optimizer._optimizer_load_state_dict_post_hooks
     return not own and not hooks
 
@@ -66,6 +69,7 @@ def _is_usual(state: Any) -> bool:
 
 def _with_held(values: dict[Any, Any], unchanged: tuple[type, ...]) -> dict[Any, Any]:
     """Return the values with those that torch would change wrapped in `_Held`."""
+    # "params" are indices that torch maps to parameters, and it must see them.
     return {key: one if key == "params" or _stays(one, unchanged) else _Held(one) for key, one in values.items()}
 
 
@@ -83,6 +87,7 @@ def _release(values: dict[Any, Any], device: torch.device | None) -> None:
     """Replace each `_Held` value by its content, with tensors moved to `device`."""
     for key, one in values.items():
         if isinstance(one, _Held):
+            # torch moves tensors to the device of their parameter, but it could not see those inside the wrapper.
             values[key] = one.value if device is None or device.type == "cpu" else _moved(one.value, device)
 
 

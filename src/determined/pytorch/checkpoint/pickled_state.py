@@ -26,6 +26,7 @@ class Pickles:
 
     def add(self, value: Any) -> int:
         """Pickle a value and return its number; errors of pickle are raised."""
+        # A separate pickle for each value, so that a value that cannot be pickled does not spoil the others.
         content = io.BytesIO()
         _Pickler(content, self._references).dump(value)
         self.parts.append(content.getvalue())
@@ -34,6 +35,7 @@ class Pickles:
 
 def write(parts: list[bytes], directory: Path) -> None:
     """Write the pickled parts to their file in a checkpoint directory."""
+    # The parts stay bytes inside the file, so that each is unpickled on its own, and only if it is needed.
     (directory / FILE).write_bytes(pickle.dumps(parts, protocol=4))
 
 

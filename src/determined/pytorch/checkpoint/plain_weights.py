@@ -47,12 +47,16 @@ def write_weights(models: list[Weights], target: Path, form: Format, name: str) 
         else {f"{number}.{key}": value for number, model in enumerate(models) for key, value in model.items()}
     )
     save = _save_torch if form == "torch" else _safetensors_saver(merged, name)
+    # In the same directory, since a link or rename cannot cross file systems; the pid separates concurrent exports.
     draft = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     try:
+        # Created first with its permissions: `torch.save` would create a file that other users can read.
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         save(merged, draft)
+        # Synced before it gets its name, so that a file under the final name is complete even after a power loss.
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
+        # safetensors replaces the file that was created above.
         draft.chmod(0o600)
         # A link fails if the target exists, so no other file is replaced, and the file appears complete.
         try:

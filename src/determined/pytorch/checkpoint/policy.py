@@ -24,8 +24,10 @@ class CheckpointPolicy(NamedTuple):
         Only the chief calls it. Raises RuntimeError if the policy is `best` and the metric is missing or not a number.
         """
         value = self._value(metrics) if self.metric is not None else None
+        # The experiment's best may be of another trial, or missing in a standalone run; the state survives a restart.
         earlier = [best for best in (best_of_experiment, state.best_validation) if best is not None]
         better = value is not None and all(self._is_better(value, best) for best in earlier)
+        # Recorded even if nothing is saved now: later validations must be compared with it.
         if better:
             state.best_validation = value
         if state.batches_trained == 0:
@@ -34,6 +36,7 @@ class CheckpointPolicy(NamedTuple):
 
     def _is_better(self, value: float, best: float) -> bool:
         """Return whether a value is strictly better: an equal one does not replace the best."""
+        # NaN never gets here (see `_value`), and would compare as worse in both directions.
         return value < best if self.smaller_is_better else value > best
 
     def _value(self, metrics: Metrics) -> float | None:

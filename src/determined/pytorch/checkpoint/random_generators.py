@@ -21,6 +21,7 @@ def seed_everything(seed: int) -> None:
 
 def seed_from_torch() -> int:
     """Return a seed derived from the state of torch's global generator, without changing that state."""
+    # A copy of the generator draws: the program's own sequence of random numbers stays as it is.
     generator = torch.Generator()
     generator.set_state(torch.get_rng_state())
     return int(torch.randint(2**31, (), generator=generator))
@@ -29,11 +30,13 @@ def seed_from_torch() -> int:
 def get_state(device: torch.device) -> dict[str, Any]:
     """Return the states of the generators of Python, numpy, torch and, unless it is the CPU, of `device`."""
     version, words, gauss = random.getstate()
+    # Legacy form: the state of the global MT19937 generator as plain values.
     name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     state: dict[str, Any] = {
         "cpu_rng_state": torch.get_rng_state(),
         "np_rng_state": {
             "bit_generator": str(name),
+            # Wider than the 32 bits of a word, since torch supports few operations on unsigned types.
             "keys": torch.from_numpy(np.asarray(keys).astype(np.int64)),
             "position": int(position),
             "has_gauss": int(has_gauss),
@@ -45,6 +48,7 @@ def get_state(device: torch.device) -> dict[str, Any]:
             "gauss": gauss,
         },
     }
+    # Draws on an accelerator, for example dropout, come from its own generator.
     if device.type != "cpu":
         state["gpu_rng_state"] = torch.get_device_module(device).get_rng_state()
     return state

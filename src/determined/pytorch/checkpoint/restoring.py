@@ -44,10 +44,12 @@ class Restore(NamedTuple):
         """
         context, name = self.context, self.name
         checkpoint = self.states.decode(checkpoint_format.read(directory, name), directory, name)
+        # Before older keys are renamed: callbacks see the keys of the file, and may rename or add some.
         self.callbacks.call("on_checkpoint_load_start", checkpoint)
         checkpoint = legacy.modernise(
             checkpoint, len(context.models), len(context.optimizers), len(context.lr_schedulers)
         )
+        # Models first: an optimizer puts its state on the device and into the type of its parameters.
         for model, stored in _pairs(context.models, checkpoint, "models_state_dict", name):
             with _saying_not_taken("a model", name):
                 legacy.load_weights(bare(model), stored)
@@ -56,6 +58,7 @@ class Restore(NamedTuple):
                 load_optimizer_state(optimizer, stored)
         outside = checkpoint.get(unwrapped_parameters.KEY)
         unwrapped_parameters.put_back(outside, context.models, context.optimizers, name)
+        # After the optimizers, whose learning rates the schedulers read and continue.
         for scheduler, stored in _pairs(context.lr_schedulers, checkpoint, "lr_schedulers_state_dict", name):
             scheduler.load_state_dict(stored)
         self._restore_scaler(checkpoint)
@@ -76,6 +79,7 @@ class Restore(NamedTuple):
         windows = checkpoint.get("rank_windows")
         if windows is None or not state.batches_trained:
             return
+        # Only a rank knows its own batches, and a mean over ranks cannot be taken apart.
         if len(windows) != self.context.distributed.size:
             logger.warning("the next report will miss batches before the restart: other ranks have their metrics")
             return
@@ -105,12 +109,14 @@ class Restore(NamedTuple):
         if not isinstance(states, list):
             kind = type(states).__name__
             raise InvalidCheckpointException(f"checkpoint {self.name} holds a {kind} in 'rank_rng_states', not a list")
+        # A rank that did not exist then gets the chief's state, so that the run stays reproducible.
         state = states[rank] if rank < len(states) else checkpoint.get("rng_state")
         if state is None:
             logger.warning("checkpoint %s holds no state of random generators, which are not changed", self.name)
             return
         try:
             random_generators.set_state(state, self.context.device)
+        # These are raised by set_state() of the three libraries for values of a wrong type, shape or length.
         except (TypeError, ValueError, LookupError, AttributeError, RuntimeError) as error:
             raise InvalidCheckpointException(
                 f"checkpoint {self.name} holds a state of random generators that they do not take: {error}"
@@ -133,6 +139,8 @@ class Restore(NamedTuple):
 
 def _mean_of_ranks(ranks: list[Any]) -> list[list[torch.Tensor | None]]:
     """Return the mean over ranks of each accumulated gradient."""
+    # Inside a window each rank holds its local gradients, which
+    # DDP averages at the end: the mean of equal means is the same.
     return [
         [None if parts[0] is None else torch.stack(parts).mean(dim=0) for parts in zip(*optimizers, strict=True)]
         for optimizers in zip(*ranks, strict=True)

@@ -21,6 +21,7 @@ def references_of(context: PyTorchTrialContext, callbacks: Callbacks, trial: Any
     found.add("context.experimental", context.experimental)
     found.add("context.distributed", context.distributed)
     found.add("core", context._core)
+    # Nothing is registered for None, so a trial without a scaler has no such name.
     found.add("scaler", context._precision.scaler)
     for number, model in enumerate(context.models):
         found.add(f"models[{number}]", model)
@@ -47,11 +48,13 @@ def references_of_models(models: list[torch.nn.Module]) -> References:
 def _tensors(context: PyTorchTrialContext) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield a name for each parameter and buffer of the wrapped models and optimizers."""
     for number, model in enumerate(context.models):
+        # Names of the bare model, so that a checkpoint does not depend on the number of ranks.
         for name, parameter in bare(model).named_parameters():
             yield f"models[{number}].{name}", parameter
         for name, buffer in bare(model).named_buffers():
             yield f"models[{number}].{name}", buffer
     for number, optimizer in enumerate(context.optimizers):
+        # Parameters outside of wrapped models have no name, so group and position identify them.
         for place, group in enumerate(optimizer.param_groups):
             for position, parameter in enumerate(group["params"]):
                 yield f"optimizers[{number}].param_groups[{place}][{position}]", parameter

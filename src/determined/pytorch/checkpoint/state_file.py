@@ -75,6 +75,7 @@ class StateFile:
         if self._filled:
             self._buffer[self._filled : -(-self._filled // _BLOCK) * _BLOCK] = bytes(-self._filled % _BLOCK)
             self._write_out(-(-self._filled // _BLOCK) * _BLOCK)
+        # Truncate before the sync, so that the synced file has its final length.
         os.ftruncate(self._descriptor, length)
         os.fsync(self._descriptor)
 
@@ -97,6 +98,8 @@ class StateFile:
                 done += os.write(self._descriptor, blocks[done:])
             except OSError as error:
                 flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
+                # EINVAL is how a file system says that it does not support
+                # O_DIRECT for this request; all else is a real error.
                 if error.errno != errno.EINVAL or not flags & _DIRECT:
                     raise
                 fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~_DIRECT)  # retry the block without O_DIRECT
@@ -108,6 +111,7 @@ def _open(path: Path) -> int:
     try:
         return os.open(path, flags | _DIRECT, 0o600)
     except OSError as error:
+        # As above: for example tmpfs of older kernels rejects the flag when the file is opened.
         if error.errno != errno.EINVAL:
             raise
         return os.open(path, flags, 0o600)

@@ -23,6 +23,7 @@ FILE = "load_data.json"
 
 _MOST_SHOWN = 20
 _MISSING = "(not set)"
+# The default repr of an object contains its address, which differs in every process.
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
 _NAMES = {"hparams": "other hyperparameters", "experiment_config": "another configuration"}
 _FIELDS = ("trial_cls_spec", "hparams", "experiment_config", "main_script", "main_module", "import_paths")
@@ -34,6 +35,7 @@ def describe(trial: Any, context: PyTorchTrialContext) -> dict[str, Any]:
     module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # its name in a spawned process
     return {
         "trial_type": "PyTorchTrial",
+        # Checkpoints are copied and shared, so they never hold secrets.
         "experiment_config": mask_secrets(to_jsonable(context._exp_conf, "exp_conf")),
         "hparams": to_jsonable(context._hparams, "hparams", otherwise=lambda value, _: as_text(value)),
         "trial_cls_spec": f"{module}:{kind.__qualname__}",
@@ -60,6 +62,7 @@ def read_description(directory: Path) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise InvalidCheckpointException(f"checkpoint {directory} cannot be read: {name} holds no object")
         if name == FILE:
+            # Only a warning: the weights of another framework's checkpoint may be usable all the same.
             if found.get("trial_type") != "PyTorchTrial":
                 logger.warning("checkpoint %s is of a %s, not of a PyTorchTrial", directory, found.get("trial_type"))
             return {**unknown, **found}
@@ -123,6 +126,7 @@ def _shown(value: Any) -> str:
 
 def _import_paths(code: Path | None) -> list[str]:
     """Return the directories below the program's directory where its modules are found, in search order."""
+    # Installed packages are found on the machine that loads the checkpoint.
     installed = Path(sys.prefix).resolve()
     places = [Path(place).resolve() for place in sys.path]
     found = [_below(code, place) for place in places if place.is_dir() and not place.is_relative_to(installed)]

@@ -45,6 +45,7 @@ class EncodedState(NamedTuple):
         """Return entries for the metadata of the checkpoint; empty if it is complete and contains no pickles."""
         about: dict[str, Any] = {}
         if self.problems:
+            # The metadata is a column in the store and a line in lists, so it stays short.
             about["incomplete"] = [f"{problem.path} ({problem.type})" for problem in self.problems[:100]]
         if self.pickles:
             pickled = [tag for tag in tags_in(self.tree) if tag[KIND] == PICKLED_PART]
@@ -86,6 +87,7 @@ class TrialStates:
 
     def check(self) -> None:
         """Raise TypeError if a state cannot be saved; called before the first batch, not at the first checkpoint."""
+        # Encoded as in a new process, without the classes that an earlier fit recorded.
         self._known = None
         encoder, _ = self._encoder()
         found = problems_in(encoder.encode(self._take_early(logging.WARNING)))
@@ -107,6 +109,7 @@ class TrialStates:
 
         encoder, pickles = self._encoder(count)
         tree = encoder.encode(checkpoint)
+        # At the save, while the user can still register the class, and not when a resume fails.
         self._warn_of_unknown(encoder.to_register)
         problems = [] if encoder.complete else problems_in(tree)
         return EncodedState(tree, sum(sizes), problems, pickles.parts if pickles is not None else [])
@@ -118,6 +121,7 @@ class TrialStates:
         """
         if not has_tags(checkpoint):
             return checkpoint
+        # Before anything is decoded or restored: a partly restored trial would train from a mixed state.
         problems = problems_in(checkpoint)
         if problems:
             raise InvalidCheckpointException(
@@ -136,6 +140,7 @@ class TrialStates:
         decoded: dict[str, Any] = {}
         for key, tree in checkpoint.items():
             if key == "callbacks" and isinstance(tree, dict):
+                # States of callbacks that this trial lacks stay encoded: nothing here can name their classes.
                 mine = {name: one for name, one in tree.items() if name in self._callbacks.by_name}
                 others = {name: one for name, one in tree.items() if name not in mine}
                 decoded[key] = {**decoder.decode(mine, templates[key], ("item", key)), **others}
@@ -143,6 +148,7 @@ class TrialStates:
                 decoded[key] = decoder.decode(tree, templates.get(key, MISSING), ("item", key))
             else:
                 decoded[key] = tree  # added by a callback that this program does not have, and therefore unused
+        # After all values are decoded, because a state may refer to any of them.
         decoder.load_states()
         return decoded
 

@@ -21,6 +21,7 @@ _MOST_SHOWN = 10
 
 def take(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]) -> list[list[dict[str, Any]]]:
     """Return these parameters for each optimizer; those of lazy modules that have no value yet are left out."""
+    # By identity: parameters compare element by element.
     inside = {id(parameter) for model in models for parameter in model.parameters()}
     return [
         [
@@ -65,11 +66,13 @@ def put_back(
                 checkpoint,
             )
         return
+    # Position is their only name, so a changed order or shape must be refused instead of loading the wrong values.
     if not _is_valid(stored) or [_places(one) for one in stored] != [_places(one) for one in mine]:
         raise InvalidCheckpointException(
             f"checkpoint {checkpoint} holds other parameters outside of wrapped models than the trial has: "
             f"{_listed(stored)} in the checkpoint, {_listed(mine)} in the trial (optimizer, group, position, shape)"
         )
+    # An in-place change of a leaf that requires gradients is refused while gradients are recorded.
     with torch.no_grad():
         for theirs, ours in zip(stored, mine, strict=True):
             for saved, current in zip(theirs, ours, strict=True):

@@ -59,6 +59,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
     level = _mixed_precision_level(context)
     model = context.wrap_model(make_model())
     optimizer = context.wrap_optimizer(make_optimizer(model))
+    # After both were wrapped: wrapping is refused once apex is configured.
     if level != "O0":
         context.configure_apex_amp(model, optimizer, opt_level=level)
     scheduler = make_scheduler(optimizer)
@@ -68,6 +69,7 @@ def set_up(trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         raise InvalidExperimentException(
             f"create_lr_scheduler must return a determined.pytorch.LRScheduler or None, got {type(scheduler).__name__}"
         )
+    # A scheduler of another optimizer would change learning rates that no step uses.
     if getattr(scheduler.scheduler, "optimizer", optimizer) is not optimizer:
         raise InvalidExperimentException(
             "create_lr_scheduler must make its scheduler with the optimizer that it is passed"
@@ -89,6 +91,7 @@ def bind_train_batch(trial: PyTorchTrial, context: PyTorchTrialContext, callback
     def train_batch(batch: Any, epoch_idx: int, batch_idx: int) -> dict[str, Any]:
         """Train on one batch: the user's method, then backward and the optimizer step."""
         metrics = user(batch, model, epoch_idx, batch_idx)
+        # As in the loop: a tensor alone is the loss.
         if isinstance(metrics, torch.Tensor):
             metrics = {"loss": metrics}
         if not isinstance(metrics, dict) or "loss" not in metrics:
@@ -108,6 +111,7 @@ def bind_evaluate(trial: PyTorchTrial, context: PyTorchTrialContext, method: str
     first = "batch" if method == "evaluate_batch" else "data_loader"
     user = bind(getattr(trial, method), [first, "model"], any_names=True)
     model = context.models[0]
+    # 0.12 had no `batch_idx` in its evaluate methods.
     return lambda data, *_: user(data, model)
 
 

@@ -52,6 +52,7 @@ class _PyTorchTrialController(PyTorchTrialController):
             max_length=fit_arguments.checked_length(Batch(1) if test_mode else max_length, exp_conf, context),
             checkpoint_period=fit_arguments.checked_period("checkpoint_period", checkpoint_period),
             validation_period=fit_arguments.checked_period("validation_period", validation_period),
+            # None was allowed here, unlike in `fit`.
             reporting_period=reporting_period or DEFAULT_REPORTING_PERIOD,
             checkpoint_policy=fit_arguments.checked_policy(
                 checkpoint_policy, searcher_metric_name, smaller_is_better, exp_conf

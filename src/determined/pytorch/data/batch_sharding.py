@@ -16,10 +16,12 @@ from determined.pytorch.data.replayed_samplers import ReplayedBatches
 def pass_shape(batch_sampler: Any) -> PassShape | None:
     """Return the number of records and the batch size of one pass, or None if the sampler has no length."""
     try:
+        # The exact class: a subclass may return other batches than its attributes describe.
         if type(batch_sampler) is BatchSampler:
             records = len(batch_sampler.sampler)  # type: ignore[arg-type]
             return PassShape(records, batch_sampler.batch_size, batch_sampler.drop_last)
         return PassShape(len(batch_sampler), 1)
+    # Samplers over streams have no length; `__len__` of torch's base classes raises one of these.
     except (TypeError, NotImplementedError):
         return None
 
@@ -47,6 +49,7 @@ class ShardedBatches(Sampler[Any]):
         self.ranks = ranks
         self._rank = rank
         self.replayed: ReplayedBatches | None = None
+        # Asked once here: the answer decides whether checkpoints store a state of the sampler.
         if batches_in_closed_form(batch_sampler) is None:
             self.replayed = ReplayedBatches(batch_sampler, position, ranks, rank, read_ahead)
 
@@ -62,6 +65,7 @@ class ShardedBatches(Sampler[Any]):
         passes, record = self._position.place(shape.records, shape.drop_last)
         size, whole = shape.batch_size, shape.batches()
         if whole == 0:
+            # Without this check the division below would fail, or the iterator would never yield.
             raise ValueError("a sampler without items cannot be repeated: is the data set empty?")
         # First the rest of the pass in progress. It may have begun with another batch size, so that its batches do not
         # begin at multiples of this one.

@@ -56,6 +56,7 @@ def mix(seed: int, number: int) -> int:
     Neighbouring seeds and passes thereby give unrelated orders: `seed + number` would make pass 1 of seed 0 the same as
     pass 0 of seed 1.
     """
+    # The constants are those of splitmix64; another mixer would change the order of every existing run.
     z = (seed + (number + 1) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
@@ -67,6 +68,7 @@ def batches_in_closed_form(batch_sampler: Any) -> Callable[[int, int, int], list
 
     None if the order of the batch sampler is not known in closed form.
     """
+    # Exact types, because a subclass may override the order.
     if type(batch_sampler) is not BatchSampler:
         return None
     sampler: Any = batch_sampler.sampler
@@ -74,6 +76,7 @@ def batches_in_closed_form(batch_sampler: Any) -> Callable[[int, int, int], list
         records = len(sampler)
         return lambda _, first, end: list(range(first, min(end, records)))
     if type(sampler) is ShuffleSampler:
+        # Drawn once per iteration over the sampler, not per batch.
         seed = sampler.seed if sampler.seed is not None else draw_seed()
         return lambda p, first, end: sampler.permutation(seed, p)[first:end].tolist()
     return None

@@ -29,9 +29,12 @@ def choose_device(rank_count: int, local_rank: int) -> torch.device:
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if accelerator is None:
         return torch.device("cpu")
+    # There is only one, and it has no index.
     if accelerator.type == "mps":
         return torch.device("mps")
+    # Modulo, because ranks without a GPU of their own share them (over gloo, see `ranks/process_group.py`).
     index = local_rank % torch.accelerator.device_count() if rank_count > 1 else 0
+    # Kernels and NCCL use the current device, and every rank would otherwise allocate on device 0.
     torch.accelerator.set_device_index(index)
     return torch.device(accelerator.type, index)
 
@@ -41,6 +44,7 @@ def batch_mover(context: PyTorchTrialContext) -> Callable[[Any], Any] | None:
 
     The function has a short path for batches that are already on the device.
     """
+    # The loop then has no call per batch at all.
     if not context.experimental._auto_to_device:
         return None
     device, warned_types = context.device, context._warned_types
@@ -118,6 +122,7 @@ def _move_unusual(data: Any, device: torch.device, warned: set[type]) -> Any:
     if isinstance(data, np.ndarray):
         if data.dtype.kind in _TENSOR_KINDS:
             return _move_tensor(array_to_tensor(data), device)
+    # Objects of other libraries, such as a BatchEncoding, move themselves, and may be mappings too.
     elif callable(getattr(data, "to", None)):
         return data.to(device)
     elif isinstance(data, collections.abc.Mapping):
@@ -151,6 +156,7 @@ def _move_mapping(data: Any, device: torch.device, warned: set[type]) -> Any:
         return same_type
     try:
         return type(data)(moved)
+    # A mapping class whose constructor takes other arguments.
     except TypeError:
         return moved
 
@@ -162,10 +168,12 @@ def _describe(data: Any) -> str:
 
 def array_to_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
     """Return a tensor with the numbers of the array; memory is shared if torch supports its layout and type."""
+    # torch has no extended precision (float128, complex256); such numbers lose digits, as they would in any model.
     if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.complex128)
     elif not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
+    # torch.from_numpy rejects these strides, and warns about read-only memory because tensors can be written.
     if not array.flags.writeable or any(stride < 0 or stride % array.itemsize for stride in array.strides):
         array = array.copy()
     return torch.from_numpy(array)
@@ -178,6 +186,7 @@ def data_length(data: Any) -> int:
     """
     leaf = None
     for leaf in _leaves(data):
+        # Its length is that of its longest sequence; the first step contains every sequence once.
         if isinstance(leaf, torch.nn.utils.rnn.PackedSequence):
             return int(leaf.batch_sizes[0])
         if isinstance(leaf, (torch.Tensor, np.ndarray)):
@@ -193,6 +202,7 @@ def data_length(data: Any) -> int:
 def _leaves(data: Any) -> Iterator[Any]:
     """Yield the values in nested containers, in order."""
     if isinstance(data, collections.abc.Mapping):
+        # The values in their order, as data_length() takes the first one.
         data = list(data.values())
     if isinstance(data, (list, tuple)) and not isinstance(data, torch.nn.utils.rnn.PackedSequence):
         for item in data:

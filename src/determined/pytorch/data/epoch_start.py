@@ -27,6 +27,7 @@ def pass_start(*owners: Any) -> PassStart:
 def put_back(start: PassStart, *owners: Any) -> None:
     """Restore the generators from what `pass_start` returned."""
     random_generators.set_state(start["program"], _CPU)
+    # Not strict: the loader may have got another generator since the checkpoint was saved.
     for generator, state in zip(_generators(owners), start["own"], strict=False):
         generator.set_state(state)
 

@@ -79,6 +79,7 @@ class DataLoader:
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.generator = generator
+        # torch's own default, which `shard` needs as a number.
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.persistent_workers = persistent_workers
         self._torch_options = torch_options
@@ -86,6 +87,7 @@ class DataLoader:
 
         self.sampler: Any = sampler
         self.batch_sampler: Any = batch_sampler
+        # As in torch: a batch sampler decides the size of a batch.
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
         if batch_sampler is None:
@@ -130,6 +132,7 @@ class DataLoader:
             **self._torch_options,
         }
         loader = OwnLoader(self.dataset, batch_sampler=batches, **options)
+        # A second loader, because workers must see the wrapped data set and the program its own, see `OwnLoader`.
         if self._worker_seed is not None and self.num_workers:
             loader.behind = torch.utils.data.DataLoader(
                 SeededRecords(self.dataset, mix(self._worker_seed, _FOR_BATCHES)),  # type: ignore[arg-type]
@@ -148,6 +151,7 @@ class DataLoader:
 def order_by_seed(loader: DataLoader, seed: int) -> None:
     """Derive the shuffled order and the seeds of workers from `seed`; a user's sampler or generator is kept."""
     loader._worker_seed = seed
+    # Only our sampler can be seeded from outside; a user's sampler keeps its own order.
     if isinstance(loader.sampler, ShuffleSampler):
         loader.sampler.seed = seed
 
@@ -156,12 +160,14 @@ def order_by_global_generator(loader: DataLoader) -> None:
     """Shuffle with torch's global generator, read at the start of each pass, as releases up to 0.38 did."""
     if isinstance(loader.sampler, ShuffleSampler):
         assert loader.batch_size is not None
+        # RandomSampler reads the global generator at the start of each pass.
         loader.sampler = RandomSampler(loader.dataset)
         loader.batch_sampler = BatchSampler(loader.sampler, loader.batch_size, loader.drop_last)
 
 
 def shard(loader: DataLoader, position: DataPosition, ranks: int, rank: int) -> ShardedBatches:
     """Return one rank's share of the index lists of a training run that starts at `position`."""
+    # torch requests this many batches before the one that is trained.
     read_ahead = loader.num_workers * (loader.prefetch_factor or 0)
     return ShardedBatches(loader.batch_sampler, position, ranks, rank, read_ahead)
 
@@ -175,6 +181,7 @@ def _default_sampler(dataset: Any, shuffle: bool, generator: torch.Generator | N
     """Return torch's sampler, except for a shuffle without a generator, whose order must survive a restart."""
     if not shuffle:
         return SequentialSampler(dataset)
+    # A user's generator also decides the order, as with torch; its state is stored with the position.
     if generator is not None:
         return RandomSampler(dataset, generator=generator)
     return ShuffleSampler(dataset)
@@ -205,6 +212,7 @@ def _refuse_what_cannot_work(
     if batch_sampler is not None:
         if batch_size != 1 or shuffle or sampler is not None or drop_last:
             raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+    # torch would return single records then, and the loop counts batches.
     elif batch_size is None:
         raise ValueError("batch_size=None (no batching) needs a batch_sampler here")
 

@@ -47,9 +47,11 @@ class OtherLoaderBatches:
         """Return an iterator over batches, starting at the position where training was."""
         if not self._batches:
             return self._repeat(None)
+        # Reading batches again, or creating the iterator, must not use up random numbers of the resumed program.
         with generators_kept(self._device):
             owner = _state_owner(self._loader)
             if owner is not None and "state" in self._resumed:
+                # Before the iterator is created: many loaders read their position only then.
                 owner.load_state_dict(self._resumed["state"])
                 return self._repeat(None if self._resumed["ended"] else iter(self._loader))
             return self._repeat(None) if self._skips_itself else self._read_again()
@@ -72,6 +74,7 @@ class OtherLoaderBatches:
     def _read_again(self) -> Iterator[Any]:
         """Read and discard the batches trained before; only those of the current pass if earlier ones do not matter."""
         batches, start = self._batches, self._resumed.get("start")
+        # An order that depends on the generators alone is repeated by restoring them, without the passes before.
         if start is not None and _has_independent_passes(self._loader):
             self._pass, batches = self._resumed["pass"], self._resumed["batches"]
         logger.log(
@@ -88,6 +91,7 @@ class OtherLoaderBatches:
         for number in range(batches):
             next(again)
             waiting.tick(number + 1)
+        # From here on passes begin with the generators of that moment, as in a run that was not interrupted.
         self._resumed = {}
         return again
 
@@ -101,6 +105,7 @@ class OtherLoaderBatches:
                 for self._in_pass, batch in enumerate(batches, 1):
                     yield batch
             finally:
+                # Also at the end of the program: a generator that is closed raises GeneratorExit at the yield.
                 batches = self._iterator = None  # drops the iterator, which ends its worker processes
             if not self._in_pass and not may_be_empty:
                 raise InvalidExperimentException(_no_batch(self._pass))
@@ -109,6 +114,7 @@ class OtherLoaderBatches:
 
     def _begin_pass(self) -> Iterator[Any]:
         """Start a pass, with the random state it had if it is the one in which the checkpoint was saved."""
+        # The loader may draw its order from its own generator, or from that of its sampler.
         owners = (self._loader, getattr(self._loader, "sampler", None))
         resumed = self._resumed.get("start")
         if resumed is not None and self._resumed["pass"] == self._pass:
@@ -130,6 +136,7 @@ def _state_owner(loader: Any) -> Any:
 
 def _has_independent_passes(loader: Any) -> bool:
     """Return whether each pass depends on the random generators alone, not on earlier passes."""
+    # Exact types, because a subclass may carry state from one pass to the next.
     if type(loader) is not torch.utils.data.DataLoader or isinstance(loader.dataset, IterableDataset):
         return False
     if type(loader.batch_sampler) is not BatchSampler:

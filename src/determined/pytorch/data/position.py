@@ -23,6 +23,7 @@ class PassShape(NamedTuple):
     def batches(self, first_record: int = 0) -> int:
         """Return the number of batches in a pass from `first_record` to its end."""
         left = max(0, self.records - first_record)
+        # Rounded up by the double negation: a short last batch counts unless it is dropped.
         return left // self.batch_size if self.drop_last else -(-left // self.batch_size)
 
 
@@ -59,6 +60,7 @@ class DataPosition(NamedTuple):
         """Return the position after `batches` more batches of all ranks."""
         spans = self.spans
         if batches and self.batch_size == batch_size:
+            # Spans of equal size are merged, so that the position in a checkpoint does not grow with each restart.
             batches += spans[-1].batches
             spans = spans[:-1]
         added = (BatchSpan(batches, batch_size),) if batches else ()
@@ -86,6 +88,8 @@ class DataPosition(NamedTuple):
                 # The rest of the pass in progress, and one batch of the next: complete passes after it follow by
                 # division, and a position after the last batch of a pass stays in that pass.
                 left -= shape.batches(record) + 1
+                # At least 1, since drop_last with a batch size above
+                # the number of records leaves passes without a batch.
                 more, left = divmod(left, max(1, whole))
                 passes, record, left = passes + 1 + more, 0, left + 1
             record = min(records, record + left * span.batch_size)
@@ -96,6 +100,7 @@ class DataPosition(NamedTuple):
         return {
             "ranks": self.ranks,
             "epoch_offset": self.epoch_offset,
+            # The stored key is older than the name of the class, and checkpoints keep it.
             "stretches": [[span.batches, span.batch_size] for span in self.spans],
         }
 
@@ -113,6 +118,7 @@ class DataPosition(NamedTuple):
 
 def _count(value: Any) -> int:
     """Return `value` if it is a positive integer, else raise ValueError."""
+    # bool is a subclass of int.
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(value)
     return value
@@ -126,11 +132,13 @@ def offset_of_epochs(
     With the same ranks and batch size as before it does not change. Otherwise the pass in progress is completed first,
     in as many batches of this run as that takes, and each later epoch has `epoch_length` batches.
     """
+    # Nothing changed, or nothing was trained, so the offset is exact already.
     if not before.spans or (before.ranks, before.batch_size) == (ranks, shape.batch_size):
         return before.epoch_offset
     passes, record = before.place(shape.records, shape.drop_last)
     left = shape.batches(record)
     if left == 0:
         passes, left = passes + 1, shape.batches()
+    # Rounded up: ranks that have no batch left in this pass begin the next one meanwhile.
     end_of_pass = batches_trained + -(-left // ranks)
     return (passes + 1) * epoch_length - end_of_pass

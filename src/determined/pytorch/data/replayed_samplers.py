@@ -24,6 +24,7 @@ from determined.pytorch.data.epoch_start import PassStart, generators_kept, pass
 from determined.pytorch.data.position import DataPosition
 from determined.pytorch.display.waiting_notice import WaitingNotice
 
+# A list has the same order in every pass.
 _FIXED = (list, tuple, range)
 _DRAWN = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
@@ -50,6 +51,7 @@ class ReplayedBatches:
         self._source: Any = batch_sampler
         self._size: int | None = None
         self._drop_last = False
+        # Unwrapped, because the sampler below has the state, and a changed batch size must not change its order.
         if type(batch_sampler) is BatchSampler:
             self._source = batch_sampler.sampler
             self._size, self._drop_last = batch_sampler.batch_size, batch_sampler.drop_last
@@ -78,19 +80,24 @@ class ReplayedBatches:
         while True:
             batch = self._next_batch(self._size)
             mine = self._number - 1 - origin
+            # Each rank iterates over the batches of all ranks and keeps
+            # its own, so that all agree on which rank gets which.
             if mine >= 0 and mine % self._ranks == self._rank:
+                # Without workers the current state is the wanted one, so nothing is copied for each batch.
                 if self._read_ahead and self._is_stateful():
                     self._states.append((self._number, self._own_state()))
                 yield batch
 
     def state_dict(self, batches: int) -> dict[str, Any]:
         """Return the state for resuming after `batches` batches of all ranks; more may have been read ahead."""
+        # A checkpoint before the first batch passes on what it was restored with.
         if not self._begun:
             return {"starts": self._resumed_starts, "sampler": self._resumed_state}
         if self._is_stateful():
             # The last rank takes its batch last, so its sampler is where the next round of all ranks begins.
             last = self._rank == self._ranks - 1
             return {"starts": {}, "sampler": self._state_after(batches) if last else None}
+        # Workers may have begun the next pass already, so that the start of the one being trained is needed as well.
         current = max((first for first, _, _ in self._starts if first <= batches), default=0)
         return {"starts": {number: start for first, number, start in self._starts if first >= current}}
 
@@ -110,6 +117,7 @@ class ReplayedBatches:
         if not self._position.batches:
             return
         with generators_kept():
+            # A state knows its position, so nothing has to be iterated.
             if self._resumed_state is not None:
                 self._load_own_state()
                 return
@@ -119,6 +127,7 @@ class ReplayedBatches:
 
     def _begin_current_pass(self, position: DataPosition) -> bool:
         """Start the current pass again and advance in it; return False if that needs the passes before it."""
+        # Any other sampler may count its passes, such as one with set_epoch().
         if not is_independent(self._source):
             return False
         number, item = position.place(len(self._source), self._drop_last)
@@ -136,6 +145,7 @@ class ReplayedBatches:
         )
         for span in position.spans:
             for _ in range(span.batches):
+                # The old batch sizes, because the position in the sampler counts records.
                 self._next_batch(None if self._size is None else span.batch_size)
                 waiting.tick(self._number)
 
@@ -159,6 +169,7 @@ class ReplayedBatches:
 
     def _skip(self, items: int) -> None:
         """Advance the iterator by this number of items."""
+        # islice advances without a Python loop.
         next(itertools.islice(self._items, items, items), None)
 
     def _begin_pass(self) -> None:
@@ -173,6 +184,7 @@ class ReplayedBatches:
                 put_back(start, self._source)
                 self._items = with_first_item(iter(self._source))
         self._starts.append((self._number, self._pass, start))
+        # A checkpoint may be up to this many batches behind what workers have requested.
         oldest_wanted = self._number - (self._read_ahead + 1) * self._ranks
         while len(self._starts) > 1 and self._starts[1][0] <= oldest_wanted:
             self._starts.popleft()
@@ -185,11 +197,14 @@ class ReplayedBatches:
         """Return a copy of the current state of the sampler and its iterator."""
         parts = {"sampler": self._source, "iterator": self._items}
         states = {name: part.state_dict() for name, part in parts.items() if is_stateful(part)}
+        # A copy, because state_dict() may return objects that the sampler changes while it advances.
         return copy.deepcopy(encoded(states, "the state of the training sampler"))
 
     def _load_own_state(self) -> None:
         """Restore the state of the sampler and of its iterator."""
         if "sampler" in self._resumed_state:
+            # A copy, because the sampler may keep and change the object,
+            # and a checkpoint before the first batch saves it again.
             self._source.load_state_dict(copy.deepcopy(self._resumed_state["sampler"]))
         self._items = iter(self._source)
         if "iterator" in self._resumed_state:

@@ -49,6 +49,7 @@ def _end_with_parent() -> None:
         parent = os.pidfd_open(os.getppid())
     except OSError:  # the parent has exited, or the kernel lacks pidfd: torch notices it later
         return
+    # A thread, because the worker itself blocks in the data set; a daemon, so that it does not delay a normal exit.
     threading.Thread(target=_exit_after, args=(parent,), name="determined-parent", daemon=True).start()
 
 
@@ -71,9 +72,11 @@ class OwnLoader(torch.utils.data.DataLoader[Any]):
     behind: torch.utils.data.DataLoader[Any] | None = None
 
     def __iter__(self) -> Any:
+        # torch pins memory in a thread of its own, and only its iterator starts one.
         if self.num_workers > 0 or self.pin_memory:
             iterator = super().__iter__() if self.behind is None else iter(self.behind)
             if self.num_workers:
+                # Weakly held, so that an iterator that the program drops still ends its workers at once.
                 _with_workers.add(iterator)
             return iterator
         batches = iter(self.batch_sampler)  # type: ignore[arg-type]
@@ -86,6 +89,7 @@ class OwnLoader(torch.utils.data.DataLoader[Any]):
     def _fetch_in_process(self, batches: Iterator[list[int]]) -> Iterator[Any]:
         """Yield the collated records of each index list."""
         dataset, collate = self.dataset, _in_process_collate(self.collate_fn)
+        # Read once instead of for each batch. torch calls `__getitems__` in the same way.
         fetch_many = getattr(dataset, "__getitems__", None)
         if fetch_many:
             for indices in batches:
@@ -110,6 +114,7 @@ def _end_workers() -> None:
 
 def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """Return the collate function for fetching in this process: a faster one in place of torch's default."""
+    # A program may have registered its own rule for tensors, which must then be applied.
     own_rule_for_tensors = torch_collate.default_collate_fn_map.get(torch.Tensor)
     if collate is default_collate and own_rule_for_tensors is torch_collate.collate_tensor_fn:
         return _collate_records
@@ -118,6 +123,7 @@ def _in_process_collate(collate: Callable[[list[Any]], Any]) -> Callable[[list[A
 
 def _collate_records(records: list[Any]) -> Any:
     """Return the same as torch's default_collate, with one type check per field instead of one per record and field."""
+    # Exact types: a named tuple keeps its class in torch's function.
     if type(records[0]) is not tuple:
         return default_collate(records)
     try:
@@ -130,6 +136,7 @@ def _collate_records(records: list[Any]) -> Any:
 def _stack(column: tuple[torch.Tensor, ...]) -> torch.Tensor:
     """Return the same as `torch.stack`; integer scalars (labels) go through an array of numbers, which is faster."""
     first = column[0]
+    # Only for CPU scalars of one type: others would have to be copied or converted.
     if first.dtype is torch.int64 and first.is_cpu and not first.dim():
         try:
             return torch.frombuffer(array("q", [label.item() for label in column]), dtype=torch.int64)

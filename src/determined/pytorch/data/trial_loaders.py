@@ -32,9 +32,11 @@ _BUILDERS = ("build_training_data_loader", "build_validation_data_loader")
 def checked(loader: Any, method: str, context: PyTorchTrialContext) -> Any:
     """Return the result of a `build_*_data_loader` method with its order seeded; raise if the loop cannot use it."""
     if isinstance(loader, DataLoader):
+        # The order of 0.38.1 for comparisons; it changes at a restart.
         if context.experimental._global_shuffle:
             order_by_global_generator(loader)
         else:
+            # Separate seeds: otherwise training and validation data of equal length would have the same order.
             order_by_seed(loader, mix(context.get_trial_seed(), _BUILDERS.index(method)))
         return loader
     if not context.experimental._any_loader:
@@ -66,14 +68,18 @@ class TrainingData:
         own = isinstance(loader, DataLoader)
         self._batch_size = batch_size(loader.batch_sampler) if own else 1
         if before is None:
+            # Old checkpoints count batches per rank; the run is assumed
+            # to have had as many ranks and the same batch size.
             before = DataPosition(ranks=ranks.size).moved(batches_trained * ranks.size, self._batch_size)
         self._before = before
         self._sharded: ShardedBatches | None = None
         self._other: OtherLoaderBatches | None = None
+        # A subclass that overrides get_data_loader() must get its call, at the cost of exact sharding after changes.
         if own and type(loader).get_data_loader is DataLoader.get_data_loader:
             self._sharded = shard(loader, before, ranks.size, ranks.rank)
             self.loader = load_sharded(loader, self._sharded)
         elif own:  # a subclass that creates the torch loader itself
+            # Rounded down: with another number of ranks a few batches are repeated rather than left out.
             skip = before.batches // ranks.size
             self.loader = loader.get_data_loader(repeat=True, skip=skip, num_replicas=ranks.size, rank=ranks.rank)
         else:
@@ -82,6 +88,8 @@ class TrainingData:
                 loader,
                 before.batches // ranks.size,
                 context.device,
+                # A program that asked for the initial batch skips the
+                # batches before it; skipping twice would leave out data.
                 skips_itself=context._initial_batch_asked,
                 chief=ranks.rank == 0,
             )
@@ -102,6 +110,7 @@ class TrainingData:
         length = _length(self.loader)
         if length == UNKNOWN_LENGTH or length == 0:
             return length, 0
+        # A foreign loader is assumed to return this rank's share only, so all ranks together have this many batches.
         shape = pass_shape(batch_sampler) if batch_sampler is not None else PassShape(length * self._ranks.size, 1)
         if shape is None:  # the length is known only from a torch loader that a subclass created
             return length, self._before.epoch_offset
@@ -152,6 +161,7 @@ class TrainingData:
 
     def close(self) -> None:
         """End the worker processes of the loader."""
+        # `own`: the loop is the only user of this iterator, so persistent workers end as well.
         end(self.iterator, own=True)
         self.iterator = iter(())
 
@@ -174,6 +184,7 @@ def validation_loader(loader: Any, context: PyTorchTrialContext, *, full_dataset
     """Return a loader over this rank's share of the validation data, or over all of it if `full_dataset`."""
     if not isinstance(loader, DataLoader):
         return loader
+    # `evaluate_full_dataset` runs on the chief alone, which needs all of the data.
     if full_dataset:
         return loader.get_data_loader()
     return loader.get_data_loader(num_replicas=context.distributed.size, rank=context.distributed.rank)

@@ -26,6 +26,7 @@ class NumberedBatches:
         self._step = step
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
+        # Not strict, since the numbers are endless.
         return zip(count(self._first, self._step), self._batches, strict=False)
 
     def __len__(self) -> int:
@@ -41,10 +42,12 @@ class SeededRecords:
 
     def __getitems__(self, numbered: tuple[int, Any]) -> Any:
         number, indices = numbered
+        # By the number among all ranks, so that no two ranks use the same random numbers.
         seed = mix(self._seed, number)
         # Not torch.manual_seed, which also queues a call for every kind of device, for each batch.
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
+        # numpy accepts 32 bits only.
         np.random.seed(seed & 0xFFFFFFFF)
         dataset = self.dataset
         fetch_many = getattr(dataset, "__getitems__", None)

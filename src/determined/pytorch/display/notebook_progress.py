@@ -10,6 +10,7 @@ from determined.program import is_notebook
 from determined.pytorch.display.progress import Progress
 from determined.pytorch.plan import Plan
 
+# A cell output is sent to the browser and stored in the notebook, so it changes less often than a terminal line.
 _SECONDS_BETWEEN_UPDATES = 0.5
 
 

@@ -49,14 +49,17 @@ class Progress:
 
     def __init__(self, plan: Plan, batches: int, *, visible: bool, stream: TextIO | None = None) -> None:
         self._plan = plan
+        # Read when training begins: a notebook or a test may have replaced the stream.
         self._stream: Any = stream if stream is not None else sys.stderr  # None if the program closed it
         self._visible = visible and self._stream is not None and is_wanted()
+        # A dumb terminal cannot erase a line.
         self._live = self._visible and self._stream.isatty() and os.environ.get("TERM") != "dumb"
         self._interval = _SECONDS_BETWEEN_LINES[self._live]
         self._since = time.monotonic()
         self._counted = batches
         self._rate = 0.0
         self._loss: tuple[str, float] | None = None
+        # Whether the line is on the screen, so that other text does not join it.
         self._drawn = False
         self._reports_shown = 0
         self._report_shown_at = -math.inf
@@ -68,10 +71,13 @@ class Progress:
         elapsed = now - self._since
         if elapsed >= self._interval:
             self._rate = (batches - self._counted) / elapsed
+            # The rate is that of the last interval, not the mean, so that it follows a change of speed.
             self._since, self._counted = now, batches
             self._show(self._describe(batches))
         rate = (batches - self._counted) / (now - self._since) if now > self._since else self._rate
+        # The estimate is refreshed at each tick, so a wrong one delays a single line.
         wait = self._interval - (now - self._since)
+        # The larger rate, since the current interval may have just begun.
         self.next_tick = batches + max(1, int(max(rate, self._rate) * wait))
 
     @property
@@ -93,6 +99,7 @@ class Progress:
                 self._loss = (name if name.isprintable() else ascii(name), value)
                 break
         now = time.monotonic()
+        # The first reports show that training works; later ones would flood a log file.
         if self._live or (self._reports_shown >= _FIRST_REPORTS and now - self._report_shown_at < 1):
             return
         self._reports_shown += 1
@@ -123,6 +130,7 @@ class Progress:
         """Erase the redrawn line."""
         if self._drawn:
             self._drawn = False
+            # Transient text is not stored in the log of the run.
             self._write(Transient("\r\x1b[K"))
 
     def _describe(self, batches: int) -> list[str]:
@@ -194,8 +202,10 @@ def _fitted(parts: list[str], columns: int) -> str:
     for part in parts[1:]:
         if _cells(text) + _cells(part) + 3 > columns:
             break
+        # Parts are dropped completely; a number that is cut in the middle would be misread.
         text = f"{text} | {part}"
     while _cells(text) > columns:
+        # One character shorter in each round: the last one is an ellipsis already.
         text = f"{text[:-2]}…" if len(text) > 1 else ""
     return text + " " * (columns - _cells(text))
 
@@ -214,6 +224,7 @@ def _number(value: Any) -> str:
     """Return a value with four significant digits, or as text if it is not a number."""
     try:
         return f"{float(value):.4g}"
+    # An integer beyond the range of a float.
     except OverflowError:
         return "inf" if value > 0 else "-inf"
     except (TypeError, ValueError):

@@ -55,6 +55,7 @@ def how_to_continue(
     continues, and if no command can start the code again.
     """
     ranks = core_context.distributed
+    # Experiments print their own line (`det experiment activate`), and other ranks would repeat it.
     if is_interactive() or ranks.rank != 0 or core_context.info.trial.trial_id != 0:
         return None
     command = _command(ranks.size)

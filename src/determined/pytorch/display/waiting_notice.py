@@ -8,6 +8,7 @@ import time
 
 from determined.pytorch.display.progress import is_wanted
 
+# Long enough that short waits print nothing, short enough to be seen before a user interrupts.
 _SECONDS_BETWEEN_LINES = 2.0
 
 

@@ -46,6 +46,7 @@ def torch_batch_process(
     _check_positive("checkpoint_interval", checkpoint_interval)
     if max_batches is not None:
         _check_positive("max_batches", max_batches)
+    # Before the run is opened, so that invalid options leave no record.
     batches = Batches(dataset, batch_size, dataloader_kwargs)
     with initialize_default_inference_context(distributed_context) as core_context:
         start = _begin(core_context, latest_checkpoint or core_context.info.latest_checkpoint, batches)
@@ -109,6 +110,7 @@ class _Run:
         self._ranks = core_context.distributed
         self._done = self._saved = start.batches
         total = start.batches + batches.per_rank(start, self._ranks.size)
+        # The limit counts batches over all attempts, like `_done`.
         self._total = total if max_batches is None else min(total, max_batches)
 
     def process_all(self) -> bool:
@@ -116,8 +118,10 @@ class _Run:
         loader = iter(self._batches.loader(self._start, self._ranks.size, self._ranks.rank))
         while self._done < self._total:
             self._process_interval(loader)
+            # On every rank, before the collective: results that are still in memory are uploaded here.
             self._processor.on_checkpoint_start()
             self._save()
+            # After the save, so that a stop loses no batch. Not after the last one, when nothing is left to resume.
             if self._done < self._total and self._core.preempt.should_preempt():
                 return False
         return True
@@ -125,6 +129,7 @@ class _Run:
     def report(self) -> None:
         """Report the metrics of the reducers over all ranks, on the chief."""
         metrics = self._context.reduce_metrics(for_training=False)
+        # All ranks reduce, since that is a collective; only the chief reports.
         if not metrics or self._ranks.rank != 0:
             return
         if self._start.batches:
@@ -139,11 +144,13 @@ class _Run:
 
     def settle(self) -> None:
         """Delete the files that uploads have replaced, after the last progress was saved."""
+        # The chief has saved the last progress when this collective ends, so replaced files are not needed any more.
         self._ranks.allgather(None)
         self._core._outputs.covered(self._done)
 
     def _process_interval(self, loader: Iterator[Any]) -> None:
         """Process this rank's batches up to the end of the current interval."""
+        # Intervals are counted from batch 0, so that a resumed process saves at the same batches.
         stop = min(self._total, (self._done // self._interval + 1) * self._interval)
         # A rank with fewer batches than the others ends early and waits for them at the end of the interval.
         own = zip(range(self._done, stop), itertools.islice(loader, stop - self._done), strict=False)

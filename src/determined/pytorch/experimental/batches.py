@@ -63,6 +63,7 @@ class Batches:
 
     def per_rank(self, start: Progress, ranks: int) -> int:
         """Return the number of batches after `start` of the rank that has the most."""
+        # Rounded up by the double negation.
         return -(-len(self._after(start)) // ranks)
 
     def progress(self, start: Progress, batches: int, ranks: int) -> Progress:
@@ -71,10 +72,12 @@ class Batches:
 
     def records_after(self, records: int, batches: int, ranks: int) -> int:
         """Return the position in the data set after each rank has processed `batches` batches from `records` on."""
+        # The last batch may be short.
         return min(records + batches * ranks * self._size, len(self._dataset))
 
     def _after(self, start: Progress) -> BatchSampler:
         """Return the batches of all ranks after `start`, in the order of the data set."""
+        # Not shuffled, so that a number of records describes the progress completely.
         return BatchSampler(range(start.records, len(self._dataset)), self._size, self._drop_last)
 
 

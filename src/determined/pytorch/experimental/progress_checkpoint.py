@@ -29,6 +29,7 @@ def restore_progress(core_context: core.Context, checkpoint: str | None, batches
     """Return the progress stored in a checkpoint, or zero progress without one. All ranks must call it."""
     if checkpoint is None:
         return Progress()
+    # The id of an output looks like that of a checkpoint, and users see both in lists.
     if is_output_id(checkpoint):
         raise InvalidCheckpointException(
             f"{checkpoint} is the output of a trial, not a checkpoint: progress is in the checkpoints that "

@@ -40,6 +40,7 @@ class BatchMetrics(list[Metrics]):
                 try:
                     kept[name] = value.item()
                     continue
+                # `item()` raises these for a tensor with several elements, or without data (meta).
                 except (RuntimeError, NotImplementedError):
                     pass  # this time it is not a scalar
             kept[name] = self._keep_value(name, value)
@@ -48,6 +49,7 @@ class BatchMetrics(list[Metrics]):
     def _keep_value(self, name: str, value: Any) -> Any:
         """Return the value to store: the number of a CPU scalar, and a copy on its device of other tensors."""
         if isinstance(value, torch.Tensor):
+            # Only scalars in host memory can be read without waiting for a device.
             if not value.is_cpu or value.dim():
                 return _keep_tensor(value)
             array = as_numpy(value)
@@ -82,6 +84,8 @@ def columns_of(batches: BatchMetrics, method: str, error: type[Exception] = Chec
     names = batches[0].keys()
     try:
         columns: Columns = {name: [batch[name] for batch in batches] for name in names}
+        # Equal numbers of names, and all names of the first batch present,
+        # together mean equal names; this is faster than comparing sets.
         same = all(map(len(names).__eq__, map(len, batches)))
     except KeyError:
         same = False
@@ -103,6 +107,7 @@ def _fetch_tensors(columns: Columns) -> None:
     alike: dict[Any, list[str]] = {}
     for name, column in columns.items():
         first = column[0]
+        # Exact types: a subclass may define other operations, and is converted one by one.
         if type(first) is torch.Tensor and all(type(value) is torch.Tensor for value in column):
             alike.setdefault((first.dtype, first.device, first.shape), []).append(name)
     for names in alike.values():
@@ -119,6 +124,8 @@ def _fetch_tensors(columns: Columns) -> None:
 def _as_array(column: list[Any], dtype: Any = None) -> Column:
     """Return an array if the values are numbers of one shape, else the list with tensors converted."""
     kinds = {type(value) for value in column}
+    # A float from a tensor gets the tensor's type back, so that
+    # a report is the same as before the number was taken out.
     if kinds == {float} and (dtype is None or dtype.kind == "f"):
         return np.array(column, dtype=dtype)
     if dtype is not None and kinds == {type(dtype.type(0).item())}:
@@ -142,6 +149,7 @@ def rows_of(columns: Columns, returned: BatchMetrics) -> list[Metrics]:
     """Return the columns as one dict per batch for callbacks; values returned as plain numbers stay plain numbers."""
     rows: list[Metrics] = [{} for _ in returned]
     for name, column in columns.items():
+        # Callbacks get back what the program returned: plain numbers, or arrays for tensors.
         plain = name not in returned.dtypes and not isinstance(returned[0][name], _ARRAYS)
         if plain and isinstance(column, np.ndarray):
             column = column.tolist()
@@ -156,6 +164,7 @@ _ARRAYS = (torch.Tensor, np.ndarray, np.generic)
 
 def combine(columns_of_ranks: Sequence[Columns]) -> Columns:
     """Return the mean over ranks of each metric for each batch; ranks without a batch are left out."""
+    # Ranks without a batch have no columns.
     present = [columns for columns in columns_of_ranks if columns]
     if len(present) < 2:
         return present[0] if present else {}
@@ -183,6 +192,7 @@ def _mean_of_ranks(columns: list[Column]) -> Column:
 def _mean_of_values(values: tuple[Any, ...]) -> Any:
     """Return the mean of what the ranks returned for one batch, or the first value if they are not numbers."""
     mean = _mean(values)
+    # Text, or None, has no mean: all ranks show that of the first.
     return mean if mean is not None and not np.isnan(mean) else values[0]
 
 
@@ -202,4 +212,5 @@ def _mean(column: Column) -> float | None:
             return None
     if column.dtype.kind == "c":
         return None
+    # In float64: the mean of many float16 or float32 values would lose digits or overflow.
     return float(np.mean(column, dtype=np.float64)) if column.size else float("nan")

@@ -62,14 +62,17 @@ class NonFinite:
 
         All ranks must call it: `agree` exchanges what each rank found.
         """
+        # This reads all weights and waits for the device, which is too slow for a mere warning.
         if self.policy == "warn":
             return
         spoilt = not all(parameter.isfinite().all() for model in models for parameter in model.parameters())
+        # One rank alone must not raise: the others would wait for it in the next collective.
         if any(agree(spoilt)):
             self._act(batch, f"a weight is NaN or infinite after batch_idx {batch}")
 
     def _act(self, batch: int, finding: str) -> None:
         """Raise NonFiniteError or RollBack, or warn once, according to the policy."""
+        # All ranks act alike, since all have the same combined metrics.
         if self.policy == "stop":
             raise NonFiniteError(f"{finding}: training ends because of fit(on_nan='stop')")
         if self.policy == "rollback":
@@ -95,6 +98,7 @@ class RollBacks:
         """
         if source is None:
             raise NonFiniteError(f"{finding}, and there is no checkpoint yet to return to") from finding
+        # The checkpoint contains the batch already, so returning to it cannot help.
         if finding.batch < saved_at:
             raise NonFiniteError(
                 f"{finding}, which is before checkpoint {source} was saved: resume from an earlier checkpoint"
@@ -104,6 +108,7 @@ class RollBacks:
         self.in_a_row += 1
         if self.in_a_row > MOST_ROLLBACKS:
             raise NonFiniteError(f"{finding}, after {MOST_ROLLBACKS} rollbacks without a good batch") from finding
+        # Complete windows, because a part of one would leave gradients of another scale.
         first = (finding.batch - self.in_a_row + 1) // window * window
         last = finding.batch // window * window + window - 1
         self.skip |= set(range(max(first, saved_at), last + 1))
@@ -116,6 +121,7 @@ def _first(columns: Columns) -> tuple[int, str, float] | None:
     """Return the row of the first batch with a non-finite metric, with its name and value, or None."""
     earliest: tuple[int, str, float] | None = None
     for name, column in columns.items():
+        # Integers are always finite, and lists are values that are not numbers.
         if not isinstance(column, np.ndarray) or column.dtype.kind not in "fc" or np.isfinite(column).all():
             continue
         by_batch = column.reshape(len(column), -1)

@@ -116,8 +116,10 @@ class ReducerContext:
     ) -> MetricReducer:
         """Register a reducer, see `PyTorchTrialContext.wrap_reducer`."""
         if not isinstance(reducer, MetricReducer):
+            # An assertion, as in earlier releases; so are those about names below.
             assert callable(reducer), f"wrap_reducer takes a MetricReducer or a function, got {reducer!r}"
             reducer = SimpleReducer(reducer)
+        # By identity: the state of one object cannot be reduced twice under two names.
         assert all(known.reducer is not reducer for known in self._registered), (
             f"wrap_reducer got the same {type(reducer).__name__} twice"
         )
@@ -142,12 +144,14 @@ class ReducerContext:
     def states(self) -> list[dict[str, Any]]:
         """Return the state of each reducer within a window: its `state_dict()` if it has one, else its attributes."""
         return [
+            # Reducers of users seldom define state_dict(); their attributes are the values collected so far.
             known.reducer.state_dict() if hasattr(known.reducer, "state_dict") else dict(vars(known.reducer))
             for known in self._registered
         ]
 
     def load_states(self, states: Sequence[dict[str, Any]]) -> None:
         """Restore the states that `states` returned."""
+        # Not strict: a program may have added or removed a reducer since the checkpoint.
         for known, state in zip(self._registered, states, strict=False):
             if hasattr(known.reducer, "load_state_dict"):
                 known.reducer.load_state_dict(state)
@@ -158,6 +162,8 @@ class ReducerContext:
         """Return the metrics of the selected reducers, reduced over all ranks in one collective."""
         selected = self.selected(for_training)
         if not selected:
+            # The same on every rank, because all ranks register the
+            # same reducers: no collective is skipped by one of them.
             return {}
         return self.run_cross_slot_reduction(selected, self._allgather(self.per_slot(for_training)))
 
@@ -191,8 +197,10 @@ def as_numpy(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     value = value.detach()
+    # numpy has no sparse arrays.
     if value.layout is not torch.strided:
         value = value.to_dense()
+    # bfloat16 and the 8-bit types do not exist in numpy.
     if value.is_floating_point() and value.dtype not in _FLOATS_OF_NUMPY:
         value = value.float()
     return value.cpu().numpy()
@@ -203,12 +211,14 @@ def simple_reduce(reducer: Reducer, values: Any, weights: Sequence[float] | None
     values = np.asarray(values)
     if values.dtype.kind not in "fiubc":
         raise TypeError(f"metrics of type {values.dtype} cannot be reduced by {reducer}: they are not numbers")
+    # np.max and np.min raise for no values, and the mean would warn.
     if not values.size and reducer is not Reducer.SUM:
         return np.float64("nan")
     if reducer is Reducer.MAX:
         return np.max(values)
     if reducer is Reducer.MIN:
         return np.min(values)
+    # Sums of many float16 or float32 values would lose digits or overflow.
     wide = np.float64 if values.dtype.kind == "f" else None
     if reducer is Reducer.SUM:
         result = np.sum(values, dtype=wide)

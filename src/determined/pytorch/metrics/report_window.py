@@ -35,6 +35,7 @@ class ReportWindow:
 
     def begin(self) -> None:
         """Start a workload, unless a workload that was interrupted by a checkpoint continues."""
+        # Reducers keep the values that were restored from a checkpoint inside a workload.
         if not self.batches:
             self._reducers.reset_reducers()
 
@@ -69,6 +70,7 @@ class ReportWindow:
         kept = encoded(state, "metrics")
         problems = problems_in(kept.tree)
         if problems:
+            # A warning and not an error: the weights are worth more than the metrics of a few batches.
             logger.warning("the next report will miss the batches before this checkpoint: %s", problems[0])
             return None
         return kept

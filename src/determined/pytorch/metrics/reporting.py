@@ -38,6 +38,7 @@ class Reporter:
     def fraction_done(self, fraction: float) -> None:
         """Report the fraction done, at most once per second except at the end: each report is a write to the store."""
         now = time.monotonic()
+        # The last value is always sent, so that a finished trial shows 100 %.
         if self._chief and (fraction >= 1 or now - self._progress_reported_at >= 1):
             self._progress_reported_at = now
             self._train.report_progress(fraction)
@@ -45,8 +46,10 @@ class Reporter:
     def training(self, state: LoopState, metrics: Metrics, columns: Columns) -> None:
         """Report a workload: its averages and reducers, and the values of each batch to TensorBoard."""
         if not self._chief:
+            # Callbacks on all ranks get the same metrics as those that are reported.
             self._add_counters(metrics, state)
             return
+        # Before the counters are added, which need no curve and no place in the progress line.
         self._scalars.training(state.batches_trained, metrics, columns)
         self.progress.training(state.batches_trained, metrics)
         self._add_counters(metrics, state)

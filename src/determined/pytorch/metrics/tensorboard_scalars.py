@@ -50,6 +50,7 @@ class Scalars:
             return
         self._series.append((batches, {name: column for name, column in columns.items() if _is_series(column)}))
         for name, column in columns.items():
+            # Lists contain values that are not numbers for some batches; those that are get written one by one.
             if not isinstance(column, np.ndarray):
                 first = batches - len(column)
                 self._rows += [
@@ -57,6 +58,7 @@ class Scalars:
                     for position, value in enumerate(column)
                     if is_scalar(value)
                 ]
+        # More metrics than columns are those of custom reducers, which have one value per workload.
         if len(metrics) > len(columns):
             self._rows += [
                 (f"Determined/{name}", batches, float(value))
@@ -70,6 +72,7 @@ class Scalars:
         """Write the metrics of a validation at once."""
         if self._wanted:
             self._rows += validation_rows(batches, metrics)
+            # At once: validations are rare, and users wait for them.
             self.flush()
 
     def flush(self) -> None:
@@ -83,6 +86,7 @@ class Scalars:
 
     def _write(self) -> None:
         """Write the collected series and rows; series with the same names are joined and written at once."""
+        # Consecutive reports with the same names are one series; a changed set of names begins another.
         for names, group in itertools.groupby(self._series, key=lambda one: tuple(one[1])):
             members = list(group)
             if names:
@@ -95,6 +99,7 @@ class Scalars:
 
     def _give_up(self, error: OSError) -> None:
         """Stop writing scalars after an error, with one warning."""
+        # Before anything else that can fail, so that no further write is attempted.
         self._given_up = True
         events, self._events = self._events, None
         if events is not None:
@@ -112,6 +117,7 @@ class Scalars:
 
     def _write_series(self, tags: list[str], steps: Any, values: Any) -> None:
         """Write several series with common steps, in one call if the library writes the event file itself."""
+        # Asked at each write: the program may ask for its writer at any time, and two writers would make two files.
         if self._context._summary_writer is not None:
             self._write_rows(
                 (tag, int(step), float(value))

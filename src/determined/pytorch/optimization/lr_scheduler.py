@@ -94,12 +94,15 @@ def steps_after(
     """
     done = batch_idx + 1
     if mode is LRScheduler.StepMode.STEP_EVERY_BATCH:
+        # Counted from the start of training, so that the result does not depend on where a run was interrupted.
         return done // frequency - (done - aggregation) // frequency
     if mode is LRScheduler.StepMode.STEP_EVERY_OPTIMIZER_STEP:
+        # 0.38.1 tested the number of batches, which with a frequency of several steps gave another schedule.
         count = done if count_batches else done // aggregation
         return int(count % frequency == 0)
     if mode is LRScheduler.StepMode.STEP_EVERY_EPOCH:
         counted = batch_idx + epoch_offset
+        # Counted over the complete window, since an epoch may end on a batch on which no optimizer steps.
         ended, will_have_ended = counted // epoch_length, (counted + aggregation) // epoch_length
         return will_have_ended // frequency - ended // frequency
     return 0

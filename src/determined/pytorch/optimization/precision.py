@@ -32,6 +32,7 @@ class Precision:
         """Register the program's scaler; raise InvalidExperimentException if it is too late or one is registered."""
         if self.scaler is not None:
             raise InvalidExperimentException("wrap_scaler: a scaler is wrapped already (use_amp() wraps one too)")
+        # A wrapped model has been autocast, or not, already.
         if models_wrapped:
             raise InvalidExperimentException("wrap_scaler must be called before wrap_model")
         if self.apex_configured:
@@ -54,6 +55,7 @@ class Precision:
         if opt_level == "O0":
             logger.info("configure_apex_amp: opt_level O0 is full precision, nothing is changed")
             return False
+        # Not through wrap_scaler: apex is configured after the models were wrapped.
         self.scaler = self._make_scaler(None, fixed_scale=_fixed_scale(loss_scale))
         self.automatic = True
         self._scale_bounds = (min_scale, max_scale)
@@ -69,6 +71,7 @@ class Precision:
         """Return a gradient scaler, enabled only for float16: bfloat16 has the range of float32."""
         kind = self._device.type
         self.dtype = dtype or (torch.float16 if kind == "cuda" else torch.bfloat16)
+        # bfloat16 needs no scaling, and a disabled scaler passes losses and steps through unchanged.
         enabled = self.dtype is torch.float16
         if fixed_scale is not None:
             # This growth interval is never reached and the backoff factor is almost 1, so the scale stays fixed.
@@ -123,16 +126,20 @@ def autocast_forward(model: torch.nn.Module, device_type: str, dtype: torch.dtyp
 
     def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         """Run the model's own forward under autocast and return its results as float32."""
+        # Only the forward: backward runs in the types that autocast chose for each operation.
         with torch.autocast(device_type, dtype=dtype):
             result = own.forward(self, *args, **kwargs)
+        # In float32, because losses outside of the model would be computed in half precision.
         return to_float32(result)
 
     # A subclass instead of a patched instance: a deep copy, for example for averaged weights, must run its own forward.
     members = {"forward": as_forward_of(model, forward), "__module__": own.__module__}
+    # The same object: optimizers and callbacks may already refer to the model or its parameters.
     model.__class__ = type(f"Autocast{own.__name__}", (own,), members)
     return model
 
 
+# Once per type and process, since a model returns the same type for every batch.
 _warned: set[type] = set()
 
 
@@ -141,6 +148,7 @@ def to_float32(data: Any) -> Any:
     if isinstance(data, torch.Tensor):
         return data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
     if isinstance(data, collections.abc.MutableMapping):
+        # A shallow copy keeps the class of outputs such as those of transformers.
         changed = copy.copy(data)
         changed.update({key: to_float32(item) for key, item in data.items()})
         return changed
@@ -152,6 +160,7 @@ def to_float32(data: Any) -> Any:
     if dataclasses.is_dataclass(data) and not isinstance(data, type):
         filled: Any = copy.copy(data)
         for field in dataclasses.fields(data):
+            # object.__setattr__ also works for frozen data classes.
             object.__setattr__(filled, field.name, to_float32(getattr(data, field.name)))
         return filled
     if not isinstance(data, (str, int, float, bool, type(None))) and type(data) not in _warned:

@@ -31,6 +31,7 @@ class Optimization:
         self.models: list[torch.nn.Module] = []
         self.optimizers: list[torch.optim.Optimizer] = []
         self.lr_schedulers: list[LRScheduler] = []
+        # None in a managed run until the loop decides, so that a step outside of train_batch is noticed.
         self.updates: bool | None = None if managed else True
         self.count_batches_for_optimizer_steps = False
         self._averages: dict[torch.optim.Optimizer, bool] = {}  # whether gradients are averaged, once it has stepped
@@ -45,12 +46,14 @@ class Optimization:
     def begin_batch(self, batch_idx: int) -> None:
         """Decide whether optimizers step on this batch; only needed with gradient aggregation."""
         self.updates = (batch_idx + 1) % self.aggregation_frequency == 0
+        # DDP exchanges gradients only on the last batch of a window; before it they are accumulated locally.
         data_parallel.set_sync(self.models, self.updates)
 
     def skip_batch(self, batch_idx: int, epoch_length: int, epoch_offset: int) -> None:
         """Advance schedules past a batch that is not trained; the gradients of its aggregation window are discarded."""
         self.begin_batch(batch_idx)
         if self.updates:
+            # Gradients of the batches before it in this window would be applied with those of the next one.
             for optimizer in self.optimizers:
                 clear_gradients(optimizer)
             self.step_schedulers(batch_idx, epoch_length, epoch_offset)
@@ -67,6 +70,7 @@ class Optimization:
             raise TypeError(f"context.backward takes the loss as a tensor, got {type(loss).__name__}: {loss!r}")
         if self.precision.automatic:
             loss = self.precision.scale(loss)
+        # create_graph implies that the graph is needed again, as in torch.
         loss.backward(gradient, retain_graph or create_graph, create_graph)
 
     def step(
@@ -81,6 +85,8 @@ class Optimization:
         if average is None:
             average = self._first_step(optimizer)
         frequency = self.aggregation_frequency
+        # One test instead of the branches below: most programs use
+        # none of these features, and this runs for every batch.
         if frequency == 1 and self.updates and clip_grads is None and scaler is None and not self.precision.automatic:
             optimizer.step()  # the short path for the usual case
             if auto_zero_grads:
@@ -95,17 +101,20 @@ class Optimization:
             if self.updates is None:
                 raise InternalException("context.step_optimizer was called before training; call it in train_batch")
             return
+        # Before clipping, so that the limit applies to the gradients that the optimizer uses.
         if frequency > 1 and average:
             for parameter in parameters_of(optimizer):
                 if parameter.grad is not None:
                     parameter.grad.div_(frequency)
         automatic = self.precision.automatic
         if clip_grads is not None:
+            # Gradients are still multiplied by the loss scale, and a limit on them would be meaningless.
             if automatic:
                 self.precision.scaler.unscale_(optimizer)
             clip_grads(parameters_of(optimizer))
         if automatic:
             self.precision.step(optimizer)
+        # A program with its own scaler unscales gradients and updates the scaler in its own code.
         elif scaler is not None:
             scaler.step(optimizer)
         else:
@@ -125,6 +134,7 @@ class Optimization:
                 "context.wrap_optimizer returned in __init__"
             )
         self._averages[optimizer] = average
+        # Once per run: with several optimizers a single line says enough.
         if not self._warned and all(parameter.grad is None for parameter in parameters_of(optimizer)):
             self._warned = True
             logger.warning(
@@ -138,6 +148,7 @@ class Optimization:
         """Return the accumulated gradients of each optimizer for a checkpoint, or None if there are none."""
         if all(parameter.grad is None for optimizer in self.optimizers for parameter in parameters_of(optimizer)):
             return None
+        # On the CPU, because the chief gathers the parts of all ranks.
         return [
             [
                 None if parameter.grad is None else parameter.grad.detach().cpu()
@@ -152,6 +163,7 @@ class Optimization:
             return  # the aggregation frequency has changed since, so no window is open here
         for optimizer, waiting in zip(self.optimizers, gradients, strict=True):
             for parameter, gradient in zip(parameters_of(optimizer), waiting, strict=True):
+                # In the type of the parameter too, since torch refuses gradients of another one.
                 parameter.grad = None if gradient is None else gradient.to(parameter)
 
     def automatic_schedulers(self) -> list[LRScheduler]:
@@ -181,6 +193,7 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
 
 def clear_gradients(optimizer: torch.optim.Optimizer) -> None:
     """Set all gradients to None, like `optimizer.zero_grad()`, whose profiler record takes twenty times as long."""
+    # The bound method of an instance; a subclass or a patched instance may do more than clear gradients.
     if getattr(optimizer.zero_grad, "__func__", None) is not torch.optim.Optimizer.zero_grad:
         optimizer.zero_grad()  # the optimizer overrides it
         return

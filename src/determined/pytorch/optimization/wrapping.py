@@ -59,6 +59,7 @@ def wrap_optimizer(
         )
     if context._precision.apex_configured:
         raise InvalidExperimentException("wrap_optimizer must be called before configure_apex_amp")
+    # By identity, since tensors compare element by element.
     parameters = {id(parameter) for parameter in parameters_of(optimizer)}
     if context.models and not any(id(p) in parameters for model in context.models for p in model.parameters()):
         logger.warning(
@@ -67,8 +68,10 @@ def wrap_optimizer(
             type(optimizer).__name__,
         )
     compress = context._default_fp16_compression if fp16_compression is None else fp16_compression
+    # An unmanaged context has no DDP, so there is no exchange to compress.
     if context._managed and compress:
         data_parallel.compress_gradients(context.models, parameters)
+    # None means that the program did not say; the configuration's default applies then.
     if average_aggregated_gradients is None:
         average_aggregated_gradients = context._default_average_gradients
     context._optimization.add_optimizer(optimizer, average_aggregated_gradients)

@@ -35,12 +35,14 @@ class DistributedModel(DistributedDataParallel):
             return DistributedDataParallel.forward(self, *inputs, **kwargs)
 
         members = {"forward": as_forward_of(self.module, forward)}
+        # A class per object, because `inspect.signature` reads the class and models differ.
         self.__class__ = type("DistributedModel", (DistributedModel,), members)
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
+            # Before the model is registered, and while it is unpickled, the lookup below would recurse without end.
             if name == "module":
                 raise
             return getattr(super().__getattr__("module"), name)
@@ -76,9 +78,11 @@ def place(
         return model
     if not any(parameter.requires_grad for parameter in model.parameters()):
         # A frozen model has no gradients to average, and torch refuses to wrap it.
+        # Buffers as well: evaluation uses them, and DDP does not synchronize this model.
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.data, src=0)
         return model
+    # torch takes device ids for CUDA only.
     return DistributedModel(model, device_ids=[device] if device.type == "cuda" else None, **ddp_options)
 
 
@@ -91,8 +95,11 @@ def sync_buffers(models: list[torch.nn.Module]) -> None:
     """
     for model in models:
         ddp: Any = model
+        # Only with a flag and buffers does DDP synchronize at all; the user can switch it off by
+        # `broadcast_buffers=False`.
         if isinstance(model, DistributedDataParallel) and ddp.broadcast_buffers and ddp.modules_buffers:
             with torch.no_grad():
+                # Private: torch calls it only inside forward. `determined.torch_interfaces` checks that it exists.
                 ddp._sync_buffers()
             # The buffers stay equal until the next forward of training; DDP then sets the flag again.
             ddp.require_forward_param_sync = False

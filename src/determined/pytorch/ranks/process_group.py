@@ -22,6 +22,7 @@ from determined.errors import DistributedError
 logger = logging.getLogger("determined.pytorch")
 
 # Parts of messages of gloo and NCCL: torch raises a plain RuntimeError for most transport failures.
+# Searched for in the message, because other RuntimeErrors, such as those about shapes, must stay as they are.
 _WORDS_OF_TRANSPORTS = ("/gloo/", "NCCL", "Connection closed by peer")
 
 _LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -37,6 +38,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
     if os.environ.get("USE_HOROVOD"):
         logger.warning("horovod is not maintained: torch's own distributed training is used instead")
     ranks = distributed or _ranks_of_this_process()
+    # A process group of the program is used and not destroyed.
     if ranks.size == 1 or dist.is_initialized():
         yield ranks
         return
@@ -47,6 +49,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
             "torchrun or python -m determined.launch.torch_distributed, or call "
             f"torch.distributed.init_process_group first (missing in the environment: {', '.join(missing)})"
         )
+    # gloo reads the variable when the group is created.
     with _gloo_on_loopback(ranks):
         timeout = rendezvous.collective_timeout()
         dist.init_process_group(
@@ -60,6 +63,7 @@ def joined(distributed: DistributedContext | None) -> Iterator[DistributedContex
         try:
             yield ranks
         finally:
+            # Also after an error, so that the next run in this process can create a group.
             dist.destroy_process_group()
 
 
@@ -84,7 +88,9 @@ def _is_of_the_transport(error: RuntimeError) -> bool:
 
 def _ranks_of_this_process() -> DistributedContext:
     """Return the ranks of the launcher, else of an initialised process group, else a single one."""
+    # The launcher's address and port are needed only to create a process group.
     if all(name in os.environ for name in _LAUNCHER_VARIABLES[:3]):
+        # torchrun with one process: no communication is needed.
         if int(os.environ["WORLD_SIZE"]) == 1:
             return DummyDistributedContext()
         if "LOCAL_WORLD_SIZE" in os.environ and "GROUP_RANK" in os.environ:
@@ -104,11 +110,13 @@ def _gloo_on_loopback(ranks: DistributedContext) -> Iterator[None]:
     """
     name = "GLOO_SOCKET_IFNAME"
     if ranks.local_size != ranks.size or name in os.environ:
+        # The user's choice, or ranks on several hosts, which must reach each other.
         yield
         return
     os.environ[name] = "lo0" if sys.platform == "darwin" else "lo"
     try:
         yield
+    # Not left behind: child processes of the program would inherit it.
     finally:
         os.environ.pop(name, None)
 
@@ -121,6 +129,7 @@ def _backend(ranks: DistributedContext) -> str:
 _runs = itertools.count(1)
 
 
+# Cached, because all runs of a process use the same store with different prefixes.
 @cache
 def _launchers_store(rank: int, size: int, timeout: timedelta) -> c10d.Store:
     """Return the key-value store through which the ranks meet, opened once per process.

@@ -40,6 +40,7 @@ def end_without_saving(batches: int, line: str | None) -> NoReturn:
 
 def _exit(why: EarlyStop, line: str | None) -> NoReturn:
     """Print the last line and raise SystemExit with the exit code of `why`."""
+    # The last line on the terminal, where a user looks first.
     if line is not None:
         say(line)
     raise SystemExit(why.value)

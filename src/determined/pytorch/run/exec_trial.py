@@ -38,6 +38,7 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
         program=_program_of(trial_class),
     ) as context:
         if context.distributed.rank != 0:
+            # Otherwise each line would appear once per rank.
             logging.getLogger().setLevel(max(logging.getLogger().level, logging.WARNING))
         context._default_fp16_compression = optimizations.gradient_compression
         context._default_average_gradients = optimizations.average_aggregated_gradients
@@ -48,6 +49,7 @@ def run(trial_class: type[PyTorchTrial], config: dict[str, Any]) -> None:
             reporting_period=Batch(settings.batches_between_reports),
             checkpoint_policy=settings.checkpoint_policy,
             step_zero_validation=settings.perform_initial_validation,
+            # The runner's latest checkpoint: a restarted trial always continues.
             latest_checkpoint=info.latest_checkpoint if info is not None else None,
             profiling_enabled=settings.profiling.enabled,
             searcher_metric=searcher.metric,
@@ -77,6 +79,7 @@ def test_one_batch(trial_class: type[PyTorchTrial], config: dict[str, Any] | Non
 
 def _hyperparameters(config: StoredConfig) -> dict[str, Any]:
     """Return hyperparameters for a run without a searcher: constants, and samples drawn with seed 0."""
+    # A fixed seed, so that a test with the same configuration is repeatable.
     return sample_hyperparameters(config.hyperparameters, RandomStream(0))
 
 
@@ -100,6 +103,7 @@ def _period(period: PlainLength | None, config: StoredConfig, context: PyTorchTr
     if isinstance(period, int):  # up to 0.12: in steps
         period = {"batches": period * config.batches_per_step}
     if not period or next(iter(period.values())) < 1:
+        # 0 or less means never, as in earlier releases.
         return None
     return _unit(period, context)
 

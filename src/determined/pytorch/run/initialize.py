@@ -110,10 +110,12 @@ def open_context(
 ) -> PyTorchTrialContext:
     """Open a run as `init` does; `program` is the program whose code the run keeps, if it is not the main module."""
     refuse_while_importing("pytorch.init()")
+    # Arguments are checked before any rank waits for another, so that a mistake is an error at once.
     _check_arguments(hparams, exp_conf, seed)
     progress.is_wanted()  # raises for a wrong value of its variable: here, on all ranks, rather than later on one
     passed, texts = _storable(hparams)
     described = from_env(os.environ)
+    # Before anything is opened: a cell that runs again replaces the former run, which may hold the process group.
     end_earlier_runs()
     with ExitStack() as opened:
         ranks = opened.enter_context(process_group.joined(distributed))
@@ -121,12 +123,15 @@ def open_context(
             _warn_of_texts(texts)
         trial_seed = described.trial.trial_seed if described is not None else seed
         if trial_seed is not None:
+            # Different seeds per rank only affect the program's
+            # random numbers: the order of the data uses `trial_seed`.
             random_generators.seed_everything(trial_seed + (ranks.rank if seed_per_rank else 0))
         else:
             # Each rank would derive a different seed; all must use the same one for the order of the data.
             trial_seed = int(ranks.broadcast(random_generators.seed_from_torch()))
         if described is not None:
             exp_conf = described.trial._config
+            # Hyperparameters that the program passes win; the runner warns of the difference.
             hparams = hparams if hparams is not None else described.trial.hparams
         core_context = opened.enter_context(
             open_run(
@@ -142,16 +147,19 @@ def open_context(
                 trial_seed=trial_seed,
             )
         )
+        # The engine starts a managed trial in the directory of its code.
         code_dir = Path.cwd() if described is not None else _snapshot_code(core_context, program or this_program())
         context = PyTorchTrialContext(
             _facts(core_context, hparams, exp_conf, trial_seed),
             RunParts(core_context, aggregation_frequency, enable_tensorboard_logging, code_dir),
         )
         opened.enter_context(tensorboard_directory.in_use(context.get_tensorboard_path()))
+        # Registered after the directory is in use, so it is closed before that ends.
         opened.callback(_close_summary_writer, context)
         if described is None:  # the warm process has frozen its objects before it forked a managed trial
             startup_collections.exempt_present_objects()
             opened.callback(startup_collections.end_exemption)
+        # From here the run owns what was opened; an error before this line closes everything.
         context._run = OpenRun(core_context, opened.pop_all())
     return context
 

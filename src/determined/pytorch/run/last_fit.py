@@ -31,4 +31,5 @@ class LastFit(NamedTuple):
         The best validation is forgotten if the metric changed, because values of different metrics cannot be compared.
         """
         best = self.state.best_validation if metric == self.metric else None
+        # A copy of the list: the next fit adds to it, and this record must not change.
         return replace(self.state, best_validation=best, skipped=list(self.state.skipped))

@@ -26,6 +26,7 @@ class OpenRun:
         self._has_block = False
         self._fit_error: BaseException | None = None
         self._why_ended: str | None = None
+        # Registered at once: a program may exit without closing the run or entering a block.
         self._left_open = UnclosedRun(self.end_at_exit, self.end_for_another)
 
     def check(self) -> None:
@@ -45,6 +46,7 @@ class OpenRun:
             yield
         except BaseException as error:
             self._fit_error = error
+            # The error of the training is the one to raise, so failing to record it is only logged.
             try:
                 self._record_end()
             except DeterminedError:
@@ -56,17 +58,20 @@ class OpenRun:
         """Write the outcome of the last `fit` to the store, unless a `with` block does it."""
         if not self._has_block:
             self._core._report_end(self._fit_error)
+            # Waited for: a notebook's process may be killed without any further call.
             self._core._supervisor.flush()
 
     def enter(self) -> None:
         """Let a `with` block end the run."""
         self.check()
         self._has_block = True
+        # The block ends the run now, and program exit must not end it a second time.
         self._left_open.release()
 
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """End the run with the error that ended the `with` block, unless it has already ended."""
         if self._why_ended is None:
+            # Set first, so that an error while closing does not end the run twice.
             self._why_ended = _CLOSED
             self._left_open.release()
             self._fit_error = None  # its traceback keeps batches and models in memory
@@ -78,10 +83,12 @@ class OpenRun:
 
     def end_at_exit(self, error: BaseException | None) -> None:
         """End the run at program exit. If nothing was recorded for it yet, no record is created."""
+        # Without a recorded attempt there is nothing whose failure could be stored.
         self._end((error or self._fit_error) if self._core._supervisor.begun_attempt() is not None else None)
 
     def end_for_another(self) -> None:
         """End the run because a new one starts, and inform the user."""
+        # Closed with the outcome of its last fit, not as failed: only a new one replaces it.
         self.close()
         self._why_ended = _REPLACED
         announce_new_run(self._core._supervisor.begun_attempt())

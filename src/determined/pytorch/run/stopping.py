@@ -54,6 +54,7 @@ class EarlyStop(enum.Enum):
         )
 
 
+# The signals by which terminals, schedulers and container managers end a program.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _fits = itertools.count()
 
@@ -63,6 +64,7 @@ def _store_of_this_fit(distributed: DistributedContext) -> Any:
     store = shared_store(distributed)
     if store is None:
         return None
+    # Imported here, because without several ranks torch.distributed is not needed.
     from torch.distributed.distributed_c10d import PrefixStore
 
     return PrefixStore(f"fit/{next(_fits)}", store)
@@ -108,6 +110,7 @@ class Stopping:
         try:
             yield self
         finally:
+            # Before the late signal is delivered, and before the thread ends: from here on signals are the program's.
             for number, handler in previous.items():
                 signal.signal(number, handler)
             if self._too_late is not None:
@@ -123,6 +126,7 @@ class Stopping:
         `fit`, after a signal it must exit.
         """
         if not self._decided:
+            # Assigned without the lock, which a signal handler must not wait for.
             self.why = why if self.why in (None, EarlyStop.REQUEST) else self.why
             self.raised = True
             self._wake.put(None)
@@ -130,15 +134,18 @@ class Stopping:
     def share_reason(self) -> None:
         """Agree on the reason over all ranks, so that all exit with the same code. All ranks must call it."""
         self._decided = True
+        # All ranks know the reasons of all, and choose by the same rule.
         reasons = [why for why in self._distributed.allgather(self.why) if why is not None]
         self.why = next((why for why in reasons if why is not EarlyStop.REQUEST), reasons[0] if reasons else None)
 
     def stop_at(self) -> int:
         """Return the number of batches after which every rank stops; the loop calls it once `raised` is set."""
         if self._store is None:
+            # A single rank has finished its batch, so it stops here.
             return self._batches_done()
         if self._agreed is None:
             self._publish()
+            # One more than the largest number: a rank may have started its next batch when it published.
             self._agreed = 1 + max(self._counts_of_all_ranks())
         return self._agreed
 
@@ -161,7 +168,9 @@ class Stopping:
 
         # In a thread with a limited wait, because a store on a frozen host never answers.
         asking = threading.Thread(target=ask, name="determined-stop-counts", daemon=True)
+        # A daemon thread: if it never returns, it must not keep the process alive.
         asking.start()
+        # A little longer than the store's own time-out, whose error names the silent ranks.
         asking.join(_SECONDS_FOR_AN_ANSWER + 5)
         if not counts:
             who = (
@@ -189,9 +198,11 @@ class Stopping:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal: request the end of training, or raise KeyboardInterrupt at the second SIGINT."""
         if number == signal.SIGINT and (self._interrupted or self._decided):
+            # After the decision nothing is left to abandon: the checkpoint is stored.
             self.abandoned = not self._decided
             raise KeyboardInterrupt
         if self._decided:
+            # Delivered to the previous handler at the end; to be lost would ignore the wish to end the process.
             self._too_late = number
         self._interrupted |= number == signal.SIGINT
         self.stop_because(EarlyStop[signal.Signals(number).name])
@@ -200,9 +211,11 @@ class Stopping:
         """Watch for requests: on the chief, the time limit and stop requests; on all ranks, notes of other ranks."""
         while True:
             with suppress(queue.Empty):
+                # The time-out is the polling interval; a signal handler ends it at once.
                 self._wake.get(timeout=_SECONDS_BETWEEN_POLLS)
             if self._done:
                 return
+            # Only the chief asks, so that clocks and requests cannot differ between ranks.
             if self._distributed.rank == 0:
                 if time.monotonic() >= self._ends:
                     self.stop_because(EarlyStop.TIME_LIMIT)

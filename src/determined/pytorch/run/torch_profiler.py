@@ -19,6 +19,7 @@ def make_profiler(arguments: tuple[Any, ...], options: dict[str, Any], directory
     Positional arguments are matched with torch's signature, because the handler for traces must be replaced wherever
     it was given. Raises TypeError for too many arguments and for one that is given twice.
     """
+    # From the signature of the installed torch, since releases add parameters.
     names = [name for name in inspect.signature(torch.profiler.profile.__init__).parameters if name != "self"]
     if len(arguments) > len(names):
         raise TypeError(f"set_profiler takes at most {len(names)} arguments, got {len(arguments)}")
@@ -43,6 +44,7 @@ def _logging_failures(handler: Callable[[Any], Any]) -> Callable[[Any], None]:
     def on_trace_ready(profiler: Any) -> None:
         try:
             handler(profiler)
+        # Exception only: Ctrl-C during a long write must still reach the loop.
         except Exception:
             logger.exception("the profiler's on_trace_ready failed; training continues without that trace")
 

@@ -59,6 +59,7 @@ def is_program_value(value: Any) -> bool:
     if isinstance(value, _PROGRAM_VALUES):
         return True
     kind: Any = type(value)
+    # A callable without a Python layout is compiled code, such as a numpy ufunc or an lru_cache.
     compiled = callable(value) and not isinstance(value, (type, torch.Tensor)) and layout_of(kind) is None
     return compiled and not is_stateful(value)
 
@@ -76,6 +77,7 @@ def is_named(kind: type, name: str) -> bool:
     if name_of(kind) == name:
         return True
     module = name.removesuffix(f".{kind.__qualname__}")
+    # The same script is `__main__` when it runs, and a module when a spawned process or another program imports it.
     return module != name and (module in _MAIN_MODULES or kind.__module__ in _MAIN_MODULES)
 
 
@@ -83,6 +85,7 @@ def registered() -> dict[str, Any]:
     """Return the objects that the program registered with `torch.serialization.add_safe_globals`, by name."""
     found = {}
     for entry in torch.serialization.get_safe_globals():
+        # torch accepts a pair (object, name) for classes whose import path changed.
         if isinstance(entry, tuple):
             found[entry[1]] = entry[0]
         elif hasattr(entry, "__module__") and hasattr(entry, "__qualname__"):
@@ -92,6 +95,7 @@ def registered() -> dict[str, Any]:
 
 def is_stateful(value: Any) -> bool:
     """Return whether the class of a value has `state_dict` and `load_state_dict`."""
+    # Looked up on the class: an instance attribute of that name is data.
     kind = type(value)
     return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
 
@@ -110,6 +114,7 @@ class Layout(NamedTuple):
         return BASES.get(self.base, object)
 
 
+# A state holds many instances of few classes; the limit bounds programs that create classes in a loop.
 @functools.lru_cache(maxsize=1024)
 def layout_of(kind: type) -> Layout | None:
     """Return the layout of a class written in Python, or None if its instances hold state that is invisible to Python.
@@ -118,12 +123,14 @@ def layout_of(kind: type) -> Layout | None:
     """
     base = next((name for name, one in BASES.items() if issubclass(kind, one)), "object")
     base_class = BASES.get(base, object)
+    # Classes that are not heap types are compiled; their instances may hold data that no attribute shows.
     hidden = (one for one in kind.__mro__ if not one.__flags__ & _HEAP_TYPE)
     if kind is object or not all(one is object or issubclass(base_class, one) for one in hidden):
         return None
     slots = frozenset(slot for one in kind.__mro__ for slot in _own_slots(one))
     size = base_class.__basicsize__ + _POINTER * len(slots)
     has_dict = kind.__dictoffset__ != 0
+    # A managed dict lies in front of the object and is not part of its basic size.
     if has_dict and not kind.__flags__ & _MANAGED_DICT and not base_class.__dictoffset__:
         size += _POINTER
     if kind.__weakrefoffset__ > 0 and not base_class.__weakrefoffset__:
@@ -153,5 +160,6 @@ def attributes_of(value: Any) -> dict[str, Any]:
         except AttributeError:
             continue  # never set
     if layout.has_dict:
+        # object.__getattribute__, since a class may override attribute access with code that must not run here.
         attributes.update(object.__getattribute__(value, "__dict__"))
     return attributes

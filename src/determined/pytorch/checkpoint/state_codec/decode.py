@@ -106,14 +106,17 @@ class Decoder:
         kind = type(tree)
         if kind not in _TREES:
             return tree
+        # By id: the file has each shared value once, and the decoded program must share it as well.
         if id(tree) in self._done:
             return self._done[id(tree)][1]
+        # A few levels more than the encoder allows, because tags add some. A hostile file could exhaust the stack.
         if len(self._path) > DEEPEST + 10:
             raise _Wrong(f"it is nested deeper than {DEEPEST} levels")
         if kind is list:
             return self._fill_list(self._keep(tree, []), tree, template)
         if kind is tuple:
             return self._keep(tree, tuple(self._items(tree, template)))
+        # Plain sets contain only plain values, so there is nothing to decode.
         if kind is set:
             return tree
         if KIND in tree:
@@ -126,6 +129,7 @@ class Decoder:
         A container is remembered before its parts are decoded, because it may contain itself. In a cycle through a
         tuple, the value that was decoded meanwhile is returned.
         """
+        # The tree is stored with its value: as long as it lives, its id is not reused.
         return self._done.setdefault(id(tree), (tree, value))[1]
 
     def _at(self, step: Step, tree: Any, template: Any) -> Any:
@@ -162,6 +166,7 @@ class Decoder:
 
     def _tag(self, tag: dict[Any, Any], template: Any) -> Any:
         """Decode a tagged dict with the handler for its kind."""
+        # Only now, because most states have no tags, and a template may call the program's state_dict().
         if isinstance(template, Lazy):
             template = template.get()
         kind = tag[KIND]
@@ -205,6 +210,7 @@ class Decoder:
             return member
         if not issubclass(kind, enum.Flag):
             raise _Wrong(f"{classes.name_of(kind)} has no combined values")
+        # Calls the enumeration of the program with an integer, which cannot run code of the file.
         return kind(_the(int, tag["value"]))
 
     def _class(self, tag: dict[Any, Any], template: Any) -> Any:
@@ -232,6 +238,7 @@ class Decoder:
         """Decode an instance of a Python class: its items and attributes, without calling its constructor."""
         kind = self._kind(tag, type(template))
         layout = classes.layout_of(kind)
+        # Otherwise a file could have a class filled in a way that its methods do not expect, or crash the interpreter.
         if layout is None or layout.base != tag["base"]:
             raise _Wrong(f"{classes.name_of(kind)} is not a class whose instances are stored like this")
         value = self._rebuilt(tag, template, kind, layout.base)
@@ -239,6 +246,7 @@ class Decoder:
         if tag.get("items are attributes"):
             if not (own and layout.base in _MUTABLE[:4]):
                 raise _Wrong(f"the items of a {classes.name_of(kind)} cannot be its attributes")
+            # This is what an AttrDict does: the items are the attributes.
             object.__setattr__(value, "__dict__", value)
             return value
         attributes = _the(dict, tag["attributes"])
@@ -261,6 +269,7 @@ class Decoder:
             if type(name) is not str or not (layout.has_dict or name in layout.slots):
                 raise _Wrong(f"a {classes.name_of(kind)} has no attribute {name!r:.80}")
         expected = set(layout.fields)
+        # With `_known` the program has trained already, so its value may have gained attributes since.
         if type(template) is kind and self._known is None:
             expected |= classes.attributes_of(template).keys()
         lost = sorted(expected - attributes.keys() - {*_the(list, tag["without"])})
@@ -273,6 +282,7 @@ class Decoder:
             return self._keep(tag, object.__new__(kind))
         base_class: Any = classes.BASES[base]
         if base in _MUTABLE:
+            # Kept before it is filled, because its items may refer to it.
             value = self._keep(tag, base_class.__new__(kind))
             self._fill(value, tag, template, base_class)
             return value
@@ -288,6 +298,7 @@ class Decoder:
 
     def _fill(self, value: Any, tag: dict[Any, Any], template: Any, base_class: Any) -> None:
         """Add the decoded items to a container, using the methods of the built-in class only."""
+        # An overridden `__setitem__` or `append` would be code of the program that runs on data of the file.
         trees = _the(list, tag["items"])
         if issubclass(base_class, dict):
             for pair in trees:
@@ -335,6 +346,7 @@ class Decoder:
         self._kind(tag, type(template))
         self._keep(tag, template)
         state = self._at(paths.STATE, tag["state"], template)
+        # Loaded at the end: the object may be shared, and its state may refer to values that are decoded later.
         self._states.append((template, state, tuple(self._path)))
         return template
 
@@ -401,6 +413,7 @@ def _check_cost(key: Any) -> None:
         value = waiting.pop()
         cost += 1
         if cost > _COSTLIEST_KEY:
+            # Without this limit a few bytes of nested, shared tuples could keep the process busy without end.
             raise _Wrong("a key or element is too large")
         if isinstance(value, (tuple, frozenset)):
             waiting.extend(value)

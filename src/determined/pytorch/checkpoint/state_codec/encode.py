@@ -73,6 +73,7 @@ class Encoder:
         try:
             return self._encode(value)
         except RecursionError:
+            # The path where the recursion ended is of no use, since it is somewhere in the middle of the structure.
             self._path = list(path)
             return self._missing(value, "it is nested too deeply")
 
@@ -81,6 +82,7 @@ class Encoder:
         kind = type(value)
         if kind in _PLAIN:
             return value
+        # Exact types from here on: a subclass of int or dict may carry attributes, which a plain value would lose.
         if (kind is int or kind is bytes) and _is_readable(value):
             return value
         if kind in _TENSORS:
@@ -97,6 +99,7 @@ class Encoder:
                 return self._fill_list(value, self._keep(value, []))
             if kind is tuple:
                 return self._encode_tuple(value)
+            # A dict of the program with the tag's own key would be read as a tag, so it is written as pairs.
             if kind in _DICTS and KIND not in value and self._plain_keys(value):
                 return self._fill_dict(value, self._keep(value, kind()))
             if kind is set and self._plain_keys(value):
@@ -107,6 +110,8 @@ class Encoder:
 
     def _keep(self, value: Any, encoded: Any) -> Any:
         """Remember the encoding of a value; in a cycle through a tuple, the encoding made meanwhile is used."""
+        # Paths are only needed to describe the classes before
+        # training, and tuples for every value cost time and memory.
         path = tuple(self._path) if self._known is None else ()
         return self._done.setdefault(id(value), (value, encoded, path))[1]
 
@@ -167,6 +172,7 @@ class Encoder:
 
     def _encode_tensor(self, tensor: torch.Tensor) -> Any:
         """Return the tensor, or inside an object a reference if it belongs to a model or optimizer."""
+        # Inside an object a parameter is part of a network that a resumed run has itself; elsewhere it is a value.
         if self._objects:
             name = self._references.tensor_name(tensor)
             if name is not None:
@@ -182,6 +188,7 @@ class Encoder:
         if isinstance(value, Encoded):
             self.complete = self.complete and not problems_in(value.tree)
             return value.tree
+        # Before the other rules: models and optimizers have a state_dict() too, and are saved elsewhere.
         name = self._references.name_of(value)
         if name is not None:
             return {KIND: "reference", "to": name}
@@ -196,6 +203,7 @@ class Encoder:
             return self._encode_class(value)
         if kind in _CONTAINERS:
             return self._fill_container(self._keep(value, {KIND: "container"}), value, classes.BASES_BY_CLASS[kind])
+        # A subclass may hold data beside its elements, which the restricted loader cannot restore.
         if isinstance(value, torch.Tensor):
             raise _CannotEncode("only torch.Tensor, Parameter and Buffer themselves can be stored")
         if classes.is_stateful(value) and self._is_known(kind):
@@ -243,6 +251,7 @@ class Encoder:
         if layout is None:
             raise _CannotEncode(_NOT_VISIBLE)
         self._need(value, kind)
+        # `complete` is per object here, so that an object can be pickled as a whole if one of its parts is missing.
         was_complete, self.complete = self.complete, True
         attributes = classes.attributes_of(value)
         tag = self._keep(value, {KIND: "object", "type": classes.name_of(kind)})

@@ -38,6 +38,7 @@ class FoundClasses(Mapping[Path, Known]):
         place: Path = ()
         for step in path:
             place = (*place, step)
+            # At every step, since any value on the way may be one that was found elsewhere first.
             place = self._first.get(place, place)
         return self._classes[place]
 

@@ -20,6 +20,7 @@ FACTORY: Step = ("factory", None)
 
 MISSING: Any = types.new_class("MISSING")()  # the program has no value at a place; None would be a value
 
+# A path in a message should fit on a few lines.
 _LONGEST = 300
 _SEQUENCES = (list, tuple, collections.deque)
 
@@ -77,6 +78,7 @@ class Lazy:
     def get(self) -> Any:
         """Return the template, computed at the first call."""
         if self._compute is not None:
+            # Cleared before the call, so that a function that fails or recurses is not called twice.
             compute, self._compute = self._compute, None
             found = compute()
             self._value = found.get() if isinstance(found, Lazy) else found
@@ -95,6 +97,7 @@ def child(template: Any, step: Step) -> Any:
         return _item(template, key)
     if kind == "attribute":
         return classes.attributes_of(template).get(key, MISSING)
+    # Any element of the same class serves: only its class and attributes are used.
     if kind == "element":
         members = template if isinstance(template, (dict, set, frozenset)) else ()
         return next((one for one in members if classes.name_of(type(one)) == key), MISSING)
@@ -106,6 +109,7 @@ def child(template: Any, step: Step) -> Any:
 def _item(template: Any, key: Any) -> Any:
     """Return the item of a container of the program, or MISSING."""
     if isinstance(template, dict):
+        # dict.get, so that neither a default factory nor an overridden method of the program runs.
         found = dict.get(template, key, MISSING)
         return _item_with_nan_key(template, key) if found is MISSING else found
     if isinstance(template, slice):

@@ -64,6 +64,7 @@ KINDS: dict[str, _Kind] = {
     "slice": (slice, lambda value: [value.start, value.stop, value.step], lambda values: slice(*values)),
     "bytearray": (bytearray, lambda value: [bytes(value)], lambda values: bytearray(_the_bytes(*values))),
     "bytes stream": (io.BytesIO, lambda value: [value.getvalue(), value.tell()], _bytes_io),
+    # Lambdas, because the functions are defined below.
     "date": (datetime.date, lambda value: _values_of_date(value), lambda values: datetime.date(*values)),
     "timedelta": (
         datetime.timedelta,
@@ -120,6 +121,7 @@ def name_of(value: Any) -> str | None:
 def _name_in_other_modules(kind: type) -> str | None:
     """Return the kind of a class in a module that the program has imported, or None."""
     for name, (module, class_name, _, _) in _OF_OTHER_MODULES.items():
+        # Not imported: a program that has not imported the module cannot have a value of its class.
         if kind.__name__ == class_name and kind is getattr(sys.modules.get(module), class_name, None):
             return name
     return None
@@ -166,9 +168,11 @@ def _the_integer(value: Any) -> int:
 
 def _description(dtype: np.dtype[Any]) -> Any:
     """Return the description that numpy writes into files for a dtype: a string, or a list of fields."""
+    # Pointers have no meaning in another process, and reading them would crash it.
     if dtype.hasobject:
         raise ValueError(f"a numpy array of {dtype} holds references to Python objects")
     described: Any = np.lib.format.dtype_to_descr(dtype)
+    # numpy describes some types only approximately, so the description is read back and compared.
     if np.lib.format.descr_to_dtype(described) != dtype or dtype.type is not np.dtype(dtype.str).type:
         raise ValueError(f"numpy cannot describe the dtype {dtype} in a file")
     return described
@@ -191,6 +195,7 @@ def _array_values(array: np.ndarray[Any, Any]) -> list[Any]:
     if not array.nbytes:
         content = np.empty(0, np.uint8)
     elif array.flags.c_contiguous and array.flags.writeable:
+        # Only for writable arrays, because torch warns about sharing read-only memory.
         content = array.reshape(-1).view(np.uint8)  # without a copy
     else:
         content = np.frombuffer(array.tobytes(order=order), np.uint8).copy()
@@ -204,7 +209,9 @@ def _array(described: Any, shape: list[int], order: str, content: torch.Tensor) 
         raise TypeError("the content of an array is a tensor of bytes")
     if any(type(size) is not int or size < 0 for size in shape):
         raise ValueError(f"an array has no shape {shape!r:.80}")
+    # Otherwise numpy would read beyond the buffer or allocate what a hostile file asks for.
     if math.prod(shape) * dtype.itemsize != content.numel():
         raise ValueError(f"an array of shape {shape!r:.80} and dtype {dtype} does not have {content.numel()} bytes")
+    # A copy, since the bytes belong to a tensor of the file, which other values may share.
     raw = content.cpu().contiguous().numpy().copy()
     return raw.view(dtype).reshape(shape, order=order) if content.numel() else np.empty(shape, dtype, order)  # type: ignore[call-overload, no-any-return]

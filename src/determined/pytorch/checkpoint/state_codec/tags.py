@@ -43,9 +43,11 @@ def problems_in(tree: Any) -> list[Problem]:
 
 def tags_in(tree: Any) -> Iterator[dict[Any, Any]]:
     """Yield every tag in an encoded state, including tags inside other tags."""
+    # A list instead of recursion: this also runs on data that the depth limit has not been applied to.
     waiting, seen = [tree], set()
     while waiting:
         value = waiting.pop()
+        # By id, because encoded data may contain itself.
         if not isinstance(value, (dict, list, tuple)) or id(value) in seen:
             continue
         seen.add(id(value))
@@ -73,6 +75,7 @@ def map_tensors(tree: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> 
             return done[id(value)]
         if kind is tuple:
             copy: Any = tuple(map(mapped, value))
+            # A tuple that contains itself through a list was stored meanwhile; that one must be used.
             return done.setdefault(id(value), copy)
         copy = done[id(value)] = kind()
         if kind is list:
