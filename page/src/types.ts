@@ -1,0 +1,501 @@
+// The types of the server's answers and requests, and its routes.
+// Written by `python -m tools.page_types` from the OpenAPI document of src/determined/web.
+
+// GET /api/changes?seen= -> Changes
+// GET /api/trials?experiment=&metric=&archived= -> TrialRows
+// GET /api/trials/{trial_id} -> TrialDetail
+// GET /api/experiments?archived= -> ExperimentRows
+// GET /api/experiments/{experiment_id} -> ExperimentDetail
+// GET /api/metrics?experiment=&trial= -> MetricKeys
+// GET /api/experiments/{experiment_id}/checkpoints -> CheckpointRows
+// GET /api/trials/{trial_id}/checkpoints -> CheckpointRows
+// POST /api/checkpoints/{checkpoint_id}/verify -> Verified
+// GET /api/experiments/{experiment_id}/code -> CodeFiles
+// GET /api/experiments/{experiment_id}/code/file?path= -> FileText
+// GET /api/experiments/{experiment_id}/code/diff?other= -> CodeDifference
+// GET /api/curves?trials=&key=&axis=&from=&to=&points=&archived= -> Curves
+// GET /api/trials/{trial_id}/profile?key=&from=&to=&points= -> Curves
+// GET /api/logs?trial=&experiment=&after=&before=&level=&rank=&stream=&text=&regex=&around_time=&limit= -> LogLines
+// GET /api/compare?trials= -> Comparison
+// GET /api/queue -> QueueRows
+// GET /api/models -> ModelRows
+// GET /api/models/{model_id} -> ModelDetail
+// POST /api/actions ActionRequest -> ActionResults
+// POST /api/actions/preview ActionRequest -> Preview
+// POST /api/export ExportRequest -> a file
+
+/** An action on explicit ids: of experiments; of trials for "kill_trial"; of checkpoints for the others. */
+export interface ActionRequest {
+  action: "pause" | "activate" | "cancel" | "kill" | "kill_trial" | "continue" | "extend" | "fork" | "archive" | "unarchive" | "label" | "unlabel" | "rename" | "describe" | "note" | "register" | "delete" | "delete_checkpoint";
+  ids: number[] | string[];
+  options?: Options;
+}
+
+/** What came of an action for one id. `created` is the id of a new experiment. */
+export interface ActionResult {
+  id: number | string;
+  ok: boolean;
+  message: string;
+  created: number | null;
+}
+
+/** What came of an action, for each id in the order of the request. */
+export interface ActionResults {
+  results: ActionResult[];
+}
+
+/** Whether an action can be requested now, and if not, why. */
+export interface ActionState {
+  name: string;
+  enabled: boolean;
+  why_not: string | null;
+}
+
+/** One execution of a trial's processes. `checkpoint` is the one that it started from. */
+export interface Attempt {
+  number: number;
+  started: number;
+  ended: number | null;
+  first_batch: number;
+  last_batch: number | null;
+  checkpoint: string | null;
+  why_ended: string | null;
+  exit_code: number | null;
+  host: string;
+  state: string;
+}
+
+/** The version of the store's content; it differs from `seen` if anything was written since. */
+export interface Changes {
+  version: string;
+  changed: boolean;
+  store: StoreState;
+  running: number;
+  now: number;
+}
+
+/** A file of a checkpoint. */
+export interface CheckpointFile {
+  path: string;
+  bytes: number;
+}
+
+/** A checkpoint. `incomplete` and `pickled` name parts of its state; `used_by` says who needs it. */
+export interface CheckpointRow {
+  id: string;
+  trial: number;
+  trial_number: number;
+  experiment: number;
+  attempt: number;
+  batches: number;
+  metric: Number;
+  state: string;
+  bytes: number;
+  created: number;
+  storage: string;
+  files: CheckpointFile[];
+  incomplete: string[];
+  pickled: string[];
+  metadata: Record<string, unknown>;
+  used_by: string[];
+  registered: string[];
+  best: boolean;
+}
+
+/** Checkpoints, newest first. */
+export interface CheckpointRows {
+  version: string;
+  rows: CheckpointRow[];
+}
+
+/** The files that differ from those of another experiment. */
+export interface CodeDifference {
+  files: FileDifference[];
+  note: string | null;
+}
+
+/** A file of an experiment's code. */
+export interface CodeFile {
+  path: string;
+  bytes: number;
+}
+
+/** The files of an experiment's code. `note` says why there are none, or which code it is. */
+export interface CodeFiles {
+  files: CodeFile[];
+  note: string | null;
+}
+
+/** A file of the code: for each trial which variant it has ("a", "b", ...), null where the file is missing. */
+export interface ComparedFile {
+  path: string;
+  variants: (string | null)[];
+  differs: boolean;
+}
+
+/** One hyperparameter or setting: its value for each trial, null where it is missing, and whether they differ. */
+export interface ComparedValue {
+  name: string;
+  values: unknown[];
+  differs: boolean;
+}
+
+/** Trials side by side, in the order in which they were asked for. */
+export interface Comparison {
+  version: string;
+  trials: TrialRow[];
+  hparams: ComparedValue[];
+  config: ComparedValue[];
+  code: ComparedFile[];
+  notes: string[];
+}
+
+/** A curve of one trial: for each x of the answer the smallest and the largest value there, null where it has none. Of `points` reported values `drawn` are in the answer. */
+export interface Curve {
+  trial: number;
+  points: number;
+  drawn: number;
+  low: (number | null)[];
+  high: (number | null)[];
+  marks: CurveMark[];
+  ended: CurveEnd | null;
+  failed: boolean;
+}
+
+/** The last point of a curve. */
+export interface CurveEnd {
+  x: number;
+  y: number;
+}
+
+/** Where a curve has values that cannot be drawn, and how many. */
+export interface CurveMark {
+  x: number;
+  kind: "NaN" | "Infinity" | "-Infinity";
+  count: number;
+}
+
+export interface Curves {
+  version: string;
+  axis: "batches" | "epochs" | "time";
+  from: number | null;
+  to: number | null;
+  x: number[];
+  curves: Curve[];
+  note: string | null;
+}
+
+/** Everything about one experiment but its trials. `original` is the configuration as it was written. */
+export interface ExperimentDetail {
+  version: string;
+  row: ExperimentRow;
+  config: Record<string, unknown>;
+  config_text: string;
+  original: string;
+  seed: number;
+  notes: string;
+  searched: Searched[];
+  actions: ActionState[];
+  commands: Record<string, string>;
+  python: Record<string, string>;
+}
+
+/** An experiment. `states` counts its trials by state; `failed` of them are in state ERROR. */
+export interface ExperimentRow {
+  id: number;
+  name: string;
+  description: string;
+  labels: string[];
+  state: string;
+  pending: "pause" | "activate" | "cancel" | "kill" | null;
+  archived: boolean;
+  owner: string;
+  host: string | null;
+  standalone: boolean;
+  searcher: string | null;
+  metric: string | null;
+  smaller_is_better: boolean;
+  best: Number;
+  best_trial: number | null;
+  progress: number | null;
+  created: number;
+  ended: number | null;
+  trials: number;
+  states: Record<string, number>;
+  failed: number;
+  checkpoint_bytes: number;
+  parent: number | null;
+  reason: string | null;
+  imported: boolean;
+  has_notes: boolean;
+  queued: boolean;
+  abandoned: boolean;
+}
+
+/** All experiments, newest first. */
+export interface ExperimentRows {
+  version: string;
+  rows: ExperimentRow[];
+}
+
+/** The address of a view, such as `/trials/3?...`, and the requests whose answers it shows. */
+export interface ExportRequest {
+  address: string;
+  requests?: string[];
+}
+
+/** A file that differs between two experiments. `diff` is in the unified format. */
+export interface FileDifference {
+  path: string;
+  status: "added" | "removed" | "changed";
+  diff: string;
+}
+
+/** The text of a file; null, with a note, if it is too large or no text. */
+export interface FileText {
+  text: string | null;
+  bytes: number;
+  note: string | null;
+}
+
+/** A log line. Ids grow in the order in which lines reached the store; `cut` characters at its end are left out. */
+export interface LogLine {
+  id: number;
+  trial: number;
+  attempt: number;
+  time: number;
+  level: string | null;
+  rank: number;
+  stream: string;
+  text: string;
+  cut: number;
+}
+
+/** Log lines in order, and whether there are matching ones before and after them. */
+export interface LogLines {
+  lines: LogLine[];
+  older: boolean;
+  newer: boolean;
+}
+
+/** A metric. `numeric` is false if it has values that are not numbers. */
+export interface MetricKey {
+  key: string;
+  group: string;
+  name: string;
+  numeric: boolean;
+}
+
+/** The metrics of a trial, of an experiment, or of the store, by group and name. */
+export interface MetricKeys {
+  version: string;
+  keys: MetricKey[];
+}
+
+/** A model and its versions, newest first. */
+export interface ModelDetail {
+  version: string;
+  row: ModelRow;
+  versions: ModelVersionRow[];
+}
+
+/** A registered model. */
+export interface ModelRow {
+  id: number;
+  name: string;
+  description: string;
+  notes: string;
+  labels: string[];
+  metadata: Record<string, unknown>;
+  owner: string;
+  archived: boolean;
+  created: number;
+  updated: number;
+  versions: number;
+}
+
+/** All models, newest first. */
+export interface ModelRows {
+  version: string;
+  rows: ModelRow[];
+}
+
+/** A version of a model and its checkpoint. */
+export interface ModelVersionRow {
+  number: number;
+  name: string;
+  notes: string;
+  labels: string[];
+  metadata: Record<string, unknown>;
+  created: number;
+  updated: number;
+  checkpoint: CheckpointRow;
+}
+
+export type Number = number | "NaN" | "Infinity" | "-Infinity" | null;
+
+/** What an action needs to know besides the ids; each action uses some of these and ignores none that is set. */
+export interface Options {
+  text?: string | null;
+  max_trials?: number | null;
+  slots?: number | null;
+  config?: string[];
+  from_checkpoint?: string | null;
+  create_model?: boolean;
+}
+
+/** A file that a trial uploaded in addition to its checkpoints. */
+export interface OutputFile {
+  path: string;
+  bytes: number;
+}
+
+/** What an action would do, for a question to the user. */
+export interface Preview {
+  text: string;
+  items: PreviewItem[];
+  bytes: number;
+  refused: string[];
+}
+
+/** Something that would be deleted. */
+export interface PreviewItem {
+  name: string;
+  bytes: number;
+}
+
+/** The body of every answer that is an error. */
+export interface Problem {
+  error: string;
+  hint: string | null;
+}
+
+/** An experiment in the queue. It runs if it holds slots. */
+export interface QueueRow {
+  position: number;
+  experiment: number;
+  name: string;
+  priority: number;
+  state: string;
+  slots: number[];
+  max_slots: number | null;
+  max_trials: number | null;
+  progress: number | null;
+  added: number;
+  host: string;
+  owner: string;
+}
+
+/** The user's experiments in the queue of this machine, in scheduling order, and remarks about it. */
+export interface QueueRows {
+  version: string;
+  rows: QueueRow[];
+  served: boolean;
+  slots: number | null;
+  notes: string[];
+}
+
+/** A hyperparameter of the search space. `low` and `high` are values, also for the kind "log". */
+export interface Searched {
+  name: string;
+  kind: "int" | "double" | "log" | "categorical" | "const";
+  low: Number;
+  high: Number;
+  values: unknown[];
+}
+
+/** The store that is shown. `problem` says why it cannot be read. */
+export interface StoreState {
+  place: string;
+  kind: "sqlite" | "postgresql";
+  problem: string | null;
+}
+
+/** Statistics of one metric of a trial. Values that are not numbers have a count and the last value only. */
+export interface Summary {
+  count: number;
+  last: unknown;
+  min: Number;
+  max: Number;
+  mean: Number;
+  nonfinite: number;
+}
+
+/** Everything about one trial but its curves, checkpoints and log. */
+export interface TrialDetail {
+  version: string;
+  row: TrialRow;
+  attempts: Attempt[];
+  command: string | null;
+  git_commit: string | null;
+  source_checkpoint: string | null;
+  status: string;
+  reason: string | null;
+  goal: number | null;
+  rungs: number[];
+  bracket: number;
+  seed: number;
+  assigned_hparams: Record<string, unknown>;
+  metrics: TrialMetric[];
+  samples: string[];
+  outputs: OutputFile[];
+  metadata: Record<string, unknown>;
+  actions: ActionState[];
+  commands: Record<string, string>;
+  python: Record<string, string>;
+}
+
+/** A metric that a trial has reported. */
+export interface TrialMetric {
+  key: string;
+  group: string;
+  name: string;
+  numeric: boolean;
+  summary: Summary;
+}
+
+/** A trial. `metrics` has the statistics of the metrics that were asked for, null while they are computed. */
+export interface TrialRow {
+  id: number;
+  experiment: number;
+  experiment_name: string;
+  number: number;
+  state: string;
+  pending: "pause" | "activate" | "cancel" | "kill" | null;
+  labels: string[];
+  archived: boolean;
+  owner: string;
+  host: string | null;
+  hparams: Record<string, unknown>;
+  differing_hparams: string[];
+  batches: number;
+  progress: number | null;
+  created: number;
+  started: number | null;
+  ended: number | null;
+  restarts: number;
+  attempts: number;
+  reason: string | null;
+  metric: string | null;
+  smaller_is_better: boolean;
+  best: Number;
+  latest: Number;
+  checkpoints: number;
+  checkpoint_bytes: number;
+  metrics: Record<string, Summary | null>;
+}
+
+/** All trials, newest first. `pending_summaries` trials still lack statistics of the metrics that were asked for. */
+export interface TrialRows {
+  version: string;
+  rows: TrialRow[];
+  pending_summaries: number;
+}
+
+/** The result of comparing the files of a checkpoint with the hashes that were stored with them. */
+export interface Verified {
+  ok: boolean;
+  problems: string[];
+  files: number;
+  bytes: number;
+}

@@ -1,0 +1,1 @@
+"""The web page of `det ui`: a local server that shows the store and passes requests of the user on."""

@@ -1,0 +1,61 @@
+"""Answers of the server: JSON that every browser can read, and errors with one clear sentence."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from fastapi import Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+_EXACT = 2**53  # a browser rounds larger integers
+
+
+class Route(APIRoute):
+    """A route whose function returns plain data, which is sent as JSON without being validated again."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
+        @functools.wraps(endpoint)
+        def answer(*args: Any, **arguments: Any) -> Response:
+            data = endpoint(*args, **arguments)
+            return data if isinstance(data, Response) else Response(encoded(data), media_type="application/json")
+
+        super().__init__(path, answer, **kwargs)
+
+
+def encoded(data: Any) -> bytes:
+    """Return data as JSON; what JSON or a browser does not have becomes text (see `api/shapes.py`)."""
+    try:
+        return orjson.dumps(data, option=orjson.OPT_STRICT_INTEGER | orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:
+        # Something that orjson refuses: an integer beyond 2**53, half of a surrogate pair, or a key that is no text.
+        return json.dumps(representable(data)).encode()
+
+
+def representable(value: Any) -> Any:
+    """Return plain data in which everything that JSON or a browser does not have is text."""
+    if isinstance(value, dict):
+        return {str(key): representable(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [representable(inner) for inner in value]
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _EXACT:
+        return str(value)
+    return value
+
+
+def number(value: float | None) -> Any:
+    """Return a number for JSON: the text "NaN", "Infinity" or "-Infinity" if it is not finite."""
+    if value is None or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def not_yet() -> HTTPException:
+    return HTTPException(501, "not implemented yet")

@@ -1,0 +1,1 @@
+"""The routes below `/api/`: one file for each resource, with the types of its answers."""

@@ -1,0 +1,36 @@
+"""`/api/changes`: whether anything in the store has changed. The page polls it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from typing_extensions import TypedDict
+
+from determined.web.answers import Route, not_yet
+
+router = APIRouter(route_class=Route)
+
+
+class StoreState(TypedDict):
+    """The store that is shown. `problem` says why it cannot be read."""
+
+    place: str
+    kind: Literal["sqlite", "postgresql"]
+    problem: str | None
+
+
+class Changes(TypedDict):
+    """The version of the store's content; it differs from `seen` if anything was written since."""
+
+    version: str
+    changed: bool
+    store: StoreState
+    running: int
+    now: float
+
+
+@router.get("/api/changes")
+def changes(request: Request, seen: str = "") -> Changes:
+    """Return whether the store has changed since version `seen`."""
+    raise not_yet()
