@@ -18,6 +18,7 @@ class Interpreter:
     python: str = sys.executable
     variables: dict[str, str] = field(default_factory=dict)
     unset: frozenset[str] = frozenset()
+    # Compared by LocalEngine.use(): equal interpreters keep the warm process.
     build: str = ""  # changes with the installed packages: a warm process of an older build must be replaced
 
     def environment(self, outer: Mapping[str, str]) -> dict[str, str]:

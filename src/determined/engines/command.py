@@ -51,6 +51,7 @@ Command = Harness | Script | Module | Shell | Program
 _TRIAL_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _BARE_CLASS = re.compile(r"[A-Z]\w*")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
+# Characters that a shell interprets: a text without any of them is split here, and can run in the warm process.
 _FOR_A_SHELL = set("|&;<>()$`\\*?[]{}#~!\n")
 
 
@@ -65,6 +66,7 @@ def parse_entrypoint(entrypoint: str | Sequence[str]) -> Command:
         )
     if _TRIAL_CLASS.fullmatch(text):
         return Harness(text)
+    # A class without a module is a common mistake; as a command it would only fail when the first trial starts.
     if _BARE_CLASS.fullmatch(text):
         raise InvalidConfigurationException(
             message=f"entrypoint: {text!r} names a class without its module; write module:{text}, "
@@ -75,6 +77,7 @@ def parse_entrypoint(entrypoint: str | Sequence[str]) -> Command:
             words = shlex.split(text)
         except ValueError:  # an unclosed quote: leave the error message to the shell
             return Shell(text)
+        # Only Python programs can run in the warm process; every other command starts a shell, as it would be typed.
         return _parse_python(words) or Shell(text)
     return Shell(text)
 
@@ -82,6 +85,7 @@ def parse_entrypoint(entrypoint: str | Sequence[str]) -> Command:
 def as_argv(command: Command) -> list[str]:
     """Return the command as the argument list of a new process."""
     if isinstance(command, Harness):
+        # The interpreter of this process; `job_environment` puts its directory first on PATH for shells as well.
         return [sys.executable, "-m", "determined.exec.harness", command.trial]
     if isinstance(command, Script):
         return [sys.executable, *command.argv]
@@ -103,6 +107,8 @@ def _parse_list(words: list[str]) -> Command:
 
 def _parse_python(words: list[str]) -> Script | Module | None:
     """Return the script or module of a `python ...` command, or None for any other command."""
+    # `python` alone stands for the interpreter of the job. A path
+    # to another interpreter is kept and started as a program.
     if not words or not (_PYTHON.fullmatch(words[0]) or words[0] == sys.executable):
         return None
     rest = words[1:]
@@ -110,6 +116,7 @@ def _parse_python(words: list[str]) -> Script | Module | None:
         rest = rest[1:]
     if rest[:1] == ["-m"] and len(rest) > 1 and not rest[1].startswith("-"):
         return Module(tuple(rest[1:]))
+    # Other options of Python change the interpreter itself, so these commands are started as programs.
     if rest and rest[0].endswith(".py") and not rest[0].startswith("-"):
         return Script(tuple(rest))
     return None
@@ -118,6 +125,7 @@ def _parse_python(words: list[str]) -> Script | Module | None:
 def runnable(command: Command, slots: int) -> Script | Module | Program:
     """Return what to start for a command. A trial class becomes the module that trains it on all of its slots."""
     if isinstance(command, Harness):
+        # One process per slot: the launcher starts the ranks.
         if slots > 1:
             return Module(("determined.launch.torch_distributed", "--trial", command.trial))
         return Module(("determined.exec.harness", command.trial))

@@ -16,6 +16,7 @@ from typing import Any
 from determined.engines.base import Event, Interpreter, Job
 from determined.engines.local import LocalEngine
 
+# Grants are short; this only bounds what a single read allocates.
 _MOST_BYTES = 1 << 16
 
 
@@ -24,6 +25,7 @@ class GrantedEngine:
 
     def __init__(self, slots: int, connection: socket.socket) -> None:
         self._connection = connection
+        # Never block: `events` waits for jobs and grants in the same selector.
         self._connection.setblocking(False)
         self._received = b""  # the beginning of a line whose rest has not arrived yet
         self._granted: tuple[int, ...] = ()
@@ -32,6 +34,7 @@ class GrantedEngine:
         self._reported: dict[str, Any] = {}
         self._unsent = b""  # the rest of a report that did not fit into the socket buffer
         self._granter_exited = False
+        # Created before any grant, so that its imports run while the experiment waits for slots.
         self._local = LocalEngine(slots)
         self._local.restrict_to(())
         self._local.watch(connection.fileno())
@@ -68,6 +71,7 @@ class GrantedEngine:
         self._report()
 
     def preempted_jobs(self) -> list[str]:
+        # Jobs keep running on slots that are no longer granted until the runner has let them save.
         return [key for key, slots in self._local.placement().items() if not set(slots) <= set(self._granted)]
 
     def use(self, interpreter: Interpreter) -> None:
@@ -96,12 +100,14 @@ class GrantedEngine:
 
     def events(self, timeout: float) -> list[Event]:
         """Return pending events, after applying grants that have arrived; see `Engine.events`."""
+        # Grants are read afterwards: the local engine returns when the socket becomes readable (`watch`).
         events = self._local.events(timeout)
         self._read_grants()
         self._report()
         return events
 
     def close(self) -> None:
+        # The selector must not hold a descriptor that is closed below.
         self._local.unwatch()
         self._local.close()
         self._connection.close()
@@ -114,6 +120,7 @@ class GrantedEngine:
             except BlockingIOError:
                 return
             except OSError:
+                # A reset connection means the same as a closed one: the daemon was killed.
                 data = b""
             if not data:
                 self._record_granter_exit()
@@ -121,6 +128,7 @@ class GrantedEngine:
             *lines, self._received = (self._received + data).split(b"\n")
             for line in lines:
                 message = json.loads(line)
+                # The number is echoed in reports, so that the daemon knows which of its grants they answer.
                 self._granted, self._seen = tuple(message["grant"]), message["number"]
                 self._local.restrict_to(self._granted)
 
@@ -128,6 +136,7 @@ class GrantedEngine:
         """Send the demand and the slots in use to the granting process if they have changed."""
         uses = sorted(number for slots in self._local.placement().values() for number in slots)
         message = {"wants": self._wanted, "uses": uses, "seen": self._seen}
+        # One report at a time: lines must not be mixed on the socket, and only the newest state matters.
         if not self._unsent and message != self._reported:
             self._reported, self._unsent = message, json.dumps(message).encode() + b"\n"
         if not self._unsent or self.granter_exited:

@@ -38,11 +38,13 @@ def job_environment(
     interpreter: Interpreter,
 ) -> dict[str, str]:
     """Return all environment variables of a job that the interpreter runs on these slots."""
+    # In this order: the variables of the job win over those of the interpreter, and these over the inherited ones.
     given = {**interpreter.environment(without_run_variables(environment)), **job.environment}
     gpus = [slots.gpus[number] for number in ids] if slots.gpus else []
     return {
         **given,
         **slots.environment(ids, given),
+        # Programs read PWD instead of asking the system, and would see the directory of the runner.
         "PWD": os.path.abspath(job.directory),
         # `python3` in a command must be the interpreter that runs the job.
         "PATH": os.pathsep.join([os.path.dirname(interpreter.python), given.get("PATH", os.defpath)]),
@@ -52,6 +54,7 @@ def job_environment(
         # CPU slots are numbered from 0 in each job: programs start one worker per number.
         "DET_SLOT_IDS": json.dumps(ids if gpus else list(range(len(ids)))),
         "DET_GPU_UUIDS": json.dumps([gpu.uuid for gpu in gpus]),
+        # All ranks of a job are on this machine.
         "DET_CONTAINER_ADDRS": json.dumps(["127.0.0.1"]),
         "DET_CONTAINER_RANK": "0",
         "DET_CONTAINER_SLOT_COUNTS": json.dumps([max(1, job.slots)]),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import sys
 
+# None opens the C library that this process has loaded already.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _MADV_COLLAPSE = 25
+# Smaller regions cannot be collapsed.
 _HUGE_PAGE = 2 << 20  # bytes
 
 
@@ -40,5 +42,6 @@ def use_huge_pages() -> None:
         regions = [line.split() for line in file]
     for place, access, _, _, _, *name in regions:
         start, end = (int(number, 16) for number in place.split("-"))
+        # Private writable memory without a file: the heap and anonymous mappings, which hold the objects of Python.
         if access == "rw-p" and name in ([], ["[heap]"]) and end - start >= _HUGE_PAGE:
             madvise(start, end - start, _MADV_COLLAPSE)  # the result is ignored: a failure only makes forks slower

@@ -10,6 +10,7 @@ import time
 from determined.engines.base import Line
 from determined.output_lines import LONGEST, level_of, pieces
 
+# The capacity of a pipe on Linux: one read empties it.
 _BLOCK = 64 * 1024
 _MOST_BLOCKS = 64  # 4 MiB, more than a pipe can hold
 # Written by the launcher (`determined.launch.wrap_rank`) before each line of a rank.
@@ -23,6 +24,7 @@ class Stream:
     """
 
     def __init__(self, key: str, stream: str, file: int) -> None:
+        # A read must never block the engine: the descriptor may be reported as readable and be empty by then.
         os.set_blocking(file, False)
         self.key = key
         self.file = file
@@ -45,6 +47,7 @@ class Stream:
         lines: list[Line] = []
         # Bounded, because a process outside the job may still hold the pipe and keep writing.
         for _ in range(_MOST_BLOCKS):
+            # Without waiting: only what is already in the pipe belongs to the job.
             if self.ended or not select.select([self.file], [], [], 0)[0]:
                 break
             lines += self.read()
@@ -69,6 +72,7 @@ class Splitter:
             block = block[1:]
         self._after_return = block.endswith(b"\r") if block else False
         lines, self._pending = split_lines(self._pending + block)
+        # A job may write megabytes without a line end. Complete pieces are passed on, so that memory stays bounded.
         if len(self._pending) >= LONGEST:
             *full, self._pending = pieces(self._pending)
             lines += full
@@ -81,6 +85,7 @@ class Splitter:
 
     def _line(self, raw: bytes, written: float) -> Line:
         """Return a line event; a prefix written by the launcher contains the rank."""
+        # Output may be any bytes; none of them may raise or be lost.
         text = raw.decode(errors="backslashreplace")
         rank = 0
         if found := _RANK.match(text):

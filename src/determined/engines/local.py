@@ -35,6 +35,7 @@ _SECONDS_BETWEEN_LOCK_ATTEMPTS = 0.25
 class _Running:
     """A job that has not ended."""
 
+    # Also the id of its session and process group, see `warm/job.py`.
     pid: int
     slots: list[int]
     streams: list[Stream]
@@ -54,11 +55,13 @@ class LocalEngine:
         self._memory_kills = 0  # kills by the kernel that were already attributed to a job
         self._wakeups = RunnerWakeups()
         self._selector = selectors.DefaultSelector()
+        # Registered with itself as data, so that `_collect_events` can tell the sources apart.
         self._selector.register(self._wakeups, selectors.EVENT_READ, self._wakeups)
         self._watched: int | None = None
         self._interrupted = False
         self._interpreter = Interpreter()
         self._warm: WarmProcess | None = None
+        # At once, so that the imports run while the experiment is prepared.
         self._warm_up()
 
     def __enter__(self) -> LocalEngine:
@@ -126,6 +129,7 @@ class LocalEngine:
     def use(self, interpreter: Interpreter) -> None:
         """Run all later jobs with this interpreter: the warm process is replaced by one of that interpreter."""
         if interpreter == self._interpreter:
+            # The warm process and its imports are kept if nothing changed.
             return
         if self._jobs:
             raise EngineError(f"the interpreter cannot be changed while {', '.join(self._jobs)} is running")
@@ -153,6 +157,7 @@ class LocalEngine:
         command = runnable(job.command, job.slots)
         output, output_writing = os.pipe()
         errors, errors_writing = os.pipe()
+        # Before the start: the job may send its first wake-up at once, and keys of unknown jobs are ignored.
         self._wakeups.expect(job.key)
         # Read before the start: a kill by the kernel during the start already counts for this job.
         memory_kills = count_memory_kills()
@@ -162,16 +167,20 @@ class LocalEngine:
         except EngineError as error:
             os.close(output)
             os.close(errors)
+            # The key was registered above, and the job will not send anything.
             self._wakeups.forget(job.key)
             if isinstance(error, WarmProcessLost):
                 self._handle_lost_warm_process()
             raise
         finally:
+            # In any case: as long as this process holds the write
+            # ends, the pipes would never report the end of the output.
             os.close(output_writing)
             os.close(errors_writing)
         streams = [Stream(job.key, "stdout", output), Stream(job.key, "stderr", errors)]
         for stream in streams:
             self._selector.register(stream.file, selectors.EVENT_READ, stream)
+        # Slots are taken last, so that a failed start has nothing to undo.
         self._pool.take(ids)
         self._jobs[job.key] = _Running(pid, ids, streams, memory_kills)
         return list(ids)
@@ -198,6 +207,7 @@ class LocalEngine:
 
     def interrupt(self, key: str) -> None:
         if key in self._jobs:
+            # The job may have ended in between; its exit message is on its way.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._jobs[key].pid, signal.SIGINT)
 
@@ -213,6 +223,7 @@ class LocalEngine:
         deadline = time.monotonic() + timeout
         while True:
             wait = 0.0 if self._has_pending() else max(0.0, deadline - time.monotonic())
+            # A lock that is released elsewhere sends no event, so waiting is cut into short steps.
             if self._pool.is_waiting:
                 self._pool.lock_missing()
                 wait = min(wait, _SECONDS_BETWEEN_LOCK_ATTEMPTS)
@@ -225,6 +236,7 @@ class LocalEngine:
         """Let the warm process kill all jobs, and release all resources, the slot locks last."""
         if self._warm is not None:
             self._selector.unregister(self._warm)
+            # Closed before the pipes, so that jobs are killed and not ended by SIGPIPE while they write.
             self._warm.close()
             self._warm = None
         for running in self._jobs.values():
@@ -233,6 +245,7 @@ class LocalEngine:
         self._jobs.clear()
         self._selector.close()
         self._wakeups.close()
+        # Last: as long as a job may live, its slots must stay locked.
         self._pool.close()
 
     def _collect_events(self, seconds: float) -> None:
@@ -248,6 +261,7 @@ class LocalEngine:
                 if source.ended:
                     self._close_stream(source)
         self._events += [WakeupRequested(key) for key in self._wakeups.received()]
+        # Messages that arrived while `start` waited for its answer are handled too; they made no descriptor readable.
         while self._warm is not None and (self._warm.waiting() or self._warm in ready):
             try:
                 self._handle_message(self._warm.next_message())
@@ -261,6 +275,7 @@ class LocalEngine:
 
     def _handle_message(self, message: dict[str, Any]) -> None:
         """Handle an exit message of the warm process: release the job's slots and append its Exited event."""
+        # The client has noted it already, see `WarmProcess.ready`.
         if "ready" in message:
             return
         key = message["exited"]
@@ -269,8 +284,10 @@ class LocalEngine:
         name = signal.Signals(-code).name if code < 0 else None
         # As a shell reports it, which is also what users see.
         code = 128 - code if code < 0 else code
+        # SIGKILL is what the kernel sends when memory is short, but a user or the runner can send it as well.
         out_of_memory = code == _KILLED and not running.killed and self._killed_for_memory(running)
         self._release(key)
+        # The larger one: a killed job does not wait for its descendants, so their time is missing in its exit status.
         used = max(message["cpu"], running.cpu_seconds)
         self._events.append(Exited(key, code, name, out_of_memory, used))
 
@@ -296,6 +313,7 @@ class LocalEngine:
 
         Each kill is attributed to one job only.
         """
+        # Kills before the start of this job, or already attributed to another one, do not count.
         known = max(running.memory_kills, self._memory_kills)
         if count_memory_kills() <= known:
             return False
@@ -321,6 +339,7 @@ class LocalEngine:
         self._warm = None
         processes.kill(processes.in_sessions({running.pid for running in self._jobs.values()}))
         processes.kill(processes.started_with("DET_DOORBELL", self._wakeups.path))
+        # Every job is lost, not failed: the runner starts these trials again without counting a restart.
         for key in list(self._jobs):
             self._release(key)
             self._events.append(Exited(key, _KILLED, "SIGKILL", False, 0.0, lost=True))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 _LINUX = sys.platform == "linux"
 _CONTROL_GROUPS = "/sys/fs/cgroup"
 _MEMORY_KILLS = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
+# /proc counts CPU time in clock ticks.
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
@@ -21,8 +22,10 @@ def children(pid: int) -> list[int]:
         return _children_elsewhere(pid)
     found: list[int] = []
     with contextlib.suppress(OSError):  # the process has just exited
+        # Each thread has a list of the processes that it started.
         for thread in os.listdir(f"/proc/{pid}/task"):
             place = f"/proc/{pid}/task/{thread}/children"
+            # Unbuffered: one system call for each of possibly thousands of files.
             with contextlib.suppress(OSError), open(place, "rb", buffering=0) as file:
                 found += map(int, file.read().split())
     return found
@@ -30,6 +33,7 @@ def children(pid: int) -> list[int]:
 
 def tree(pid: int) -> Iterator[int]:
     """Yield the process and all its descendants, parents first."""
+    # Not atomic: a process may fork meanwhile, so callers that kill repeat it until nothing is left.
     yield pid
     for child in children(pid):
         yield from tree(child)
@@ -49,6 +53,7 @@ def started_with(variable: str, value: str) -> list[int]:
     """Return the processes of this user that were started with this variable in their environment."""
     wanted, found = os.fsencode(f"{variable}={value}"), []
     for pid in _all_pids():
+        # Other users' files cannot be read, and processes may have exited; both are skipped.
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             if wanted in file.read().split(b"\0"):
                 found.append(pid)
@@ -62,6 +67,7 @@ def catches(pid: int, number: int) -> bool:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as file:
         for line in file:
             if line.startswith("SigCgt:"):
+                # Bit n - 1 stands for signal n.
                 return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
 
@@ -72,6 +78,7 @@ def request_stacks(pid: int) -> None:
     A process that does not handle the signal would be terminated by it.
     """
     if catches(pid, signal.SIGUSR1):
+        # It may exit between the check and the signal.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
         return
@@ -91,6 +98,7 @@ def _used(pid: int) -> float:
     if not _LINUX:
         return _used_elsewhere(pid)
     fields = _stat(pid)
+    # User and system time of the process and of its children that were waited for.
     return sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
 
 
@@ -117,6 +125,7 @@ def _stat(pid: int) -> list[str]:
 
 def _children_elsewhere(pid: int) -> list[int]:
     """Return the children of a process on systems without /proc."""
+    # Imported here, because Linux does not need it.
     import psutil  # type: ignore[import-untyped,unused-ignore]
 
     try:
@@ -141,6 +150,7 @@ def count_memory_kills() -> int:
 
     Returns 0 if neither can be read.
     """
+    # A container sees only its own group. Without control groups the counter of the machine is used.
     for path in (f"{_own_group()}/memory.events", "/proc/vmstat"):
         with contextlib.suppress(OSError):
             if found := _MEMORY_KILLS.search(_content(path)):

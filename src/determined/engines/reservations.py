@@ -18,7 +18,9 @@ from typing import NamedTuple
 from determined import paths
 from determined.engines.slots import Slots, find_gpus
 
+# The file whose lock decides who may lock free slots.
 _TURN = "turn"
+# A holder is a short JSON list; a damaged file must not be read completely.
 _MOST_BYTES = 1 << 12
 
 
@@ -56,6 +58,7 @@ class SlotLocks:
                 return False
         # Written in place: replacing the file would leave this process with a lock on the old one.
         if holder != before:
+            # The content only informs other processes; the lock decides.
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps(holder).encode(), 0)
             self._held[name] = file, holder
@@ -65,6 +68,7 @@ class SlotLocks:
         """Unlock these slots."""
         for name in names:
             file, _ = self._held.pop(name)
+            # Closing the descriptor releases the lock.
             os.close(file)
 
     def holder(self, name: str) -> Holder | None:
@@ -100,6 +104,7 @@ class SlotLocks:
         # O_CLOEXEC: a child that inherited the descriptor would keep the lock after this process has ended.
         file = os.open(self._directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            # Not blocking: the engine polls, because it has to serve running jobs meanwhile.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
@@ -112,6 +117,7 @@ class SlotLocks:
 
 def slot_locks() -> SlotLocks:
     """Return the slot locks of this user on this machine. The directory is per host: a home directory may be shared."""
+    # Hashed, because a host name may contain characters that a file name may not.
     machine = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:16]
     directory = paths.state_dir() / "slots" / machine
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,6 +141,7 @@ class Reservation:
             self._candidates = list(self._gpus)
         else:  # CPUs are interchangeable
             self._gpus = {}
+            # More slots than CPUs may be configured; these share the locks.
             self._candidates = [f"cpu-{number}" for number in range(slots.cpus)]
 
     def gather(self, slots: int, holder: Holder) -> Slots | None:
@@ -143,9 +150,11 @@ class Reservation:
         Slots that are already locked keep their numbers, because jobs may be running on them.
         """
         count = self._needed(slots)
+        # Another process waits for slots: taking free ones now would let it wait longer.
         if not self._locks.begin_turn():
             return None
         for name in self._candidates:
+            # Slots that are held are taken again, because the holder's description may have changed.
             if name in self._locks.held or len(self._locks.held) < count:
                 self._locks.take(name, holder)
         if len(self._locks.held) < count:

@@ -51,6 +51,7 @@ class SlotPool:
 
     def give_back(self, ids: Sequence[int]) -> None:
         """Mark the slots of a job that has ended as free."""
+        # In ascending order, so that jobs get the lowest free numbers.
         self._free = sorted([*self._free, *ids])
 
     def restrict_to(self, ids: Sequence[int]) -> None:
@@ -64,6 +65,7 @@ class SlotPool:
         """
         if self._reservation is None:
             self._reservation = Reservation(self.slots, os.environ)
+            # No job may start before all reserved slots are locked.
             self.restrict_to(())
         self._pending = _Request(slots, holder, on_wait)
         self.lock_missing()
@@ -71,6 +73,7 @@ class SlotPool:
 
     def reserve_more(self, slots: int) -> None:
         """Raise a complete reservation to this many slots, for example after max_slots was raised."""
+        # Never lowered: running jobs use the slots, and they are released at the end.
         if self._complete is not None and min(slots, self.count) > self._complete.slots:
             self._pending = _Request(min(slots, self.count), self._complete.holder, self._complete.on_wait)
             self._complete = None
@@ -87,6 +90,7 @@ class SlotPool:
             return
         missing = self._reservation.missing(self._pending.slots)
         if missing != self._pending.described:
+            # Passed on only when it changes: this is called four times a second.
             self._pending.described = missing
             self._pending.on_wait(missing)
 

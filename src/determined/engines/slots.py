@@ -40,7 +40,9 @@ class Slots:
     def environment(self, ids: list[int], environment: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that restrict a job to these slots."""
         if not self.gpus:
+            # A program that sets the variable itself has chosen its number of threads.
             return {} if "OMP_NUM_THREADS" in environment else {"OMP_NUM_THREADS": str(self.threads)}
+        # CUDA then numbers these GPUs from 0.
         return {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus[number].name for number in ids)}
 
 
@@ -51,6 +53,7 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
     if wanted is not None and wanted < 1:
         raise EngineError(f"{wanted} slots were requested: expected a positive integer")
     gpus = find_gpus(env)
+    # The CPUs that this process may use: in a container or under taskset fewer than the machine has.
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if gpus and wanted is not None and wanted > len(gpus):
         raise EngineError(
@@ -64,6 +67,7 @@ def find_slots(wanted: int | None, env: Mapping[str, str]) -> Slots:
 
 def find_gpus(env: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Return the GPUs that a program started here would see."""
+    # The driver's directory is the fallback where nvidia-smi is not installed.
     present = _from_nvidia_smi() if shutil.which("nvidia-smi") else _from_driver(Path("/proc/driver/nvidia/gpus"))
     visible = env.get("CUDA_VISIBLE_DEVICES")
     if visible is None:

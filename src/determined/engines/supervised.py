@@ -43,6 +43,7 @@ def supervised(
     """
     program = _PROGRAM.format(parent=os.getpid(), files=tuple(keep_open))
     process = subprocess.Popen(
+        # A new interpreter and not a fork: this process may have threads.
         [sys.executable, "-c", program],
         stdin=subprocess.PIPE,
         stdout=output,
@@ -52,6 +53,7 @@ def supervised(
     )
     request = {"argv": list(argv), "environment": dict(environment), "directory": str(directory)}
     assert process.stdin is not None
+    # It may have failed to start; its exit code tells.
     with contextlib.suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(request).encode())
     return process
@@ -62,6 +64,7 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         try:
+            # Twice the time that it takes at most to kill its descendants.
             process.wait(2 * _SECONDS_TO_DIE)
         except subprocess.TimeoutExpired:
             process.kill()
@@ -70,8 +73,10 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
 
 def main(parent: int, files: tuple[int, ...]) -> NoReturn:
     """Run the command described on standard input; exit with its code, or 128 + n for a signal n."""
+    # Before anything is started, so that no orphan can get past it.
     become_subreaper()
     signal.signal(signal.SIGTERM, _terminate_early)
+    # SIGTERM, not SIGKILL: this process must still kill the others.
     signal_when_parent_ends(signal.SIGTERM)
     # The parent may have ended before the kernel was asked to send a signal for that.
     if os.getppid() != parent:
@@ -82,11 +87,13 @@ def main(parent: int, files: tuple[int, ...]) -> NoReturn:
             request["argv"],
             env=request["environment"],
             cwd=request["directory"],
+            # A command that reads standard input would otherwise wait for the request's pipe or the user's terminal.
             stdin=subprocess.DEVNULL,
             pass_fds=files,
         )
     except OSError as error:
         sys.stderr.write(f"{request['argv'][0]}: {error.strerror}\n")
+        # The code of a shell for a command that was not found.
         sys.exit(127)
     code = command.wait()
     _kill_descendants()
@@ -96,6 +103,7 @@ def main(parent: int, files: tuple[int, ...]) -> NoReturn:
 def _terminate_early(*_: object) -> NoReturn:
     """Signal handler: kill all processes of the command and exit."""
     _kill_descendants()
+    # A signal handler may run inside any function, also one that holds a lock: no exit function must run.
     os._exit(128 + signal.SIGTERM)
 
 
@@ -110,6 +118,7 @@ def _kill_descendants() -> None:
             with contextlib.suppress(OSError):  # it has exited already
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
+            # Waited for, so that zombies are not found again as descendants.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         time.sleep(0.01)

@@ -13,6 +13,7 @@ import socket
 import tempfile
 
 # Unix socket paths are limited to about 100 bytes, and the sockets of workers have longer names than this one
+# Measured in bytes, as the kernel does.
 _LONGEST_PATH = 80
 _MOST_BYTES = 4096
 
@@ -22,6 +23,7 @@ class RunnerWakeups:
 
     def __init__(self) -> None:
         self.directory = tempfile.mkdtemp(prefix="det-")  # mode 0700: other users can neither send nor receive
+        # TMPDIR may be long, for example below a home directory; /tmp is always short.
         if len(os.fsencode(self.directory)) > _LONGEST_PATH:
             os.rmdir(self.directory)
             self.directory = tempfile.mkdtemp(prefix="det-", dir="/tmp")
@@ -49,6 +51,7 @@ class RunnerWakeups:
 
     def send(self, key: str) -> None:
         """Wake all workers of a job that have sent at least one wake-up themselves."""
+        # A worker that has just sent its first wake-up is woken too.
         self._receive()
         workers = self._workers.get(key, set())
         for address in list(workers):
@@ -61,11 +64,13 @@ class RunnerWakeups:
 
     def has_one_of(self, pids: set[int]) -> bool:
         """Return whether one of these processes has a socket in the directory; socket names contain the process id."""
+        # A worker's socket is named `w-<process id>-<number>`, see core/supervision/wakeups.py.
         names = [name.split("-") for name in os.listdir(self.directory)]
         return any(len(parts) == 3 and parts[1].isdigit() and int(parts[1]) in pids for parts in names)
 
     def forget(self, key: str) -> None:
         """Delete the sockets of a job that has ended and ignore its pending wake-ups."""
+        # Before the sockets are deleted: a wake-up that arrived meanwhile must not be returned for an ended job.
         self._receive()
         self._received.pop(key, None)
         for address in self._workers.pop(key, set()):
@@ -78,8 +83,10 @@ class RunnerWakeups:
             while True:
                 data, address = self._socket.recvfrom(_MOST_BYTES)
                 key = data.decode(errors="replace")
+                # Any process of the user could send here, and late datagrams of ended jobs arrive.
                 if key in self._workers:
                     self._received[key] = None
+                    # A worker without a socket of its own sends anonymously and cannot be woken.
                     if address:
                         self._workers[key].add(address)
 

@@ -43,6 +43,7 @@ class WarmProcess:
         self._used = False
         self._received: deque[dict[str, Any]] = deque()
         self.ready = False  # whether all imports are done, so that a job starts at once
+        # A file and not a pipe: it is read only after the process has died, and a full pipe would block it.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process runs)
         program = _PROGRAM.format(connection=theirs.fileno(), parent=os.getpid(), directory=directory)
         with theirs:
@@ -51,6 +52,7 @@ class WarmProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
+                # The warm process is no trial, even if this one is.
                 env=interpreter.environment(without_run_variables(os.environ)),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # Ctrl-C in the terminal must not reach it
@@ -74,6 +76,7 @@ class WarmProcess:
         """Start a job whose output goes to these two files, and return the id of its main process."""
         self._used = True
         self._send({"start": key}, output, JobRequest(command, environment, directory).encode())
+        # Until the answer to this start comes: exits of other jobs may arrive before it and are kept for `events`.
         while True:
             answer = self._receive()
             if "ready" in answer:

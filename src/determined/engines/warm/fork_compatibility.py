@@ -40,8 +40,10 @@ def needs_fresh_interpreter(command: Script | Module, environment: Mapping[str, 
     process, or if modules of the job would shadow modules that are already loaded. `warm` holds the startup variables
     of the warm process, as `read_at_start` returns them.
     """
+    # Compared with the values at the start of the warm process, not with its environment, which it has changed since.
     if read_at_start(environment) != warm or libraries.cuda_is_unusable():
         return True
+    # Scanned for each job, since the code directories of trials differ.
     return any(_shadows_loaded(directory) for directory in [first_import_directory(command), *python_path(environment)])
 
 
@@ -66,11 +68,13 @@ def _shadows_loaded(directory: str) -> bool:
     for entry in entries:
         name, _, ending = entry.name.partition(".")
         module = sys.modules.get(name)
+        # `__main__` is replaced for each job anyway.
         if module is None or name == "__main__":
             continue
         # A directory without __init__.py does not shadow a regular module.
         if not ending and not os.path.exists(os.path.join(entry.path, "__init__.py")):
             continue
+        # The same module, for example of this library run from its own source directory, shadows nothing.
         origin = getattr(module, "__file__", None) or ""
         if (not ending or ending.endswith(("py", "pyc", "so"))) and not origin.startswith(entry.path):
             return True

@@ -46,6 +46,7 @@ def run_job(encoded: bytes, output: tuple[int, int], facts: WarmFacts) -> NoRetu
     """Run the job of an encoded request and exit; `output` are its standard output and standard error."""
     code = 1
     try:
+        # First of all: until then signals to the warm process, and its output, would be shared.
         _separate(output, facts)
         request = JobRequest.decode(encoded)
         os.chdir(request.directory)
@@ -54,9 +55,11 @@ def run_job(encoded: bytes, output: tuple[int, int], facts: WarmFacts) -> NoRetu
             _execute(as_argv(command), request.environment)
         _reset_interpreter(request.environment, facts)
         code = program.run(command)
+    # Printed to the job's own standard error, where the user looks for it.
     except BaseException:  # noqa: BLE001  (an error of this library: print it and exit)
         sys.excepthook(*sys.exc_info())
     finally:
+        # Never return into the server's loop, which the fork has inherited.
         os._exit(code)
 
 
@@ -64,12 +67,16 @@ def _separate(output: tuple[int, int], facts: WarmFacts) -> None:
     """Make this fork independent: a new session, default signal handlers, and the job's own output."""
     # A separate session and process group: SIGINT sent to the group reaches this job and no other process.
     os.setsid()
+    # A job must not outlive the warm process, which would no longer report it.
     signal_when_parent_ends(signal.SIGKILL)
     if os.getppid() != facts.pid:  # it ended before the kernel was asked to send a signal for that
         os._exit(1)
+    # Daemons that the program starts stay below this process, where they are found and killed.
     become_subreaper()
+    # Missing on systems other than Linux; it only improves which process is killed.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
         score.write(_OUT_OF_MEMORY_SCORE)
+    # The warm process ignores or handles these.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     for file, target in zip(output, (1, 2), strict=True):
@@ -85,22 +92,27 @@ def _execute(argv: list[str], environment: Mapping[str, str]) -> NoReturn:
     # A program without a handler must not be terminated by a request for stacks.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
+        # Python programs of the user print without delay, like those that run in the fork.
         os.execvpe(argv[0], argv, {"PYTHONUNBUFFERED": "1", **environment})
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+        # The exit codes of a shell: 127 not found, 126 not executable.
         os._exit(127 if error.errno == errno.ENOENT else 126)
 
 
 def _reset_interpreter(environment: dict[str, str], facts: WarmFacts) -> None:
     """Reset the state inherited from the warm process, as if this interpreter had just started."""
     _replace_environment(environment)
+    # TZ may differ, and the C library reads it only once.
     time.tzset()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(file=2)
+    # The runner asks for stacks by this signal before it kills a process that hangs.
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     sys.stdout = sys.__stdout__ = _text_stream(1, "<stdout>", "strict")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _text_stream(2, "<stderr>", "backslashreplace")  # type: ignore[misc]
     sys.path[:] = [*python_path(environment), *facts.path]
+    # TMPDIR may differ.
     tempfile.tempdir = None
     multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     # A separate key: otherwise all jobs would share that of the warm process.
@@ -114,6 +126,7 @@ def _reset_interpreter(environment: dict[str, str], facts: WarmFacts) -> None:
 def _replace_environment(environment: dict[str, str]) -> None:
     """Set the environment of this process; unchanged variables are not written, because every write has a cost."""
     present = dict(os.environ)
+    # Deleted one by one: replacing os.environ would leave the environment of the C library as it was.
     for name in present:
         if name not in environment:
             del os.environ[name]
@@ -126,4 +139,5 @@ def _text_stream(file: int, name: str, errors: str) -> io.TextIOWrapper:
     """Return a line-buffered text stream: lines must arrive immediately, and survive if the process is killed."""
     raw = io.FileIO(file, "w", closefd=False)
     raw.name = name
+    # UTF-8 whatever the locale is, since the engine decodes it so.
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=True)

@@ -19,14 +19,14 @@ class JobRequest:
     directory: str
 
     def encode(self) -> bytes:
-        """Return the order as JSON bytes for `decode`."""
+        """Return the request as JSON bytes for `decode`."""
         kind = type(self.command).__name__.lower()
         plain = {"kind": kind, "argv": self.command.argv, "environment": self.environment, "directory": self.directory}
         return json.dumps(plain).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> JobRequest:
-        """Return the order that `encode` turned into these bytes."""
+        """Return the request that `encode` turned into these bytes."""
         plain = json.loads(data)
         command = _KINDS[plain["kind"]](tuple(plain["argv"]))
         return cls(command, plain["environment"], plain["directory"])

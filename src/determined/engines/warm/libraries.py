@@ -12,8 +12,10 @@ _MT19937_WORDS = 624  # the length of the state of numpy's global random generat
 
 def cuda_is_unusable() -> bool:
     """Return whether CUDA was initialized in the warm process: a fork of it cannot use CUDA."""
+    # Imported here: the engine's process imports this module's neighbours and must not load torch.
     import torch
 
+    # Private: torch has no public way to ask whether a fork can use CUDA.
     return bool(torch.cuda._is_in_bad_fork())
 
 
@@ -26,6 +28,7 @@ def reset(environment: Mapping[str, str]) -> None:
     # `numpy.random.seed()` would allocate many more objects. The last two values say that no second number of a normal
     # distribution is cached.
     numpy.random.set_state(("MT19937", words, _MT19937_WORDS, 0, 0.0))
+    # Every fork would otherwise begin with the same random numbers.
     torch.default_generator.seed()
     threads = _number(environment, "OMP_NUM_THREADS")
     if threads is not None:
@@ -40,6 +43,7 @@ def _number(environment: Mapping[str, str], name: str) -> int | None:
 
     Of a list (as OMP_NUM_THREADS allows) the first value counts.
     """
+    # For example "4,2" for nested parallelism.
     text = environment.get(name, "").partition(",")[0]
     return int(text) if text.isdecimal() and int(text) > 0 else None
 
@@ -51,6 +55,7 @@ def _set_openblas_threads(numpy: Path, threads: int) -> None:
     """
     for library in (numpy.parent / "numpy.libs").glob("libscipy_openblas*"):
         loaded = ctypes.CDLL(str(library))
+        # The name depends on how numpy's wheel was built, with 64-bit integers or not.
         for name in ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads"):
             if hasattr(loaded, name):
                 getattr(loaded, name)(threads)

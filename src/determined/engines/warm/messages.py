@@ -11,7 +11,9 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
+# Both lengths come first, so that the receiver knows how much to read.
 _LENGTHS = struct.Struct("!II")
+# A job needs two; a bound for the buffer of the system call.
 _MOST_FILES = 8
 
 
@@ -39,11 +41,13 @@ def receive(connection: socket.socket) -> Received | None:
     """Return the next message, or None if the other side has closed the connection."""
     try:
         header, files, _, _ = socket.recv_fds(connection, _LENGTHS.size, _MOST_FILES)
+        # Descriptors arrive with the first byte, which may come alone.
         header += _exactly(connection, _LENGTHS.size - len(header)) if header else b""
         if len(header) < _LENGTHS.size:
             return None
         length, rest = _LENGTHS.unpack(header)
         data = _exactly(connection, length + rest)
+    # The other side was killed while it sent.
     except ConnectionError:
         return None
     if len(data) < length + rest:
@@ -56,6 +60,7 @@ def receive(connection: socket.socket) -> Received | None:
 def _exactly(connection: socket.socket, length: int) -> bytes:
     """Receive `length` bytes, or fewer if the other side closes the connection first."""
     parts: list[bytes] = []
+    # In pieces, since a large number from a broken peer must not be allocated at once.
     while length and (part := connection.recv(min(length, 1 << 16))):
         parts.append(part)
         length -= len(part)

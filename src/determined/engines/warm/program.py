@@ -28,6 +28,7 @@ def run(command: Script | Module) -> int:
     """Run the program and then the shutdown steps of the interpreter; return the exit code."""
     try:
         code, main = _load(command)
+        # In the namespace of the new `__main__`, so that pickle and inspect find the program there.
         exec(code, main.__dict__)
         status = 0
     except SystemExit as stop:
@@ -55,14 +56,17 @@ def run(command: Script | Module) -> int:
 def _load(command: Script | Module) -> tuple[CodeType, types.ModuleType]:
     """Return the code of the program and the `__main__` module in which to run it."""
     main = types.ModuleType("__main__")
+    # In `__main__` of Python this is the module, and exec() would insert its dict.
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
+    # As `python -P`, which the user may have chosen by PYTHONSAFEPATH.
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, first_import_directory(command))
     if isinstance(command, Script):
         sys.argv = list(command.argv)
         code = _load_script(main, command.argv[0])
     else:
+        # As `python -m` does while it looks for the module.
         sys.argv = ["-m", *command.argv[1:]]
         code = _load_module(main, command.argv[0])
         sys.argv[0] = main.__file__ or ""
@@ -81,6 +85,7 @@ def _load_script(main: types.ModuleType, path: str) -> CodeType:
             source = file.read()
     except OSError as error:
         raise _Refused(f"can't open file {full!r}: [Errno {error.errno}] {error.strerror}", 2) from None
+    # Without the `annotations` future of this file.
     return compile(source, full, "exec", dont_inherit=True)
 
 
@@ -93,6 +98,7 @@ def _load_module(main: types.ModuleType, name: str) -> CodeType:
             spec = importlib.util.find_spec(name)
     except ModuleNotFoundError as error:
         raise _Refused(f"Error while finding module specification for {name!r} ({error})", 1) from None
+    # Other loaders, such as those of zip files or extensions, have no source to run here.
     if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
         raise _Refused(f"No module named {name}", 1)
     code = spec.loader.get_code(name)
@@ -108,6 +114,7 @@ def _exit_code(stop: SystemExit) -> int:
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
+        # Exit codes have eight bits.
         return stop.code & 0xFF
     sys.stderr.write(f"{stop.code}\n")
     return 1

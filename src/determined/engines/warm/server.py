@@ -67,6 +67,7 @@ def main(connection: int, parent: int, directory: str) -> NoReturn:
     become_subreaper()
     with _exiting_with_parent(parent, directory):
         facts = _warm_up()
+    # The directory of the command may be deleted or unmounted while this process lives.
     os.chdir("/")
     WarmServer(socket.socket(fileno=connection), parent, facts).serve()
     _exit(directory)
@@ -81,7 +82,9 @@ def _exiting_with_parent(parent: int, directory: str) -> Iterator[None]:
             _exit(directory)
 
     signal.signal(signal.SIGTERM, look)
+    # Only during imports: afterwards the main loop watches the parent itself and can kill the jobs first.
     signal_when_parent_ends(signal.SIGTERM)
+    # The parent may have ended before the kernel was asked to send the signal.
     look()
     yield
     signal_when_parent_ends(0)
@@ -91,6 +94,7 @@ def _exiting_with_parent(parent: int, directory: str) -> Iterator[None]:
 def _exit(directory: str) -> NoReturn:
     """Delete the engine's directory and exit without exit functions."""
     shutil.rmtree(directory, ignore_errors=True)
+    # Exit functions of libraries would take time, and belong to the imports, not to this process.
     os._exit(0)
 
 
@@ -98,8 +102,10 @@ def _warm_up() -> WarmFacts:
     """Import the modules of a training and prepare the memory of this process for forking."""
     # The collections that these imports trigger are wanted: without them the process keeps their garbage, in more pages
     # that every fork must map.
+    # Taken before the variables below are set, since jobs are compared with what the user has set.
     environment = dict(os.environ)
     added = environment.get("PYTHONPATH", "").split(os.pathsep)
+    # Jobs get the PYTHONPATH of their own environment instead.
     path = [place for place in sys.path if place not in {*added, *map(os.path.abspath, filter(None, added))}]
     # numpy's OpenBLAS would start threads when it is loaded; a process with threads cannot be forked safely.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -125,6 +131,7 @@ def _deregister_finalizers() -> None:
     Even to find out that none of them has to run, a fork would write to every page that holds one. The first finalizer
     that a job creates registers the exit function again for that job.
     """
+    # Private: weakref has no public way to do this.
     for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
         finalizer.atexit = False
     atexit.unregister(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
@@ -141,6 +148,7 @@ class WarmServer:
         self._ended: list[dict[str, Any]] = []  # exit messages, held back until no process of the job is left
         self._kill_deadline = 0.0
         self._wake, self._waking = socket.socketpair()
+        # Neither end may block: a signal handler writes to one of them.
         self._wake.setblocking(False)
         self._waking.setblocking(False)
         # A handler must exist for the wakeup descriptor to be written. It wakes `poll`, which would otherwise not
@@ -162,6 +170,7 @@ class WarmServer:
             ready = {file for file, _ in poll.poll(self._milliseconds())}
             if self._wake.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
+                    # Only emptied: what it says is that children have to be looked at.
                     self._wake.recv(4096)
             if self._parent in ready or (self._engine.fileno() in ready and not self._handle_message()):
                 break
@@ -170,6 +179,7 @@ class WarmServer:
 
     def _handle_message(self) -> bool:
         """Carry out the next message of the engine; return False if the engine has closed the connection."""
+        # One message for each round, so that exits are reported between two starts.
         received = messages.receive(self._engine)
         if received is None:
             return False
@@ -185,6 +195,7 @@ class WarmServer:
     def _start(self, key: str, request: bytes, files: list[int]) -> None:
         """Fork a job, and report its process id or the reason of the failure."""
         try:
+            # The fork shares the memory of all imports; this is why a job starts in milliseconds.
             pid = os.fork()
         except OSError as error:
             answer: dict[str, Any] = {
@@ -193,11 +204,13 @@ class WarmServer:
             }
         else:
             if pid == 0:
+                # Otherwise a job would keep the connection open after this process has died, and the engine would wait.
                 self._close_inherited_files()
                 run_job(request, (files[0], files[1]), self._facts)
             self._jobs[pid] = key
             answer = {"started": key, "pid": pid}
         for file in files:
+            # The fork has its own copies. Held open here, they would keep the pipes from ending.
             os.close(file)
         self._send(answer)
 
@@ -214,6 +227,7 @@ class WarmServer:
         for pid, status, used in _ended_children():
             if pid in self._jobs:
                 cpu = used.ru_utime + used.ru_stime
+                # Reported only when nothing of the job is left, so that its slots are really free.
                 self._ended.append({"exited": self._jobs.pop(pid), "status": status, "cpu": cpu})
                 self._kill_deadline = time.monotonic() + _SECONDS_TO_DIE
                 if sys.platform != "linux":  # there is no subreaper: orphans are found by their process group only
@@ -221,9 +235,11 @@ class WarmServer:
                         os.killpg(pid, signal.SIGKILL)
         if not self._ended:
             return
+        # Orphans are re-parented to this process, so every child that is no job was left behind.
         left = [pid for pid in children(os.getpid()) if pid not in self._jobs]
         for pid in left:
             _kill_tree(pid)
+        # A process that survives SIGKILL waits in the kernel; the job is reported all the same.
         if not left or time.monotonic() >= self._kill_deadline:
             for message in self._ended:
                 self._send(message)
@@ -244,6 +260,7 @@ class WarmServer:
         while (left := children(os.getpid())) and time.monotonic() < deadline:
             for pid in left:
                 _kill_tree(pid)
+            # Waited for, because zombies are still listed as children.
             list(_ended_children())
             select.select([], [], [], 0.01)
 
@@ -264,6 +281,7 @@ def _watch(parent: int) -> int | None:
     """Return a file that becomes readable when the process ends, or None if the system has no such files."""
     try:
         return os.pidfd_open(parent)
+    # pidfd_open needs Linux 5.3; without it the closed socket tells that the engine has ended.
     except (AttributeError, OSError):
         return None
 
@@ -273,6 +291,7 @@ def _kill_tree(pid: int) -> None:
 
     Orphans become children of this process and are found again.
     """
+    # A list, because the tree changes while its members are killed.
     for member in list(tree(pid)):
         with contextlib.suppress(OSError):  # it has exited already, or belongs to another user
             os.kill(member, signal.SIGKILL)
